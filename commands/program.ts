@@ -110,6 +110,17 @@ export const commandTable: readonly CommandEntry[] = [
     'Watch a training job to its end',
     async () => (await import('./jobs/watch.js')).watchTrainingJob,
   ),
+  entry('jobs data', 'Print the rows a job trained on', async () => (await import('./jobs/data.js')).jobData),
+  entry(
+    'jobs groups',
+    'List the trajectory groups a job trained on',
+    async () => (await import('./jobs/groups.js')).jobGroups,
+  ),
+  entry(
+    'jobs trajectory',
+    'Show one trajectory a job trained on',
+    async () => (await import('./jobs/trajectory.js')).jobTrajectory,
+  ),
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
   entry(

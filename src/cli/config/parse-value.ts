@@ -10,7 +10,7 @@ import { MAX_KEY_LIFE_SECONDS } from '#contract/wire/access/key-words.js'
 export class ExpectedError extends Error {}
 
 /**
- * `500ms`, `30s`, `5m`, `2h` → milliseconds.
+ * `500ms`, `30s`, `5m`, `2h`, `7d` → milliseconds.
  *
  * @throws {ExpectedError} when the text is anything else, or zero
  */
@@ -40,8 +40,8 @@ export function parseLifetimeMs(text: string): number {
 
 /** NaN for anything that is no duration up to `MAX_DURATION_MS`. */
 function readDurationMs(text: string): number {
-  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text.trim())
-  const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }[match?.[2] as 'ms' | 's' | 'm' | 'h']
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim())
+  const unitMs = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match?.[2] as 'ms' | 's' | 'm' | 'h' | 'd']
   const value = Number(match?.[1]) * unitMs
   return value <= MAX_DURATION_MS ? value : Number.NaN
 }

@@ -7,6 +7,7 @@ import type { Endpoint, JsonBody, Key, Method } from './endpoint.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
 import { MODELS } from './models.js'
+import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
 import { FINE_TUNING, TRAINING } from './training.js'
@@ -18,6 +19,7 @@ export const ENDPOINTS = Object.freeze({
   ...GENERATION,
   ...MODELS,
   ...TRAINING,
+  ...ROLLOUTS,
   ...WEBHOOKS,
   ...FILES,
   ...FINE_TUNING,

@@ -81,6 +81,12 @@ export const WORKER = endpoints({
     body: bytes,
     answer: done,
   },
+  'PUT /internal/worker/jobs/{job_id}/rollouts': {
+    ...worker,
+    summary: 'Store what was noted of every token it trained on',
+    body: bytes,
+    answer: done,
+  },
   'GET /internal/worker/jobs/{job_id}/resume': { ...worker, summary: 'Fetch the last of them', answer: bytes },
   'POST /internal/worker/jobs/{job_id}/complete': {
     ...worker,

@@ -13,6 +13,7 @@
  *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
  *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
  *     PUT  /internal/worker/jobs/{job_id}/resume               body: bytes; headers x-content-sha256, x-trainyard-events → {}
+ *     PUT  /internal/worker/jobs/{job_id}/rollouts             body: bytes (`formats/rollouts/`); header x-content-sha256 → {}
  *     GET  /internal/worker/jobs/{job_id}/resume               → the last resume point, of this or an earlier attempt
  *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
  *     POST /internal/worker/jobs/{job_id}/fail                 WorkerFailure → {}
@@ -32,6 +33,8 @@ import { computingFactsSchema } from '../wire/training/worker-facts.js'
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
 /** Largest of them that the server takes. */
 export const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
+/** Largest notes of what a job trained on that the server takes; a worker notes no more tokens when it comes near. */
+export const MAX_ROLLOUTS_BYTES = 512 * 1024 ** 2
 export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]
 /** The same and the manifest, which the server writes when the job completes; checkpoints from before it have none. */
 export const PARENT_FILES = [...CHECKPOINT_FILES, 'manifest.json'] as const
@@ -57,6 +60,8 @@ export const workerJobSchema = z.object({
   config: z.record(z.string(), z.json()),
   /** Chat template variables of the chats that are learned: the job's own, else those of the parent. */
   template_kwargs: z.record(z.string(), z.json()).default({}),
+  /** Whether what the trainer computes of every token shall be noted, because what the job trains on is kept. */
+  keeps_rollouts: z.boolean().default(false),
   lease_seconds: z.number(),
   /** Least time between two resume points. */
   resume_seconds: z.number(),

@@ -433,6 +433,23 @@ export const SERVICE_SETTINGS = defineSettings({
     flag: '--training-data-host <host>',
     summary: 'host training data may be fetched from although it is private or plain http',
   },
+  /** How long what a job trained on is kept past its end; 0: not at all. Default a week. */
+  keepTrainingDataMs: {
+    key: 'keep-training-data',
+    type: 'duration',
+    default: 7 * DAY,
+    bounds: { min: 0, max: MAX_DURATION_MS },
+    summary:
+      'how long what jobs trained on can be read past their end, 0s for not at all; the oldest goes first beyond its size',
+  },
+  /** All of it together, bytes, but at most a tenth of the disk; the oldest goes first. Default 2 GB. */
+  keepTrainingDataBytes: {
+    key: 'keep-training-data-size',
+    type: 'size',
+    default: 2 * GB,
+    bounds: { min: MB, max: 1024 * TB },
+    summary: 'most that what jobs trained on takes, and at most a tenth of the disk',
+  },
   /** How long blobs that no row names any more are kept. Default 24 hours. */
   sweepGraceMs: {
     key: 'sweep-grace',

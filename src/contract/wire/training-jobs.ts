@@ -75,6 +75,11 @@ export const trainingJobSchema = z.object({
   num_sequences: z.number().int().nullable(),
   /** Step of the checkpoint the job made. */
   step: z.number().int().nullable(),
+  /** Until when what it trained on can be read; null: it is not kept, or the job has not ended. */
+  data_kept_until: z.string().nullable().default(null),
+  /** Trajectory groups and trajectories that can be read, of jobs by reinforcement learning; null where none can. */
+  group_count: z.number().int().nullable().default(null),
+  trajectory_count: z.number().int().nullable().default(null),
   /** What the job tells about itself; null until it has started. */
   report: jobReportSchema.nullable().default(null),
   /** When a running job is expected to end, from the pace of its gradient steps; null before the first. */

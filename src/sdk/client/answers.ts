@@ -202,6 +202,9 @@ export const trainingJob = objectOf<TrainingJob>({
   num_gradient_steps: maybe(number),
   num_sequences: maybe(number),
   step: maybe(number),
+  data_kept_until: maybe(text),
+  group_count: maybe(number),
+  trajectory_count: maybe(number),
   report: maybe(jobReport),
   predicted_end: maybe(text),
 })

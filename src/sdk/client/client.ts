@@ -18,6 +18,7 @@ import { type CallOptions, createCalls, requestOf } from './calls.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
+import { createRolloutCalls } from './rollouts.js'
 import { isEventStream, readEvents } from './sse.js'
 import { createTinkerCalls } from './tinker.js'
 import * as watched from './watch-answers.js'
@@ -112,6 +113,8 @@ export function createClient(options: ClientOptions) {
       follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),
       cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
     },
+    /** What jobs trained on. */
+    rollouts: createRolloutCalls(http),
     events: {
       /** What happened lately, oldest first. */
       list: list('GET /v1/preview/events', answers.pageOf(watched.activity)),

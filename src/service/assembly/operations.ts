@@ -30,6 +30,7 @@ import { createModelMetricsService } from '../operations/models/model-metrics.js
 import { createModelService } from '../operations/models/models.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
+import { createRolloutService } from '../operations/training/rollouts/rollouts.js'
 import { createSessionApiService } from '../operations/training/session-api.js'
 import { createTrainingJobService } from '../operations/training/training-jobs.js'
 import { createTrainingOptionsService } from '../operations/training/training-options.js'
@@ -134,6 +135,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainWorkers: settings.trainWorkers,
     maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
+    keepTrainingDataMs: settings.keepTrainingDataMs,
     probeWorker: () => processes.workers.probe(),
     toolFormatOf,
     chatRules: {
@@ -158,6 +160,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainingJobs,
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
+    rollouts: createRolloutService(context),
     trajectoryLog: createTrajectoryLogService(context),
     files: createFileService(context),
     fineTuning: createFineTuningService(context, { models, trainingJobs }),

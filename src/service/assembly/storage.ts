@@ -9,6 +9,7 @@ import { type BodyLimits, DEFAULT_BODY_LIMITS } from '../bodies/bodies.js'
 import { type BodyStore, createBodyStore } from '../bodies/body-store.js'
 import { createUsageService, type UsageService } from '../operations/access/usage.js'
 import { createBlobSweeper } from '../operations/blob-sweeper.js'
+import { dropOldTrainingData } from '../operations/training/rollouts/retention.js'
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
@@ -74,7 +75,20 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   await claim()
   await claimPlace(bucket, db, adoption)
   const graceMs = settings.sweepGraceMs
-  const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep: claim })
+  const retention = {
+    db,
+    blobs,
+    logger,
+    keepMs: settings.keepTrainingDataMs,
+    maxBytes: settings.keepTrainingDataBytes,
+    directory: bucket === null ? dataDir.path : null,
+  }
+  await dropOldTrainingData(retention)
+  const beforeSweep = async (): Promise<void> => {
+    await claim()
+    await dropOldTrainingData(retention)
+  }
+  const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep })
   lifetimes.add('sweeper', () => sweeper.stop())
   await sweeper.start(Math.max(0, ...newestIds.map((id) => timeOfId(id) ?? 0)))
 

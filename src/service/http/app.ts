@@ -30,6 +30,7 @@ import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
 import { messageHandlers } from './routes/inference/messages.js'
 import { responseHandlers } from './routes/inference/responses.js'
+import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
 import { modelHandlers } from './routes/models.js'
@@ -60,6 +61,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...messageHandlers(options),
     ...modelHandlers(options),
     ...responseHandlers(options),
+    ...rolloutHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),
     ...tinkerHandlers(options),

@@ -31,6 +31,7 @@ import type { CheckpointService } from '#service/operations/models/checkpoints.j
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
+import type { RolloutService } from '#service/operations/training/rollouts/rollouts.js'
 import type { SessionApiService } from '#service/operations/training/session-api.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { TrainingOptionsService } from '#service/operations/training/training-options.js'
@@ -73,6 +74,7 @@ export interface AppOptions {
     readonly trainingJobs: TrainingJobService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
+    readonly rollouts: RolloutService
     readonly trajectoryLog: TrajectoryLogService
     readonly files: FileService
     readonly fineTuning: FineTuningService

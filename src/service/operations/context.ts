@@ -79,6 +79,8 @@ export interface ServiceContext {
   readonly maxQueuedJobs: number
   /** Least time between two resume points of a job. */
   readonly resumeIntervalMs: number
+  /** How long what a job trained on is kept past its end; 0: not at all. */
+  readonly keepTrainingDataMs: number
   /** Shows that training workers can run. @returns how, as a clause */
   probeWorker(): Promise<string>
   readonly chatRules: ChatRules

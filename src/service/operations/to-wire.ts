@@ -13,6 +13,7 @@ import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'
 import type { FileRecord } from '#service/storage/files.js'
+import type { KeptDataRecord } from '#service/storage/jobs/kept-data.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import type { TrajectoryLogRecord } from '#service/storage/trajectories.js'
@@ -42,14 +43,32 @@ export function toWireCheckpoint(checkpoint: CheckpointRecord): Checkpoint {
   }
 }
 
+/** What a job's record says of what it trained on. */
+export type KeptFacts = Pick<TrainingJob, 'data_kept_until' | 'group_count' | 'trajectory_count'>
+
+const NOT_KEPT: KeptFacts = { data_kept_until: null, group_count: null, trajectory_count: null }
+
+/** @param keepMs how long it is kept past the end of its job */
+export function toKeptFacts(kept: KeptDataRecord | undefined, keepMs: number): KeptFacts {
+  if (kept === undefined || kept.endedAtMs === null || keepMs === 0) return NOT_KEPT
+  const isNoted = kept.rolloutsSha256 !== null
+  return {
+    data_kept_until: toIso(kept.endedAtMs + keepMs),
+    group_count: isNoted ? kept.groupCount : null,
+    trajectory_count: isNoted ? kept.trajectoryCount : null,
+  }
+}
+
 /**
  * @param dataWarnings what is known about the job's data; default nothing
  * @param place of a job that waits; default unknown
+ * @param kept of what it trained on; default nothing
  */
 export function toWireJob(
   job: JobRecord,
   dataWarnings: readonly string[] = [],
   place: QueuePlace | null = null,
+  kept: KeptFacts = NOT_KEPT,
 ): TrainingJob {
   return {
     id: job.id,
@@ -77,6 +96,7 @@ export function toWireJob(
     num_gradient_steps: job.gradientSteps,
     num_sequences: job.numSequences,
     step: job.step,
+    ...kept,
     report: reportOf(job),
     predicted_end: predictedEnd(job),
   }

@@ -13,6 +13,7 @@ import { findCheckpoint, insertCheckpoint } from '#service/storage/checkpoints.j
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
+import { takeRollouts } from '#service/storage/jobs/kept-data.js'
 import { deleteResumePoint } from '#service/storage/jobs/resume-points.js'
 import { setCancelRequested, setJobCompleted, setJobReport, setJobUnsuccessful } from '#service/storage/jobs/states.js'
 import { findModel, setModelStep } from '#service/storage/models.js'
@@ -71,6 +72,7 @@ export async function completeJob(
       files: [...files, { name: MANIFEST_FILE, ...completion.manifest }],
     })
     await setModelStep(transaction, model.id, step)
+    await takeRollouts(transaction, job.id)
     await deleteJobFiles(transaction, job.id)
     await deleteResumePoint(transaction, job.id)
     if (completion.report !== null) await setJobReport(transaction, job.id, completion.report)
@@ -133,6 +135,7 @@ export async function endUnsuccessfully(db: Database, ids: IdSource, job: JobRec
     errorCode: failure.code,
     errorMessage: failure.message,
   })
+  await takeRollouts(db, job.id)
   await deleteJobFiles(db, job.id)
   await deleteResumePoint(db, job.id)
   await appendTerminalEvent(db, ids, job.id, {

@@ -170,6 +170,21 @@ export interface JobFilesTable {
   size_bytes: number
 }
 
+/** What a job trained on, from its creation until it is kept no longer. */
+export interface KeptTrainingDataTable {
+  job_id: string
+  model_id: string
+  /** The job's rows, as `training_jobs.input_sha256`. */
+  data_sha256: string
+  data_bytes: number | null
+  /** What its trainer noted of every token; null where it noted nothing, and until the job has ended. */
+  rollouts_sha256: string | null
+  rollouts_bytes: number | null
+  /** Of RL jobs. */
+  group_count: number | null
+  trajectory_count: number | null
+}
+
 /** Where a running job goes on after it lost its worker. */
 export interface ResumePointsTable {
   job_id: string
@@ -302,6 +317,7 @@ export interface Schema extends WandbTables, FineTuningTables, WebhookTables, Ti
   model_metrics: ModelMetricsTable
   training_jobs: TrainingJobsTable
   job_files: JobFilesTable
+  kept_training_data: KeptTrainingDataTable
   resume_points: ResumePointsTable
   events: EventsTable
   trajectory_logs: TrajectoryLogsTable

@@ -7,6 +7,7 @@ import { canonicalId } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
+import { insertKeptData } from './jobs/kept-data.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'
 import type { TrainingJobsTable } from './schema.js'
@@ -75,6 +76,8 @@ export interface NewJob {
   readonly sourceUrl: string | null
   /** Sentences: what is known of its data before it starts. */
   readonly dataNotes: readonly string[]
+  /** Whether its rows are kept past its end; default false. */
+  readonly keepsData?: boolean
 }
 
 export interface JobFilter extends PageOptions {
@@ -84,7 +87,7 @@ export interface JobFilter extends PageOptions {
   readonly status?: JobStatus | undefined
 }
 
-/** Inserts a queued job. */
+/** Inserts a queued job, and what is kept of it. */
 export async function insertJob(db: Database, job: NewJob): Promise<void> {
   await db
     .insertInto('training_jobs')
@@ -109,6 +112,7 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
       created_at_ms: databaseNowMs,
     })
     .execute()
+  if (job.keepsData === true) await insertKeptData(db, job)
 }
 
 export async function findJob(db: Database, id: string): Promise<JobRecord | null> {

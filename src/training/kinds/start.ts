@@ -13,6 +13,7 @@ import type { PreferenceText } from '#formats/rows/preference-data.js'
 import { orderRows, type RowOrder, readInOrder } from '#formats/rows/row-order.js'
 import type { SftText } from '#formats/rows/sft-data.js'
 import { type AdapterModule, type AdapterWeights, decodeStoredAdapter } from '#model/weights/adapter.js'
+import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'
@@ -45,6 +46,8 @@ export interface TrainingStart<K extends JobKind = JobKind> {
   readonly maxLength: number
   /** What can be adapted in the base model. */
   readonly modules: readonly AdapterModule[]
+  /** Takes what an RL job's trainer computes of every token; default nobody. */
+  readonly rollouts?: RolloutNotes | null
   /** Adapter and optimizer state for the resolved options. */
   contextOf(options: Pick<CommonOptions, 'lora' | 'seed'>): JobContext
 }

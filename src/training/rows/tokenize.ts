@@ -40,6 +40,8 @@ export interface TrainingSequence {
 /** Options of `tokenizeGroups`. */
 export interface TokenizeOptions extends TurnOptions, AdvantageOptions {
   readonly lossAggregation: LossAggregation
+  /** Hears why a trajectory, or a part of one, does not train; default nobody. */
+  readonly onLeftOut?: ((reason: SkipReason, groupIndex: number, trajectoryIndex: number) => void) | undefined
 }
 
 /** Sequences in the order of their groups and trajectories, and what was left out. */
@@ -80,11 +82,16 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
     return group.trajectories.flatMap((trajectory, trajectoryIndex) => {
       const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
       const before = { ...skips }
+      const noteLeftOut = (counted: SkipCounts): void => {
+        const reasons = reasonsSince(counted, skips)
+        noteExamples(examples, reasons, path)
+        for (const reason of reasons) options.onLeftOut?.(reason, groupIndex, trajectoryIndex)
+      }
       skips.unsupported_exchange += trajectory.unsupportedExchangeCount
       const advantage = advantages[groupIndex]?.[trajectoryIndex] ?? 0
       if (advantage === 0) {
         skips.zero_advantage += 1
-        noteExamples(examples, before, skips, path)
+        noteLeftOut(before)
         return []
       }
       const histories = turnsOf(trajectory, path, options, skips)
@@ -98,7 +105,7 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
       const merged = mergeTurns(histories.flat())
       const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
       if (trainableTokenCount === 0) skips.no_trainable_turn += 1
-      noteExamples(examples, before, skips, path)
+      noteLeftOut(before)
       const weight = trajectoryWeight(trainableTokenCount, options.lossAggregation)
       return merged
         .filter((sequence) => sequence.trainableTokenCount > 0)
@@ -108,10 +115,13 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
   return { sequences, skips, unmergedHistoryCount, examples, splits: { counts, examples: cut } }
 }
 
-/** Names the trajectory under every reason that its turn has added to. */
-function noteExamples(examples: Map<SkipReason, string[]>, before: SkipCounts, after: SkipCounts, path: string): void {
-  for (const reason of Object.keys(after) as SkipReason[]) {
-    if (after[reason] === before[reason]) continue
+/** Every reason that a trajectory's turn has added to. */
+function reasonsSince(before: SkipCounts, after: SkipCounts): SkipReason[] {
+  return (Object.keys(after) as SkipReason[]).filter((reason) => after[reason] !== before[reason])
+}
+
+function noteExamples(examples: Map<SkipReason, string[]>, reasons: readonly SkipReason[], path: string): void {
+  for (const reason of reasons) {
     const named = examples.get(reason) ?? []
     if (named.length < NAMED_PATHS) examples.set(reason, [...named, path])
   }

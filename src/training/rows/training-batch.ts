@@ -90,6 +90,9 @@ export function buildTrainingBatch(groups: readonly TrajectoryGroup[], options: 
   const { sequences, skips, unmergedHistoryCount, examples, splits } = tokenizeGroups(groups, options)
   const limit = Math.min(options.packedSequenceLength ?? options.contextLength, options.contextLength)
   const kept = sequences.filter((sequence) => sequence.tokenIds.length <= limit)
+  for (const { tokenIds, groupIndex, trajectoryIndex } of sequences) {
+    if (tokenIds.length > limit) options.onLeftOut?.('overlength', groupIndex, trajectoryIndex)
+  }
   const coefficients = normalizeBatch(kept, options.advantageBalance, options.scaleBatch ?? true)
   const scaled = kept.map((sequence, index) => ({ ...sequence, ...coefficients[index] }))
   const lengths = scaled.map((sequence) => sequence.tokenIds.length)

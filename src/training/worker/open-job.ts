@@ -15,10 +15,11 @@ import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { openTraining } from '#training/kinds/kinds.js'
 import type { JobSource, OpenJob } from '#training/kinds/start.js'
+import { createRolloutNotes, type RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import { type JobContext, type ParentCheckpoint, startingPoint, type TrainingPrecision } from '#training/trainer/job.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
-import { bindText } from './text-binding.js'
+import { bindText, tokenNamesOf } from './text-binding.js'
 import { assertKwargsAreRead } from './unread-kwargs.js'
 
 /**
@@ -40,6 +41,8 @@ export interface OpenJobOptions {
   readonly backend: GradientBackend | null
   /** Threads inside one operator; default by the model's size (`threadsFor`). */
   readonly threads?: number
+  /** Most bytes that are noted of what the trainer computes of tokens; default, or where the job is no RL job, nothing is. */
+  readonly maxRolloutBytes?: number
 }
 
 /**
@@ -49,7 +52,7 @@ export interface OpenJobOptions {
  */
 export async function openJob(
   options: OpenJobOptions,
-): Promise<{ readonly opened: OpenJob; readonly context: JobContext }> {
+): Promise<{ readonly opened: OpenJob; readonly context: JobContext; readonly rollouts: RolloutNotes | null }> {
   const { source, job, prepared, text: textModel, runtime, clock, resumePoint, backend } = options
   const threads = threadsFor(parameterCount(prepared.config), options.threads ?? null)
   // Ids the model can sample, which may be more than the tokenizer names.
@@ -68,6 +71,11 @@ export async function openJob(
     ...(threads === null ? {} : { threads }),
     ...(backend === null ? {} : { backend }),
   }
+  const { maxRolloutBytes } = options
+  const rollouts =
+    job.kind === 'rl' && maxRolloutBytes !== undefined
+      ? createRolloutNotes(tokenNamesOf(textModel), maxRolloutBytes)
+      : null
   let context: JobContext | null = null
   const opened = await openTraining({
     source,
@@ -76,6 +84,7 @@ export async function openJob(
     padTokenId: textModel.eosTokenIds[0] ?? 0,
     maxLength: prepared.config.contextLength,
     modules,
+    rollouts,
     contextOf: ({ lora, seed }) => {
       const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
       context = { ...base, ...start, resumePoint }
@@ -84,7 +93,7 @@ export async function openJob(
     },
   })
   if (context === null) throw new Error(`a ${job.kind} job started without a context`)
-  return { opened, context }
+  return { opened, context, rollouts }
 }
 
 async function fetchParent(

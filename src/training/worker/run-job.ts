@@ -8,10 +8,11 @@
 import { AppError, CheckpointError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import { CHECKPOINT_FILES, type WorkerJob } from '#contract/processes/worker.js'
+import { CHECKPOINT_FILES, MAX_ROLLOUTS_BYTES, type WorkerJob } from '#contract/processes/worker.js'
 import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
+import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import type { Trainers } from '#training/torch/torch-backend.js'
 import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
@@ -23,6 +24,9 @@ import { openJob } from './open-job.js'
 import { createPaceMeter } from './pace.js'
 import { toWireReport } from './wire-report.js'
 import type { UploadedFile, WorkerClient } from './worker-client.js'
+
+/** Numbers and tokens that are noted of rollouts; what lists them and the names of tokens come on top. */
+const MAX_NOTED_BYTES = (MAX_ROLLOUTS_BYTES / 4) * 3
 
 /** What an attempt runs with. */
 export interface AttemptOptions {
@@ -61,7 +65,9 @@ export async function runJob(options: AttemptOptions): Promise<void> {
   const resumePoint = await fetchResumePoint(options)
   const begun = resumePoint === null ? null : (resumePoint.progress.report.trainer?.name ?? 'onnx')
   const backend = await options.trainers.choose(begun, options.onProgress)
-  const { opened, context } = await openJob({ ...options, source: client, prepared, text, resumePoint, backend })
+  const notes = job.keeps_rollouts ? { maxRolloutBytes: MAX_NOTED_BYTES } : {}
+  const given = { ...options, ...notes, source: client, prepared, text, resumePoint, backend }
+  const { opened, context, rollouts } = await openJob(given)
   const training = opened.train()
   const { report } = context.progress
   report.seconds.setup += (clock.monotonicMs() - startedMs) / 1000 - report.seconds.data
@@ -78,29 +84,40 @@ export async function runJob(options: AttemptOptions): Promise<void> {
   let isFirst = true
   const computing = computingFacts(backend)
   let savedMs = clock.monotonicMs()
-  let next = await training.next()
-  while (next.done !== true) {
-    const { value } = next
-    pace.note(value)
-    const batch = { offset, events: [toWireEvent(value)], report: toWireReport(context.progress, pace.read()) }
-    await timed(() => client.postEvents({ ...batch, ...(isFirst ? { computing } : {}) }))
-    isFirst = false
-    logger.info({ job_id: job.id, ...next.value.data }, `train.${next.value.type}`)
-    offset += 1
-    if (next.value.type === 'gradient_step' && clock.monotonicMs() - savedMs >= job.resume_seconds * 1000) {
-      await timed(() => saveResumePoint(options, context, offset))
-      savedMs = clock.monotonicMs()
-    }
-    // Thrown into the generator, so that it releases its session; it comes out here again.
-    next = options.isCancelRequested() ? await training.throw(new CancelledError()) : await training.next()
+  try {
+    await train()
+  } catch (error) {
+    // what a failed job trained on says why it failed
+    if (!(error instanceof FencedError)) await saveRollouts(options, rollouts)
+    throw error
   }
-  const outcome = next.value
-  const files = await timed(() => uploadCheckpoint(options, outcome))
-  await client.complete({
-    files,
-    metrics: { ...outcome.metrics },
-    report: { ...toWireReport(context.progress, pace.read()), remaining_seconds: 0 },
-  })
+
+  async function train(): Promise<void> {
+    let next = await training.next()
+    while (next.done !== true) {
+      const { value } = next
+      pace.note(value)
+      const batch = { offset, events: [toWireEvent(value)], report: toWireReport(context.progress, pace.read()) }
+      await timed(() => client.postEvents({ ...batch, ...(isFirst ? { computing } : {}) }))
+      isFirst = false
+      logger.info({ job_id: job.id, ...next.value.data }, `train.${next.value.type}`)
+      offset += 1
+      if (next.value.type === 'gradient_step' && clock.monotonicMs() - savedMs >= job.resume_seconds * 1000) {
+        await timed(() => saveResumePoint(options, context, offset))
+        savedMs = clock.monotonicMs()
+      }
+      // Thrown into the generator, so that it releases its session; it comes out here again.
+      next = options.isCancelRequested() ? await training.throw(new CancelledError()) : await training.next()
+    }
+    const outcome = next.value
+    const files = await timed(() => uploadCheckpoint(options, outcome))
+    await timed(() => saveRollouts(options, rollouts))
+    await client.complete({
+      files,
+      metrics: { ...outcome.metrics },
+      report: { ...toWireReport(context.progress, pace.read()), remaining_seconds: 0 },
+    })
+  }
 }
 
 /** @param backend null: ONNX Runtime */
@@ -132,6 +149,18 @@ async function saveResumePoint(
   } catch (error) {
     if (error instanceof FencedError) throw error
     logger.warn({ err: error, job_id: job.id }, 'train.resume_point_failed')
+  }
+}
+
+/** Notes that cannot be stored cost the job nothing: the server says that there are none. */
+async function saveRollouts({ client, job, logger }: AttemptOptions, notes: RolloutNotes | null): Promise<void> {
+  try {
+    const encoded = notes?.encode() ?? null
+    if (encoded === null || encoded.bytes.length > MAX_ROLLOUTS_BYTES) return
+    await client.putRollouts(encoded.bytes, encoded)
+  } catch (error) {
+    if (error instanceof FencedError) throw error
+    logger.warn({ err: error, job_id: job.id }, 'train.rollouts_not_kept')
   }
 }
 

@@ -8,6 +8,7 @@ import type { SampledToken } from '#formats/rows/trajectory.js'
 import { renderConversation } from '#model/text/render.js'
 import { leftOutOf, renderTurns, renderWithMask } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
+import type { TokenNames } from '#training/rollouts/rollout-notes.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
 
 /**
@@ -31,6 +32,15 @@ export function bindText(model: TextModel, kwargs: JsonObject = {}): TrajectoryT
     textOf: (ids) => Buffer.concat(ids.map((id) => model.tokenizer.tokenBytes(id))).toString('utf8'),
     isControl: (id) => model.tokenizer.isSpecial(id),
     tokenIdOf: (token) => specialIdOf(model, token) ?? idOfBytes().get(bytesKey(token)) ?? null,
+  }
+}
+
+/** What tokens are called, one by one. */
+export function tokenNamesOf({ tokenizer }: TextModel): TokenNames {
+  const isKnown = (id: number): boolean => id >= 0 && id < tokenizer.vocabularySize
+  return {
+    bytesOf: (id) => (isKnown(id) ? tokenizer.tokenBytes(id) : new Uint8Array(0)),
+    isControl: (id) => tokenizer.isSpecial(id),
   }
 }
 

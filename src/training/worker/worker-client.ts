@@ -38,6 +38,8 @@ export interface WorkerClient extends JobSource {
   getResumePoint(sha256: string): Promise<Uint8Array>
   /** @param eventCount events posted before it, all attempts together */
   putResumePoint(bytes: Uint8Array, eventCount: number): Promise<void>
+  /** What was noted of the rollouts, with how many there are. */
+  putRollouts(bytes: Uint8Array, counts: { readonly groups: number; readonly trajectories: number }): Promise<void>
   complete(completion: WorkerCompletion): Promise<void>
   fail(failure: WorkerFailure): Promise<void>
 }
@@ -95,6 +97,17 @@ export function createWorkerClient(
           'content-type': 'application/octet-stream',
           'x-content-sha256': createHash('sha256').update(bytes).digest('hex'),
           'x-trainyard-events': String(eventCount),
+        },
+      })
+    },
+    putRollouts: async (bytes, { groups, trajectories }) => {
+      await send('PUT', '/rollouts', {
+        body: new Uint8Array(bytes),
+        headers: {
+          'content-type': 'application/octet-stream',
+          'x-content-sha256': createHash('sha256').update(bytes).digest('hex'),
+          'x-trainyard-groups': String(groups),
+          'x-trainyard-trajectories': String(trajectories),
         },
       })
     },

@@ -85,6 +85,7 @@ export async function attempt(
       held.resume = { bytes: bytes.slice(), events }
       if (death?.moment === 'point' && events === death.step + 1) die()
     },
+    putRollouts: () => Promise.reject(new Error('unused')),
     complete: async (completion) => {
       held.completion = completion
     },

@@ -20,6 +20,7 @@ export function workerJob(overrides: Partial<WorkerJob>): WorkerJob {
     base_model: { name: 'trainyard/tiny-random' },
     config: {},
     template_kwargs: {},
+    keeps_rollouts: false,
     lease_seconds: 30,
     resume_seconds: 60,
     resume: null,

@@ -6,7 +6,7 @@ import type { MiddlewareHandler } from 'hono'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { decodeFrame } from '#base/util/frame.js'
 import { sessionReportSchema } from '#contract/processes/training-session.js'
-import { MAX_CHECKPOINT_FILE_BYTES } from '#contract/processes/worker.js'
+import { MAX_CHECKPOINT_FILE_BYTES, MAX_ROLLOUTS_BYTES } from '#contract/processes/worker.js'
 import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { collectBytes, readBytes } from '../body.js'
@@ -66,12 +66,14 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
       return {}
     },
     'PUT /internal/worker/jobs/{job_id}/resume': async ({ c }) => {
-      const events = c.req.header('x-trainyard-events') ?? ''
-      if (!/^\d{1,12}$/.test(events)) {
-        throw new InvalidRequestError('invalid_value', 'header x-trainyard-events must be a number of events')
-      }
-      const point = { sha256: digestOf(c), eventCount: Number(events) }
+      const point = { sha256: digestOf(c), eventCount: countOf(c, 'x-trainyard-events') }
       await workerApi.putResumePoint(claimOf(c), readBytes(c, MAX_CHECKPOINT_FILE_BYTES), point)
+      return {}
+    },
+    'PUT /internal/worker/jobs/{job_id}/rollouts': async ({ c }) => {
+      const counts = { groups: countOf(c, 'x-trainyard-groups'), trajectories: countOf(c, 'x-trainyard-trajectories') }
+      const notes = { ...counts, sha256: digestOf(c) }
+      await workerApi.putRollouts(claimOf(c), readBytes(c, MAX_ROLLOUTS_BYTES), notes)
       return {}
     },
     'GET /internal/worker/jobs/{job_id}/resume': async ({ c }) =>
@@ -104,6 +106,12 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
       return c.body(Buffer.from(frame), 200, BYTES)
     },
   })
+}
+
+function countOf(c: RequestContext, name: string): number {
+  const text = c.req.header(name) ?? ''
+  if (/^\d{1,12}$/.test(text)) return Number(text)
+  throw new InvalidRequestError('invalid_value', `header ${name} must be a number`)
 }
 
 function digestOf(c: RequestContext): string {

@@ -20,6 +20,7 @@ import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js
 import { type Database, isUniqueViolation } from '#service/storage/database.js'
 import { findIdempotent, forgetIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import { deleteKeptDataOfModel } from '#service/storage/jobs/kept-data.js'
 import { clearJobInputs } from '#service/storage/jobs/states.js'
 import {
   deleteModelRow,
@@ -140,6 +141,7 @@ export function createModelService(context: Context): ModelService {
         checkpoints.map((checkpoint) => checkpoint.step),
       )
       await clearJobInputs(transaction, model.id)
+      await deleteKeptDataOfModel(transaction, model.id)
       await forgetIdempotent(transaction, model.id)
       await deleteModelRow(transaction, model.id)
       return { steps: checkpoints, jobs: unfinished }

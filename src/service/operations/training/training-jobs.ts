@@ -9,12 +9,13 @@ import type { ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#contrac
 import { requestCancel } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
+import { findKeptData } from '#service/storage/jobs/kept-data.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models/models.js'
-import { toWireEvent, toWireJob } from '../to-wire.js'
+import { toKeptFacts, toWireEvent, toWireJob } from '../to-wire.js'
 import { courseWarnings } from './course-warnings.js'
 import { dataWarnings } from './data-warnings.js'
 import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
@@ -52,7 +53,10 @@ const FOLLOW_POLL_MS = 500
 
 /** What it works with. */
 type Context = JobRequestContext &
-  Pick<ServiceContext, 'ids' | 'clock' | 'signals' | 'dispatcher' | 'trainWorkers' | 'maxQueuedJobs'>
+  Pick<
+    ServiceContext,
+    'ids' | 'clock' | 'signals' | 'dispatcher' | 'trainWorkers' | 'maxQueuedJobs' | 'keepTrainingDataMs'
+  >
 
 export function createTrainingJobService(context: Context): TrainingJobService {
   const { db, ids, signals } = context
@@ -87,6 +91,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       baseParameters,
       weightBytes: weightBytesOf(baseParameters, resolvedConfig['precision']),
       ...(await store()),
+      keepsData: context.keepTrainingDataMs > 0,
     }
     const identity = JSON.stringify([
       job.kind,
@@ -148,7 +153,8 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const aboutData = first?.type === 'training_started' ? dataWarnings(job.kind, first.data) : []
       const nobody = job.status === 'queued' ? context.dispatcher.whyNobody(job) : null
       const warnings = [...aboutData, ...(await courseWarnings(db, job)), ...(nobody === null ? [] : [nobody])]
-      return toWireJob(job, warnings, await forecast.placeOf(job))
+      const kept = (await findKeptData(db, [job.id])).get(job.id)
+      return toWireJob(job, warnings, await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs))
     },
     list: async (principal, query) => {
       const page = await listJobs(db, {
@@ -159,7 +165,14 @@ export function createTrainingJobService(context: Context): TrainingJobService {
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
-      const jobs = page.items.map(async (job) => toWireJob(job, [], await forecast.placeOf(job)))
+      const kept = await findKeptData(
+        db,
+        page.items.map(({ id }) => id),
+      )
+      const jobs = page.items.map(async (job) => {
+        const facts = toKeptFacts(kept.get(job.id), context.keepTrainingDataMs)
+        return toWireJob(job, [], await forecast.placeOf(job), facts)
+      })
       return toList(await Promise.all(jobs), page.hasMore)
     },
     cancel: async (principal, id) => {

@@ -61,6 +61,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       base_model: { name: base.name },
       config: { ...resolvedConfig } as WorkerJob['config'],
       template_kwargs: templateKwargs as WorkerJob['config'],
+      keeps_rollouts: false,
       lease_seconds: context.leaseMs / 1000,
       resume_seconds: context.resumeIntervalMs / 1000,
       resume: null,

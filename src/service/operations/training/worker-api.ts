@@ -9,6 +9,7 @@ import {
   CHECKPOINT_FILES,
   type CheckpointFile,
   MAX_CHECKPOINT_FILE_BYTES,
+  MAX_ROLLOUTS_BYTES,
   PARENT_FILES,
   type WorkerCompletion,
   type WorkerEvents,
@@ -24,6 +25,7 @@ import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
+import { findKeptData, ROLLOUTS_FILE, setKeptCounts } from '#service/storage/jobs/kept-data.js'
 import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
 import { extendLease, setJobReport, setJobTrainer, setJobWorker } from '#service/storage/jobs/states.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
@@ -57,6 +59,12 @@ export interface WorkerApiService {
     claim: AttemptClaim,
     body: AsyncIterable<Uint8Array>,
     point: { readonly sha256: string; readonly eventCount: number },
+  ): Promise<void>
+  /** Keeps what was noted of the rollouts until the job ends, if its data is kept. */
+  putRollouts(
+    claim: AttemptClaim,
+    body: AsyncIterable<Uint8Array>,
+    notes: { readonly sha256: string; readonly groups: number; readonly trajectories: number },
   ): Promise<void>
   openResumePoint(claim: AttemptClaim): Promise<Readable>
   complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
@@ -135,6 +143,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         // names that no option has go along: not known here, they may be to a worker of another making
         config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
         template_kwargs: templateKwargsOf(job.resolvedConfig ?? {}, parent) as WorkerJob['config'],
+        keeps_rollouts: job.kind === 'rl' && (await findKeptData(db, [job.id])).has(job.id),
         lease_seconds: context.leaseMs / 1000,
         resume_seconds: context.resumeIntervalMs / 1000,
         resume: point === null ? null : { sha256: point.sha256, events: point.eventCount },
@@ -258,6 +267,18 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       dispatcher.noteContact(claim, 'moved')
       // the point before has become garbage
       context.requestSweep()
+    },
+
+    putRollouts: async (claim, body, { sha256, groups, trajectories }) => {
+      await checkLease(db, claim)
+      const blob = await blobs.put(body, { maxBytes: MAX_ROLLOUTS_BYTES, expectedSha256: sha256 })
+      await withLease(db, claim, async (transaction, { job, state }) => {
+        if (state === 'completed') throw stale(claim, 'the job is completed')
+        await putJobFile(transaction, claim, { name: ROLLOUTS_FILE, sha256: blob.sha256, sizeBytes: blob.sizeBytes })
+        await setKeptCounts(transaction, job.id, { groups, trajectories })
+        await extendLease(transaction, job.id, context.leaseMs)
+      })
+      dispatcher.noteContact(claim, 'moved')
     },
 
     openResumePoint: async (claim) => {

@@ -26,6 +26,7 @@ import { up as blobStore } from './0022-blob-store.js'
 import { up as trainingSessions } from './0027-training-sessions.js'
 import { up as jobWorkers } from './0028-job-workers.js'
 import { up as jobNeeds } from './0035-job-needs.js'
+import { up as keptTrainingData } from './0036-kept-training-data.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -53,4 +54,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0027-training-sessions': { up: trainingSessions },
   '0028-job-workers': { up: jobWorkers },
   '0035-job-needs': { up: jobNeeds },
+  '0036-kept-training-data': { up: keptTrainingData },
 }

@@ -14,6 +14,8 @@ export const BLOB_COLUMNS: readonly (readonly [table: string, column: string])[]
   ['trajectory_logs', 'body_sha256'],
   ['training_jobs', 'input_sha256'],
   ['training_jobs', 'validation_sha256'],
+  ['kept_training_data', 'data_sha256'],
+  ['kept_training_data', 'rollouts_sha256'],
   ['wandb_artifact_files', 'sha256'],
   ['wandb_run_files', 'sha256'],
   ['wandb_artifacts', 'manifest_sha256'],

@@ -25,7 +25,7 @@ export async function openRl(start: TrainingStart<'rl'>): Promise<OpenJob> {
   const reference = await fetchReference(start)
   return {
     plan: async () => planRl(rows, context),
-    train: () => trainRl({ ...rows, reference }, context),
+    train: () => trainRl({ ...rows, reference, rollouts: start.rollouts }, context),
   }
 }
 

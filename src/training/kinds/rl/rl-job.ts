@@ -142,6 +142,7 @@ async function* trainSteps(
         made = await makeStep(step, at)
       }
       const { laidOut, result } = made
+      job.rollouts?.addStep(progress.stepCount + 1, laidOut, result.outputs)
       let movement: Movement | null = null
       if (region !== null) {
         const madeMs = clock.monotonicMs()

@@ -7,6 +7,7 @@
 import { standardDeviation } from '#formats/rows/metrics.js'
 import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
+import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import { advantagesOf } from '#training/rows/advantages.js'
 import type { PackedRow } from '#training/rows/pack.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
@@ -27,6 +28,7 @@ import { leftOut } from '#training/trainer/report.js'
 import type { ReferencePolicy } from '#training/trainer/scores.js'
 import { noteAnswers } from './answer-notes.js'
 import { passOrder } from './passes.js'
+import { createLeftOutBook, toNotedJob } from './note-rollouts.js'
 import { countTrainableGroups, shapeRewards } from './reward-shaping.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
@@ -46,6 +48,8 @@ export interface RlJob {
   readonly rowLength?: number
   /** What a KL penalty is measured to; default the base model. */
   readonly reference?: ReferencePolicy
+  /** Takes what is computed of every token; default nobody. */
+  readonly rollouts?: RolloutNotes | null | undefined
 }
 
 export interface RlOutline {
@@ -74,6 +78,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   const startedMs = context.clock.monotonicMs()
   const shaped = shapeRewards(groups, hyperparameters)
   const groupsTrainable = countTrainableGroups(shaped.groups, hyperparameters.advantageEstimator)
+  const leftOutBook = createLeftOutBook()
   const { steps, skips, trainableTokenCount, sequences, ...counts } = buildTrainingBatch(shaped.groups, {
     ...hyperparameters,
     text: job.text,
@@ -81,9 +86,14 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     contextLength: context.prepared.config.contextLength,
     padTokenId: job.padTokenId,
     rowLength: job.rowLength,
+    onLeftOut: job.rollouts == null ? undefined : leftOutBook.note,
     seed,
   })
   const order = passOrder(steps.length, { passes: hyperparameters.numPasses, seed })
+  const parentStep = job.currentStep ?? 0
+  job.rollouts?.begin(
+    toNotedJob({ groups, shaped: shaped.groups, sequences, leftOut: leftOutBook, hyperparameters, parentStep }),
+  )
   const { report } = context.progress
   report.plannedSteps = order.length
   report.seconds.data += (context.clock.monotonicMs() - startedMs) / 1000

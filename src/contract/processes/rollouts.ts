@@ -1,0 +1,82 @@
+/**
+ * What a training worker notes of an RL job's rollouts, as it uploads it: a line of JSON, and the numbers of every token behind it.
+ *
+ *     line   the head below, UTF-8, ended by a line feed
+ *     data   little-endian; `offset` counts from its first byte, and every block begins at a multiple of 4
+ *            a sequence: ids int32[length], then per column float32[trained], then mask uint8[length]
+ *            pieces:     ids int32[count], ends int32[count], flags uint8[count] (1: control token), bytes of all pieces
+ *
+ * Columns follow the tokens whose mask is 1, in order. NaN: the trainer had no such number. The end of a piece is where its bytes end.
+ */
+import { z } from 'zod'
+import { LEFT_OUT_REASONS } from '../wire/training/rollout-words.js'
+
+/** Numbers of a trained token. All are natural logarithms of probabilities but `ratio` (dimensionless) and `entropy` (nats). */
+export const ROLLOUT_COLUMNS = [
+  /** Of the sampler, as it came with the data. */
+  'sampler_logprob',
+  /** What the ratio is taken against: the sampler's, or the trainer's own before the first step (`precalculate_logprobs`). */
+  'old_logprob',
+  /** Of the policy at the gradient step that trained the token, before its update. */
+  'learner_logprob',
+  /** Importance ratio as the loss has it, before clipping. */
+  'ratio',
+  /** Of the policy's distribution at the token's place. */
+  'entropy',
+  /** Of the KL reference. */
+  'reference_logprob',
+] as const
+export type RolloutColumn = (typeof ROLLOUT_COLUMNS)[number]
+
+const count = z.number().int().nonnegative()
+
+const trajectorySchema = z.object({
+  reward: z.number(),
+  /** The reward that advantages are taken of, where the job shapes rewards; absent: the same. */
+  shaped: z.number().optional(),
+  /** Absent: it trains. */
+  left_out: z.enum(LEFT_OUT_REASONS).optional(),
+  /** Tokens of it that train, of all its sequences. */
+  tokens: count,
+  /** An answer of it ended by length. */
+  is_cut: z.boolean().optional(),
+  /** As multiplied with the loss of its tokens, and their weight in it; absent: it does not train. */
+  advantage: z.number().optional(),
+  weight: z.number().optional(),
+})
+export type RolloutTrajectory = z.infer<typeof trajectorySchema>
+
+const sequenceSchema = z.object({
+  group: count,
+  trajectory: count,
+  /** Gradient step that trained it, from 1. */
+  step: z.number().int().positive(),
+  length: count,
+  trained: count,
+  offset: count,
+  /** Sum of the entropies of its trained tokens. */
+  entropy: z.number().nullable(),
+})
+export type RolloutSequence = z.infer<typeof sequenceSchema>
+
+export const rolloutsHeadSchema = z.object({
+  version: z.literal(1),
+  /** Bounds of the ratio beyond which a token counts as clipped; null: none. */
+  clip: z.object({ low: z.number().nullable(), high: z.number().nullable() }),
+  columns: z.array(z.enum(ROLLOUT_COLUMNS)),
+  /** Step of the checkpoint the job went on from. */
+  parent_step: count,
+  /** In the order of the job's rows. */
+  groups: z.array(z.object({ preview: z.string(), exceptions: count, trajectories: z.array(trajectorySchema) })),
+  /** Those whose tokens were noted, in the order they trained. */
+  sequences: z.array(sequenceSchema),
+  /** Sequences that trained and of which nothing is noted: they were too many, or an earlier attempt trained them. */
+  omitted: count,
+  pieces: z.object({ offset: count, count: count, bytes: count }),
+})
+export type RolloutsHead = z.infer<typeof rolloutsHeadSchema>
+
+/** Bytes of a sequence's block. */
+export function sequenceBytes(length: number, trained: number, columns: number): number {
+  return 4 * (length + trained * columns) + Math.ceil(length / 4) * 4
+}

@@ -6,7 +6,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import { ProtocolError } from '#sdk/client/errors.js'
+import { escapeJson } from '#cli/terminal/sanitize.js'
 
 export const jobData = defineCommand({
   path: ['jobs', 'data'],
@@ -39,10 +39,6 @@ export const jobData = defineCommand({
       const reply = await client.rollouts.deleteData(jobId, { signal })
       return output.result(reply, `Deleted what job ${jobId} trained on`, [jobId])
     }
-    const { body } = await client.rollouts.data(jobId, { signal })
-    if (body === null) throw new ProtocolError('the answer has no body, expected rows')
-    const decoder = new TextDecoder()
-    for await (const part of body) output.raw(decoder.decode(part, { stream: true }))
-    output.raw(decoder.decode())
+    for await (const row of client.rollouts.rows(jobId, { signal })) output.raw(`${escapeJson(row)}\n`)
   },
 })

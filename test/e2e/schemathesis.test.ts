@@ -60,6 +60,8 @@ async function createOneOfEach({ api }: Service): Promise<Record<string, string>
   return {
     model_id: model.id,
     training_job_id: job.id,
+    group: '0',
+    trajectory: '0',
     fine_tuning_job_id: tuned.id,
     file_id: file,
     training_file: file,

@@ -114,7 +114,7 @@ export function createClient(options: ClientOptions) {
       cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
     },
     /** What jobs trained on. */
-    rollouts: createRolloutCalls(http),
+    rollouts: createRolloutCalls(http, options.baseUrl),
     events: {
       /** What happened lately, oldest first. */
       list: list('GET /v1/preview/events', answers.pageOf(watched.activity)),

@@ -3,7 +3,8 @@
  */
 import type { GivenQuery } from '#contract/endpoints/table.js'
 import { type CallOptions, createCalls, requestOf } from './calls.js'
-import type { Http } from './http.js'
+import { ProtocolError } from './errors.js'
+import { type Http, sourceOf } from './http.js'
 import * as answers from './rollout-answers.js'
 
 const JOB = '/v1/preview/training-jobs/{training_job_id}'
@@ -20,13 +21,13 @@ export interface TrajectoryPlace {
   readonly trajectory: number
 }
 
-export function createRolloutCalls(http: Http) {
+/** @param baseUrl for sentences about answers */
+export function createRolloutCalls(http: Http, baseUrl: string) {
   const { ask, listOf, one } = createCalls(http)
   const idsOf = ({ jobId, group, trajectory }: TrajectoryPlace) => [jobId, group, trajectory]
   return {
-    /** The open body of the rows as they were sent, JSON Lines. */
-    data: (jobId: string, { signal }: CallOptions = {}) =>
-      http.open(requestOf(DATA, { ids: [jobId] }, { isLong: true, signal })),
+    /** The rows as they were sent, each the text of a JSON object. */
+    rows: (jobId: string, call: CallOptions = {}) => readRows(jobId, call),
     deleteData: one(`DELETE ${JOB}/data`, answers.deletedTrainingData),
     groups: listOf(`GET ${JOB}/groups`, answers.rolloutGroups),
     group: (jobId: string, group: number, call: CallOptions = {}) =>
@@ -38,5 +39,45 @@ export function createRolloutCalls(http: Http) {
     /** Runs the tokens through a checkpoint of the job's model. */
     scores: (place: TrajectoryPlace, query: GivenQuery<typeof SCORES> = {}, call: CallOptions = {}) =>
       ask(SCORES, answers.rolloutScores, { ids: idsOf(place), query }, { isLong: true, ...call }),
+  }
+
+  async function* readRows(jobId: string, { signal }: CallOptions): AsyncGenerator<string> {
+    const request = requestOf(DATA, { ids: [jobId] }, { isLong: true, signal })
+    const { body, headers } = await http.open(request)
+    let count = 0
+    for await (const line of body === null ? [] : linesOf(body)) {
+      if (!isRow(line)) throw noRows(line)
+      count += 1
+      yield line
+    }
+    // a job may have been given none
+    if (count === 0 && headers.get('content-type') !== 'application/jsonl') throw noRows('')
+
+    function noRows(line: string): ProtocolError {
+      const given = line === '' ? 'nothing' : JSON.stringify(line.slice(0, 60))
+      const source = sourceOf(baseUrl, request)
+      return new ProtocolError(`${source} answered ${given}, expected rows as a Trainyard server sends them`)
+    }
+  }
+}
+
+async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder()
+  let rest = ''
+  for await (const part of body) {
+    const lines = (rest + decoder.decode(part, { stream: true })).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines.filter((line) => line.trim() !== '')
+  }
+  rest += decoder.decode()
+  if (rest.trim() !== '') yield rest
+}
+
+function isRow(line: string): boolean {
+  try {
+    const row: unknown = JSON.parse(line)
+    return typeof row === 'object' && row !== null && !Array.isArray(row)
+  } catch {
+    return false
   }
 }

@@ -2,11 +2,12 @@
  * A scripted training worker for tests of the queue: speaks `wire/worker.ts` over HTTP, trains nothing.
  *
  * The job's config steers it (`stand_in`): `steps`, `delay_ms` per step, `die_at` / `fail_at` / `freeze_at` a step,
- * `freeze_ms`, `beats_while_frozen`, `only_attempt` (the faults above happen in this attempt only), `is_empty_checkpoint`. The environment
+ * `freeze_ms`, `beats_while_frozen`, `tokens` that train of each trajectory, `only_attempt` (the faults above happen in this attempt only), `is_empty_checkpoint`. The environment
  * variable STAND_IN_START_MS delays its first request, STAND_IN_START_ATTEMPT in that attempt only.
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { encodeRollouts } from './rollouts.mjs'
 
 const env = process.env
 if (env.TRAINYARD_WORKER_PROBE === '1') {
@@ -78,6 +79,15 @@ async function train() {
     const sha256 = createHash('sha256').update(bytes).digest('hex')
     await call('PUT', `/files/${name}`, bytes, { 'x-content-sha256': sha256 })
     files[name] = { sha256, size_bytes: bytes.length }
+  }
+  if (job.keeps_rollouts) {
+    const groups = rows.map((row) => JSON.parse(row))
+    const notes = encodeRollouts(groups, script)
+    await call('PUT', '/rollouts', new Uint8Array(notes), {
+      'x-content-sha256': createHash('sha256').update(notes).digest('hex'),
+      'x-trainyard-groups': String(groups.length),
+      'x-trainyard-trajectories': String(groups.reduce((sum, { trajectories }) => sum + trajectories.length, 0)),
+    })
   }
   const completion = { files, metrics: { 'loss/train': 0.5, 'train/reward': 0.25 } }
   await call('POST', '/complete', completion)

@@ -54,6 +54,8 @@ beforeAll(async () => {
     response_id: response.body.id,
     model_id: modelId,
     training_job_id: job.body.id,
+    group: '0',
+    trajectory: '0',
     fine_tuning_job_id: tuning.body.id,
     step: '1',
     name: 'adapter_config.json',

@@ -229,8 +229,6 @@ describe('how long it stays', () => {
       const job = await submit(service, model, [sampleGroup()])
       expect(job.data_kept_until).not.toBeNull()
       expect((await service.fetch(`${JOBS}/${job.id}/data`)).status).toBe(200)
-      // the worker of another making noted nothing
-      expect(await codeOf(service, `${JOBS}/${job.id}/groups`)).toEqual([404, 'rollouts_not_kept'])
       service = await service.restart({ keepTrainingDataMs: 0 })
       expect(await codeOf(service, `${JOBS}/${job.id}/data`)).toEqual([404, 'training_data_not_kept'])
       const other = await submit(service, model, [sampleGroup([0, 1])])

@@ -23,6 +23,9 @@ const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
   jobs: async () => (await import('./pages/jobs.js')).JobsPage,
   job: async () => (await import('./pages/job.js')).JobPage,
   train: async () => (await import('./pages/train.js')).TrainPage,
+  rollouts: async () => (await import('./pages/rollouts.js')).RolloutsPage,
+  'rollout-group': async () => (await import('./pages/rollout-group.js')).RolloutGroupPage,
+  trajectory: async () => (await import('./pages/trajectory.js')).TrajectoryPage,
   play: async () => (await import('./pages/play.js')).PlayPage,
   settings: async () => (await import('./pages/settings.js')).SettingsPage,
 }

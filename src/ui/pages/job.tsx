@@ -13,6 +13,7 @@ import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plur
 import { useJobEvents } from '../data/job-events.js'
 import { useLoad, useWhileSeen } from '../data/load.js'
 import { modelPath } from '../data/match.js'
+import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
 import { toTyped } from '../data/train/options.js'
 import { Block, Empty, Failure } from '../parts/block.js'
@@ -73,6 +74,13 @@ function Shown(props: {
       <Title text={`${job.kind.toUpperCase()} job of ${name}`}>
         <StatusTag job={job} />
         {props.children}
+        {job.group_count !== null && (
+          <p class="actions">
+            <a class="button primary" href={hrefOf(groupsPath(job.id))}>
+              Rollouts
+            </a>
+          </p>
+        )}
         {!isFinished(job.status) && (
           <p class="actions">
             <button

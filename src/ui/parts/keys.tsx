@@ -78,6 +78,12 @@ function KeyList(): JSX.Element {
           ))}
           <div>
             <dt>
+              <kbd>j</kbd> <kbd>k</kbd> <kbd>u</kbd>
+            </dt>
+            <dd>next, previous, up: groups and trajectories</dd>
+          </div>
+          <div>
+            <dt>
               <kbd>/</kbd>
             </dt>
             <dd>search models</dd>

@@ -142,7 +142,8 @@ async function* trainSteps(
         made = await makeStep(step, at)
       }
       const { laidOut, result } = made
-      job.rollouts?.addStep(progress.stepCount + 1, laidOut, result.outputs)
+      // of several passes over the same rows the first is noted
+      if (at < steps.length) job.rollouts?.addStep(progress.stepCount + 1, laidOut, result.outputs)
       let movement: Movement | null = null
       if (region !== null) {
         const madeMs = clock.monotonicMs()

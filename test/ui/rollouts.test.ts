@@ -1,0 +1,205 @@
+/**
+ * What a job trained on, in a real browser: sound in both themes and every width, from the job to a token by keyboard, filters in the
+ * address, scores under another checkpoint, 64,000 tokens, and text that means harm.
+ */
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { createTestService, type TestService } from '../support/service/create-test-service.js'
+import { until } from '../support/until.js'
+import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script>'
+/** Where pictures are left to be looked at; none without. */
+const PICTURES = process.env['TRAINYARD_TEST_PICTURES'] ?? null
+
+let service: TestService
+let browser: Browser
+let token: string
+let jobId: string
+
+function group(rewards: readonly number[], name: string) {
+  return {
+    trajectories: rewards.map((reward, i) => ({
+      reward,
+      metrics: { length: 3 + i },
+      messages_and_choices: [
+        { role: 'system', content: 'You answer with a question.' },
+        { role: 'user', content: `${name} ${HOSTILE}` },
+        {
+          index: 0,
+          finish_reason: i === 2 ? 'length' : 'stop',
+          message: {
+            role: 'assistant',
+            content: i === 1 ? 'Oh no, I am sorry. [go](javascript:alert(3))' : 'Oh no, I am sorry. What happened?',
+            ...(i === 0
+              ? { tool_calls: [{ id: 'c', type: 'function', function: { name: HOSTILE, arguments: '{"a": 1}' } }] }
+              : {}),
+          },
+          token_ids: [1, 2, 3],
+          prompt_token_ids: [4, 5],
+          logprobs: { content: [1, 2, 3].map((id) => ({ token: `token_id:${id}`, logprob: -1, top_logprobs: [] })) },
+        },
+      ],
+    })),
+  }
+}
+
+async function train(groups: readonly object[], tokens: number): Promise<string> {
+  const modelId = await service.createModel(`learner ${tokens}`)
+  const json = { model_id: modelId, trajectory_groups: groups, experimental_config: { stand_in: { steps: 1, tokens } } }
+  const { status, body } = await service.json<TrainingJob>('/v1/preview/training-jobs', { json })
+  expect(status, JSON.stringify(body)).toBe(200)
+  expect((await service.waitForJob(body.id)).group_count).toBe(groups.length)
+  return body.id
+}
+
+async function faultsOf(page: Page): Promise<readonly string[]> {
+  await page.evaluate(AXE)
+  return page.evaluate<string[]>(
+    `axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }).then(({ violations }) =>
+      violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html }) => html.slice(0, 160)).join(' | ')))`,
+  )
+}
+
+describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
+  beforeAll(async () => {
+    service = await createTestService()
+    browser = await launchBrowser()
+    const session = await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'test' } })
+    token = session.body.token
+    jobId = await train(
+      [
+        group([0, 1, 0.25, 0], 'I am sad today.'),
+        group([1, 1, 1], 'Many thanks for your help.'),
+        group([0.5, 0], 'I like cycling.'),
+      ],
+      60,
+    )
+  })
+  afterAll(async () => {
+    await browser?.close()
+    await service?.dispose()
+  })
+
+  const home = (): string => `http://127.0.0.1:${new URL(service.url).port}`
+  const signedIn = (options: { width?: number; theme?: 'light' | 'dark' } = {}) =>
+    openWindow(browser, home(), { ...options, token })
+  const pages = (): readonly (readonly [string, string, string])[] => [
+    ['job', `/ui/jobs/${jobId}`, 'text=Rollouts'],
+    ['rollouts', `/ui/jobs/${jobId}/groups`, 'text=equal rewards'],
+    ['group', `/ui/jobs/${jobId}/groups/0?diff=1&sort=reward`, 'mark'],
+    ['trajectory', `/ui/jobs/${jobId}/groups/0/1?c=probability&at=9`, '[data-token="9"]'],
+    ['trajectory-ratio', `/ui/jobs/${jobId}/groups/0/0?c=ratio&at=9`, '[data-token="9"]'],
+    ['trajectory-flat', `/ui/jobs/${jobId}/groups/1/0`, 'text=It did not train'],
+  ]
+
+  test.each([
+    ['light', 1280],
+    ['dark', 1280],
+    ['light', 390],
+    ['dark', 390],
+    ['light', 360],
+  ] as const)('every page of it is sound: %s, %i wide', async (theme, width) => {
+    const { context, page, problems } = await signedIn({ theme, width })
+    for (const [name, path, sign] of pages()) {
+      await page.goto(path)
+      await page.locator(sign).first().waitFor({ state: 'attached' })
+      await page.locator('[aria-busy="true"]').first().waitFor({ state: 'detached' })
+      expect(await page.locator('h1').count(), name).toBe(1)
+      const overflow = await page.evaluate<number>(
+        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+      )
+      expect(overflow, `${name} is wider than its window`).toBe(0)
+      expect(await faultsOf(page), name).toEqual([])
+      // text of models and data is text
+      expect(await page.locator('main img, main script, main a[href^="javascript"]').count(), name).toBe(0)
+      expect(await problems(), name).toEqual([])
+      if (PICTURES !== null) {
+        mkdirSync(PICTURES, { recursive: true })
+        await page.screenshot({ path: join(PICTURES, `${name}-${theme}-${width}.png`), fullPage: true })
+      }
+    }
+    await context.close()
+  })
+
+  test('from the job to a token and back by keyboard alone; the address says where', async () => {
+    const { context, page, problems } = await signedIn()
+    await page.goto(`/ui/jobs/${jobId}`)
+    await page.getByRole('link', { name: 'Rollouts' }).focus()
+    await page.keyboard.press('Enter')
+    await page.waitForURL('**/groups')
+    await page.getByRole('link', { name: /^0 · / }).focus()
+    await page.keyboard.press('Enter')
+    await page.waitForURL('**/groups/0')
+    await page.getByRole('link', { name: 'Trajectory 1' }).focus()
+    await page.keyboard.press('Enter')
+    await page.locator('[data-token="0"]').focus()
+    for (let i = 0; i < 7; i++) await page.keyboard.press('ArrowRight')
+    await page.waitForURL('**/groups/0/1?at=7')
+    expect(await page.evaluate('document.activeElement.dataset.token')).toBe('7')
+    await page.getByRole('heading', { name: /Token 7/ }).waitFor()
+    await page.keyboard.press('j')
+    await page.waitForURL('**/groups/0/2')
+    await page.keyboard.press('k')
+    await page.keyboard.press('u')
+    await page.waitForURL('**/groups/0')
+    await page.goBack()
+    await page.waitForURL('**/groups/0/1')
+    expect(await problems()).toEqual([])
+    await context.close()
+  })
+
+  test('a bar of the rewards and the lists are filters that the address keeps', async () => {
+    const { context, page } = await signedIn()
+    await page.goto(`/ui/jobs/${jobId}/groups`)
+    await page.getByRole('button', { name: /^Rewards of 0.25:/ }).click()
+    await page.waitForURL('**/groups?min_reward=0.25&max_reward=0.25')
+    await page.getByRole('link', { name: /^0 · / }).waitFor()
+    await page.getByRole('link', { name: /^1 · / }).waitFor({ state: 'detached' })
+    await page.reload()
+    await page.getByRole('button', { name: 'Show all' }).click()
+    await page.getByLabel('Show', { exact: true }).selectOption('false')
+    await page.getByRole('link', { name: /^0 · / }).waitFor({ state: 'detached' })
+    expect(await page.getByRole('link', { name: /^1 · / }).count()).toBe(1)
+    await context.close()
+  })
+
+  test('what the API says of a token is what is shown', async () => {
+    const place = `/v1/preview/training-jobs/${jobId}/groups/0/trajectories/1`
+    const { body } = await service.json<{ learner_logprob: number[]; ratio: number[] }>(`${place}/tokens`)
+    const { context, page } = await signedIn()
+    await page.goto(`/ui/jobs/${jobId}/groups/0/1?at=9`)
+    const detail = page.getByRole('region', { name: 'The chosen token' })
+    await detail.waitFor()
+    const shown = await detail.innerText()
+    const learner = Math.abs(body.learner_logprob[9] ?? Number.NaN)
+    expect(shown).toContain(`−${Number(learner.toFixed(learner >= 1 ? 2 : 3))}`)
+    expect(await page.locator('.token.clipped[data-token]').count()).toBe(
+      body.ratio.filter((ratio) => ratio !== null && ratio > 5).length,
+    )
+    await context.close()
+  })
+
+  test('64,000 tokens: the first are there at once, the last when they are gone to, and few are in the page', async () => {
+    const long = await train([group([0, 1], 'long')], 64_000)
+    const { context, page, problems } = await signedIn()
+    await page.goto(`/ui/jobs/${long}/groups/0/0`)
+    await page.locator('[data-token="5"]').waitFor()
+    await page.locator('[data-token="5"]').focus()
+    await page.keyboard.press('End')
+    await page.locator('[data-token="64003"]').waitFor()
+    await until(
+      async () => (await page.evaluate('document.activeElement.dataset.token')) === '64003' || null,
+      'the last token has the focus',
+    )
+    // what was left is made a space again
+    await until(async () => (await page.locator('[data-token]').count()) < 8000 || null, 'few tokens are in the page')
+    expect(await problems()).toEqual([])
+    await context.close()
+  })
+})

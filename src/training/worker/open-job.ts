@@ -41,7 +41,7 @@ export interface OpenJobOptions {
   readonly backend: GradientBackend | null
   /** Threads inside one operator; default by the model's size (`threadsFor`). */
   readonly threads?: number
-  /** Most bytes that are noted of what the trainer computes of tokens; default, or where the job is no RL job, nothing is. */
+  /** Most bytes that are noted of what the trainer computes of tokens; default nothing; what is no RL job notes nothing. */
   readonly maxRolloutBytes?: number
 }
 
@@ -73,9 +73,7 @@ export async function openJob(
   }
   const { maxRolloutBytes } = options
   const rollouts =
-    job.kind === 'rl' && maxRolloutBytes !== undefined
-      ? createRolloutNotes(tokenNamesOf(textModel), maxRolloutBytes)
-      : null
+    maxRolloutBytes === undefined ? null : createRolloutNotes(tokenNamesOf(textModel), maxRolloutBytes)
   let context: JobContext | null = null
   const opened = await openTraining({
     source,

@@ -143,7 +143,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         // names that no option has go along: not known here, they may be to a worker of another making
         config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
         template_kwargs: templateKwargsOf(job.resolvedConfig ?? {}, parent) as WorkerJob['config'],
-        keeps_rollouts: job.kind === 'rl' && (await findKeptData(db, [job.id])).has(job.id),
+        keeps_rollouts: (await findKeptData(db, [job.id])).has(job.id),
         lease_seconds: context.leaseMs / 1000,
         resume_seconds: context.resumeIntervalMs / 1000,
         resume: point === null ? null : { sha256: point.sha256, events: point.eventCount },

@@ -96,11 +96,9 @@ export function createRolloutService(context: Context): RolloutService {
     const { job, record } = kept
     if (record.rolloutsSha256 !== null) return { ...kept, file: await files.open(record.rolloutsSha256) }
     const why =
-      job.kind !== 'rl'
-        ? `the job is of kind ${job.kind}: only reinforcement learning has groups`
-        : job.endedAtMs === null
-          ? `the job is ${job.status}: its groups can be read when it has ended`
-          : 'nothing was noted of its groups: it ended before it had read them, or its worker is of an older version'
+      job.endedAtMs === null
+        ? `the job is ${job.status}: its groups can be read when it has ended`
+        : `nothing was noted of groups: the job (${job.kind}) has none, ended before it had read them, or ran in a worker of an older version`
     throw new NotFoundError('rollouts_not_kept', why, { hint: 'trainyard jobs data gives the rows of the job' })
   }
 

@@ -72,8 +72,7 @@ export async function openJob(
     ...(backend === null ? {} : { backend }),
   }
   const { maxRolloutBytes } = options
-  const rollouts =
-    maxRolloutBytes === undefined ? null : createRolloutNotes(tokenNamesOf(textModel), maxRolloutBytes)
+  const rollouts = maxRolloutBytes === undefined ? null : createRolloutNotes(tokenNamesOf(textModel), maxRolloutBytes)
   let context: JobContext | null = null
   const opened = await openTraining({
     source,

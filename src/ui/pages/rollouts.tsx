@@ -119,7 +119,7 @@ function Histogram({ list }: { readonly list: RolloutGroupList }): JSX.Element |
           </button>
         )}
       </div>
-      <ul class="bars">
+      <ul class="reward-bars">
         {list.histogram.map(({ from, to, count }) => {
           const name = from === to ? formatNumber(from) : `${formatNumber(from)} to ${formatNumber(to)}`
           const isChosen =
@@ -128,9 +128,8 @@ function Histogram({ list }: { readonly list: RolloutGroupList }): JSX.Element |
             <li key={from}>
               <button
                 type="button"
-                class="bar"
+                class="reward-bar"
                 aria-pressed={isChosen}
-                aria-label={`Rewards of ${name}: ${plural(count, 'time')}`}
                 onClick={() =>
                   setQuery(
                     isChosen
@@ -139,11 +138,17 @@ function Histogram({ list }: { readonly list: RolloutGroupList }): JSX.Element |
                   )
                 }
               >
-                <span class="number">{name}</span>
+                <span class="number">
+                  <span class="visually-hidden">Reward </span>
+                  {name}
+                </span>
                 <svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
                   <rect width={count === 0 ? 0 : Math.max(1, (100 * count) / most)} height="10" />
                 </svg>
-                <span>{formatCount(count)}</span>
+                <span>
+                  {formatCount(count)}{' '}
+                  <span class="visually-hidden">{count === 1 ? 'trajectory' : 'trajectories'}</span>
+                </span>
               </button>
             </li>
           )

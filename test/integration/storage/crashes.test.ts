@@ -26,6 +26,7 @@ const COUNTED = [
   'fine_tuning_jobs',
   'idempotency_keys',
   'job_files',
+  'kept_training_data',
   'model_metrics',
   'resume_points',
   'split_metrics',

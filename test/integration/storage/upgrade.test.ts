@@ -131,7 +131,9 @@ async function ask(service: TestService, schema: string): Promise<ReadonlyMap<st
     // older schemas do not store what a job runs with, nor where, and say nothing that follows from it
     const options = /"resolved_config":(?:null|\{[^{}]*\})|"a learning rate of [^"]*"/g
     const worker = /"worker":(?:null|\{[^{}]*\{[^{}]*\}\})/g
-    found.set(path, constant.replaceAll(options, '').replaceAll(worker, ''))
+    // nor what it trained on
+    const kept = /"(?:data_kept_until|group_count|trajectory_count)":(?:null|\d+|"[^"]*")/g
+    found.set(path, constant.replaceAll(options, '').replaceAll(worker, '').replaceAll(kept, ''))
   }
   return found
 }

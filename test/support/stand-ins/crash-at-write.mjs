@@ -93,6 +93,7 @@ const context = {
   clock: systemClock,
   trainWorkers: 1,
   maxQueuedJobs: 100,
+  keepTrainingDataMs: 86_400_000,
   requestSweep: () => undefined,
 }
 const principal = { entity: 'local', project: null, keyId: 'k', keyPrefix: 'ty_', scope: 'admin', usageProject: null }

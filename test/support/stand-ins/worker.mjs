@@ -80,7 +80,7 @@ async function train() {
     await call('PUT', `/files/${name}`, bytes, { 'x-content-sha256': sha256 })
     files[name] = { sha256, size_bytes: bytes.length }
   }
-  if (job.keeps_rollouts) {
+  if (job.keeps_rollouts && job.kind === 'rl') {
     const groups = rows.map((row) => JSON.parse(row))
     const notes = encodeRollouts(groups, script)
     await call('PUT', '/rollouts', new Uint8Array(notes), {

@@ -48,7 +48,7 @@ async function interrupt(name: 'SIGINT' | 'SIGTERM'): Promise<void> {
   if (interruption.signal.aborted) process.exit(exitCode)
   const { InterruptedError } = await import('#cli/terminal/errors.js')
   interruption.abort(new InterruptedError(name))
-  if (argv[0] === 'worker') return
+  if (argv[0] === 'worker' || argv[0] === 'engine-node') return
   const cleanupMs = argv.includes('serve') || argv.includes('demo') ? SERVE_CLEANUP_MS : CLEANUP_MS
   setTimeout(() => process.exit(exitCode), cleanupMs).unref()
 }

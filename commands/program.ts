@@ -17,6 +17,11 @@ import type { Fetch } from '#sdk/client/light-fetch.js'
 /** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
 export const commandTable: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
+  entry(
+    'engine-node',
+    'Answer chats of a service on another machine',
+    async () => (await import('./engine-node.js')).engineNode,
+  ),
   entry('worker', 'Train jobs of a service on another machine', async () => (await import('./worker.js')).worker),
   entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),
   entry(

@@ -53,6 +53,10 @@ export interface ServiceTuning {
   readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
+  /** How long an engine node that says nothing counts as alive, milliseconds. Default 15,000. */
+  readonly engineNodeLeaseMs?: number
+  /** How often an engine node is told to report, milliseconds. Default 5000. */
+  readonly engineNodeReportMs?: number
   /** Sizes and waits of a blob store in a bucket. Defaults: `DEFAULT_S3_TUNING`. */
   readonly blobStore?: Partial<typeof DEFAULT_S3_TUNING>
   /** Wait before a broken download of a base model is opened again, milliseconds; doubles. Default 1000. */

@@ -4,6 +4,7 @@
 import type { z } from 'zod'
 import { ACCESS } from './access.js'
 import type { Endpoint, JsonBody, Key, Method } from './endpoint.js'
+import { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
 import { MODELS } from './models.js'
@@ -27,7 +28,9 @@ export const ENDPOINTS = Object.freeze({
   ...WANDB,
   ...TINKER,
   ...SERVER,
+  ...ENGINE_NODE_LIST,
   ...WORKER,
+  ...ENGINE_NODE,
 })
 
 type Endpoints = typeof ENDPOINTS

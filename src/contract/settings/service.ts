@@ -27,6 +27,10 @@ export type TrainerName = (typeof TRAINER_NAMES)[number]
 export const TRAINERS = [...TRAINER_NAMES, 'auto'] as const
 export type TrainerSetting = (typeof TRAINERS)[number]
 
+/** Who computes answers: this machine, engine nodes, or this machine where no node does. */
+export const ENGINE_SETTINGS = ['local', 'remote', 'auto'] as const
+export type EngineSetting = (typeof ENGINE_SETTINGS)[number]
+
 const KB = 1024
 const MB = 1024 ** 2
 const GB = 1024 ** 3
@@ -116,6 +120,15 @@ export const SERVICE_SETTINGS = defineSettings({
     default: 'auto',
     choices: PRECISIONS,
     summary: 'weights while serving; auto is f32 for small models and measures f32 against int8 once for others',
+  },
+  /** Who computes answers. */
+  engines: {
+    key: 'engines',
+    type: 'choice',
+    default: 'local',
+    choices: ENGINE_SETTINGS,
+    summary:
+      'who computes answers: this machine, engine nodes (trainyard engine-node), or with auto this machine where no node serves the model',
   },
   /** Jobs that train side by side; 0 trains nothing here. */
   trainWorkers: {

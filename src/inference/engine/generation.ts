@@ -3,6 +3,7 @@
  */
 import type { AppError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import type { BeamRules } from './sampling/beam-rules.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
@@ -58,6 +59,24 @@ export interface GenerationRequest {
   readonly priority?: number
   /** Whose request it is: those with different keys take turns. Default: one for all. */
   readonly keyId?: string
+  /** Whose engine nodes may see it. Absent: nobody's. */
+  readonly owner?: RequestOwner
+  /** What rules hold as functions, or as ids only, in words: for engines in other processes. */
+  readonly words?: RuleWords
+}
+
+/** Whom a request belongs to; project null: to the entity as a whole. */
+export interface RequestOwner {
+  readonly entity: string
+  readonly project: string | null
+}
+
+export interface RuleWords {
+  /** What `tokenMask` keeps to. */
+  readonly grammar: GrammarSpec | null
+  /** It holds only what follows the reasoning in which the prompt ends. */
+  readonly isAfterReasoning: boolean
+  readonly badWords: readonly string[]
 }
 
 /** One sampled token of one choice. */

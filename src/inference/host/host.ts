@@ -6,29 +6,27 @@
  */
 
 import { toErrorMessage } from '#base/errors/error-message.js'
-import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError } from '#base/errors/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
 import { answerFormatOf } from '#formats/answers/answer-format.js'
-import { createEngine, type Engine } from '#inference/engine/engine.js'
+import type { Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
 import type { IdleSteps } from '#inference/engine/scheduling/kept-memory.js'
-import { adapterModules, type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
-import { decoderConfigOf } from '#model/architectures/registry.js'
+import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import type { AdapterModule } from '#model/weights/adapter.js'
-import { openWeights } from '#model/weights/base-weights.js'
-import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { compileGrammar } from '../grammar/grammar.js'
-import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
-import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
+import type { ThreadsChange } from '../engine/scheduling/core-sharing.js'
+import type { GrammarCache, GrammarLease } from '../grammar/grammar-cache.js'
+import { createRoutedEngine, type RoutedEngine } from '../remote/routed-engine.js'
+import { createGrammars, leaseFor, releasing } from './answer-grammars.js'
 import { ChoiceText } from './choice-text.js'
-import { choosePrecision } from './choose-precision.js'
 import { toLoadError } from './load-error.js'
-import { prepareWeights } from './prepare-weights.js'
+import { type LocalEngine, type LocalEngineParts, openLocalEngine, readConfig } from './local-engine.js'
 import { PromptText } from './prompt-text.js'
 import type {
+  EngineNode,
   FailedEvent,
   GenerateCommand,
   HostCommand,
@@ -56,9 +54,6 @@ export interface Host {
   handle(command: HostCommand): Promise<void>
 }
 
-/** Compiled grammars kept at once; each is a thread with its own copy of the vocabulary, about 50 MB at 49,152 tokens. */
-const MAX_GRAMMARS = 8
-
 /** A process that has grown by less since its model was loaded has little to give back. */
 const WORN_RATIO = 1.15
 const WORN_BYTES = 16e6
@@ -67,6 +62,8 @@ const MOST_RENEWED_BYTES = 256e6
 
 interface Loaded {
   readonly engine: Engine
+  /** The engine, if nodes compute. */
+  readonly routed: RoutedEngine | null
   readonly textModel: TextModel
   /** What can be adapted. */
   readonly modules: readonly AdapterModule[]
@@ -79,6 +76,7 @@ export function createHost(options: HostOptions): Host {
   const { send, clock, residentBytes = process.memoryUsage.rss } = options
   let loaded: Loaded | null = null
   let isShared = false
+  let nodes: readonly EngineNode[] = []
   /** Requests whose prompt is being rendered or whose grammar is being compiled. */
   const preparing = new Set<string>()
 
@@ -87,37 +85,11 @@ export function createHost(options: HostOptions): Host {
     let loadedBytes = Number.POSITIVE_INFINITY
     try {
       const config = await readConfig(command.sourcePath)
-      const threads = threadsFor(parameterCount(config), command.threads)
-      const fewThreads = threadsBesideJob(parameterCount(config), command.threads)
       const textModel = await loadTextModel(command.sourcePath)
-      const choice = await choosePrecision({ ...command, threads }, { config, runtime: options.runtime })
-      const { precision } = choice
-      const prepared = await prepareWeights({ ...command, threads }, { precision, textModel, runtime: options.runtime })
-      const engine = await createEngine({
-        runtime: options.runtime,
-        prepared,
-        precision,
-        threads,
-        threadsBesideJob: fewThreads,
-        onThreadsChange: ({ error, ...change }) =>
-          send({
-            type: 'threads',
-            id: null,
-            ...change,
-            error: error === null ? null : toErrorMessage(error, { message: reasonOf(error) }),
-          }),
-        ...(options.idleSteps === undefined ? {} : { idleSteps: options.idleSteps }),
-        onRested: () => tellIfWorn(loadedBytes),
-        maxContextLength: command.maxContextLength,
-        maxConcurrentSequences: command.maxConcurrentSequences,
-        speculation: command.speculation,
-        ...(command.kvCacheBytes === null ? {} : { kvCacheBytes: command.kvCacheBytes }),
-        eosTokenIds: textModel.eosTokenIds,
-        // The server counts what is on its way here and refuses what exceeds its setting: one limit, not two.
-        maxWaiting: Number.POSITIVE_INFINITY,
-      })
+      const { engine, facts, routed } = await openEngine(command, { config, textModel }, () => tellIfWorn(loadedBytes))
       loaded = {
         engine,
+        routed,
         textModel,
         modules: adapterModules(config),
         texts: createTextDesk(textModel, { sourcePath: command.sourcePath }),
@@ -125,6 +97,7 @@ export function createHost(options: HostOptions): Host {
       }
       engine.shareCores(isShared)
       loadedBytes = residentBytes()
+      routed?.setNodes(nodes)
       send({
         type: 'loaded',
         baseModel: command.baseModel,
@@ -132,12 +105,7 @@ export function createHost(options: HostOptions): Host {
         parameterCount: parameterCount(config),
         contextLength: engine.contextLength,
         vocabularySize: config.vocabularySize,
-        weightsDigest: prepared.digest,
-        precision,
-        precisionReason: choice.reason,
-        int8Speedup: choice.int8Speedup,
-        threads,
-        threadsBesideJob: fewThreads,
+        ...facts,
         loadMs: Math.round(clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
         templateNames: [...(textModel.chatTemplate?.facts.outsideNames ?? [])],
@@ -146,6 +114,32 @@ export function createHost(options: HostOptions): Host {
     } catch (error) {
       send({ type: 'failed', id: null, error: toLoadError(error) })
     }
+  }
+
+  /** An engine of this process, or one whose tokens nodes compute. */
+  async function openEngine(
+    command: LoadCommand,
+    { config, textModel }: Pick<LocalEngineParts, 'config' | 'textModel'>,
+    onRested: () => void,
+  ): Promise<Pick<Loaded, 'engine' | 'routed'> & Pick<LocalEngine, 'facts'>> {
+    const { runtime, idleSteps } = options
+    const idle = idleSteps === undefined ? {} : { idleSteps }
+    const parts = { config, textModel, runtime, onThreadsChange: tellThreads, ...idle }
+    const { engines = 'local' } = command
+    if (engines === 'local') return { ...(await openLocalEngine(command, { ...parts, onRested })), routed: null }
+    const routed = createRoutedEngine({
+      baseModel: command.baseModel,
+      contextLength: Math.min(command.maxContextLength ?? config.contextLength, config.contextLength),
+      vocabularySize: config.vocabularySize,
+      eosTokenIds: textModel.eosTokenIds,
+      openLocal: engines === 'auto' ? async () => (await openLocalEngine(command, parts)).engine : null,
+    })
+    return { engine: routed, routed, facts: { precision: null } }
+  }
+
+  function tellThreads({ error, ...change }: ThreadsChange): void {
+    const told = error === null ? null : toErrorMessage(error, { message: reasonOf(error) })
+    send({ type: 'threads', id: null, ...change, error: told })
   }
 
   async function generate(command: GenerateCommand): Promise<void> {
@@ -224,6 +218,9 @@ export function createHost(options: HostOptions): Host {
         case 'share_cores':
           isShared = command.isShared
           return loaded?.engine.shareCores(isShared)
+        case 'engine_nodes':
+          nodes = command.nodes
+          return loaded?.routed?.setNodes(nodes)
         case 'ping':
           return send({
             type: 'pong',
@@ -248,59 +245,6 @@ function tokenizerFacts({ tokenizer, bosTokenId, eosTokenIds, chatTemplate }: Te
     bosToken: spelling(bosTokenId),
     eosToken: spelling(eosTokenIds[0]),
     chatTemplate: chatTemplate?.source ?? null,
-  }
-}
-
-async function readConfig(sourcePath: string): Promise<DecoderConfig> {
-  const source = await openWeights(sourcePath)
-  try {
-    return decoderConfigOf(source)
-  } finally {
-    await source.close()
-  }
-}
-
-/** The vocabulary is read when the first grammar comes: most hosts never see one. */
-function createGrammars(textModel: TextModel, vocabularySize: number, clock: Clock): GrammarCache {
-  let table: Promise<TokenTable> | null = null
-  return createGrammarCache({
-    maxGrammars: MAX_GRAMMARS,
-    compile: async (spec) => {
-      table ??= createTokenTable(textModel.tokenizer, vocabularySize, textModel.eosTokenIds)
-      return compileGrammar(spec, await table, { clock })
-    },
-  })
-}
-
-/** The listener, with a grammar that is given back when the request ends. */
-function releasing(listener: GenerationListener, lease: GrammarLease | null): GenerationListener {
-  if (lease === null) return listener
-  return {
-    ...listener,
-    onFinished: () => {
-      lease.release()
-      listener.onFinished()
-    },
-    onFailed: (error) => {
-      lease.release()
-      listener.onFailed(error)
-    },
-  }
-}
-
-/** A lease, or the grammar's error with the field it comes from. */
-async function leaseFor(
-  { grammar, grammarParam: param, keyId }: GenerateCommand,
-  grammars: GrammarCache,
-  isWanted: () => boolean,
-): Promise<GrammarLease | null> {
-  if (grammar === null) return null
-  try {
-    return await grammars.lease(grammar, { isWanted, ...(keyId === undefined ? {} : { keyId }) })
-  } catch (error) {
-    if (!(error instanceof AppError) || error.category !== 'invalid_request' || param === undefined) throw error
-    const { code, message, hint, cause } = error
-    throw new InvalidRequestError(code, message, { param, ...(hint === undefined ? {} : { hint }), cause })
   }
 }
 

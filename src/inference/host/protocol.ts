@@ -8,14 +8,18 @@
 import type { ErrorMessage } from '#base/errors/error-message.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#formats/answers/answer-format.js'
+import type { RequestOwner } from '../engine/generation.js'
 import type { BeamRules } from '../engine/sampling/beam-rules.js'
 import type { DryRules } from '../engine/sampling/dry.js'
 import type { XtcRules } from '../engine/sampling/sampler.js'
 import type { RepetitionRules } from '../engine/sampling/stop-conditions.js'
 import type { GrammarSpec } from '../grammar/grammar-spec.js'
+import type { EngineNode } from '../remote/engine-node.js'
 
 export type { AnswerFormat } from '#formats/answers/answer-format.js'
+export type { RequestOwner } from '../engine/generation.js'
 export type { GrammarSpec } from '../grammar/grammar-spec.js'
+export type { EngineNode } from '../remote/engine-node.js'
 
 /** How to load the base model; sent once, first. */
 export interface LoadCommand {
@@ -34,6 +38,11 @@ export interface LoadCommand {
   /** Memory for keys and values; null for a share of the machine's. */
   readonly kvCacheBytes: number | null
   readonly speculation: 'auto' | 'off'
+  /**
+   * Who computes: this machine, engine nodes, or this machine for requests that no node may see. Default `local`.
+   * Nodes are told of by `engine_nodes`.
+   */
+  readonly engines?: 'local' | 'remote' | 'auto'
 }
 
 /** Immutable adapter files of one checkpoint, checked when they are loaded; null adapter means the base model. */
@@ -129,6 +138,8 @@ export interface GenerateOptions {
   readonly priority?: number
   /** The key that asks: keys take turns. Absent: as one more key. */
   readonly keyId?: string
+  /** Whose engine nodes may see it. Absent: nobody's. */
+  readonly owner?: RequestOwner
   /** Tell the prompt's text in `started` (default false). */
   readonly echoesPrompt?: boolean
 }
@@ -170,6 +181,12 @@ export interface ShareCoresCommand {
   readonly isShared: boolean
 }
 
+/** All engine nodes of this base model that live; sent whenever something of it changes. */
+export interface EngineNodesCommand {
+  readonly type: 'engine_nodes'
+  readonly nodes: readonly EngineNode[]
+}
+
 /** Finish running requests until the deadline, then exit 0. */
 export interface ShutdownCommand {
   readonly type: 'shutdown'
@@ -188,6 +205,7 @@ export type HostCommand =
   | AbortCommand
   | ForgetAdapterCommand
   | ShareCoresCommand
+  | EngineNodesCommand
   | ShutdownCommand
   | PingCommand
 
@@ -200,7 +218,8 @@ export interface LoadedEvent {
   readonly vocabularySize: number
   /** Of the base model's weights, hexadecimal. */
   readonly weightsDigest?: string
-  readonly precision: 'f32' | 'int8' | 'int4'
+  /** Null: engine nodes compute, each as it was started. */
+  readonly precision: 'f32' | 'int8' | 'int4' | null
   /** Where it comes from: the setting, the model's size, or a measurement. */
   readonly precisionReason?: 'setting' | 'size' | 'measured'
   /** How many times as fast int8 products are as float32 ones; null if that was not measured. */

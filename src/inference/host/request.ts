@@ -2,14 +2,13 @@
  * A generate command and its tokens to an engine request: truncation, masks, adapter files.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
-import { isReasoningOpen, REASONING_END } from '#formats/answers/answer-format.js'
+import { isReasoningOpen } from '#formats/answers/answer-format.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
 import type { TokenMask } from '#inference/engine/sampling/token-mask.js'
-import { createStreamDecoder } from '#model/text/stream-decoder.js'
 import type { TextModel } from '#model/text/text-model.js'
-import type { Tokenizer } from '#model/text/tokenizer.js'
 import type { AdapterModule } from '#model/weights/adapter.js'
 import { loadAdapter } from './adapters/load-adapter.js'
+import { afterReasoning } from './answer-grammars.js'
 import type { GenerateCommand } from './protocol.js'
 import type { PreparedPrompt } from './text-work.js'
 import { toRules } from './token-rules.js'
@@ -66,22 +65,8 @@ export function toGenerationRequest(
     cacheSalt,
     priority: command.priority ?? 0,
     ...(command.keyId === undefined ? {} : { keyId: command.keyId }),
-  }
-}
-
-/** A grammar holds the answer, not the reasoning before it: everything may come until the block is closed. */
-function afterReasoning(mask: TokenMask, tokenizer: Tokenizer): TokenMask {
-  const decoder = createStreamDecoder(tokenizer)
-  let tail = ''
-  let isOver = false
-  return {
-    ready: () => (isOver ? (mask.ready?.() ?? null) : null),
-    next: () => (isOver ? mask.next() : null),
-    accept: (tokenId) => {
-      if (isOver) return mask.accept(tokenId)
-      tail = (tail + decoder.push(tokenId)).slice(-REASONING_END.length)
-      isOver = tail.endsWith(REASONING_END)
-    },
+    ...(command.owner === undefined ? {} : { owner: command.owner }),
+    words: { grammar: command.grammar, isAfterReasoning: isHeldLater, badWords: sampling.badWords ?? [] },
   }
 }
 

@@ -195,6 +195,10 @@ export function createClient(options: ClientOptions) {
       /** Asks for a training job and waits for one, as long as the request says; the caller asks again. */
       claim: send('POST /internal/worker/claims', answers.workerClaim, { isLong: true, maxRetries: 0 }),
     },
+    engineNodes: {
+      /** Other machines that compute answers. */
+      list: plain('GET /v1/preview/engine-nodes', answers.engineNodes),
+    },
     usage: list('GET /v1/usage', answers.usageReport),
     baseModels: {
       /** Names a model may be created from. */

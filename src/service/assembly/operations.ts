@@ -19,6 +19,7 @@ import { createHubConnection } from '../operations/base-models/hub-connection.js
 import { createModelFactsBook } from '../operations/base-models/model-facts.js'
 import { resolveToolFormats } from '../operations/base-models/tool-formats.js'
 import type { ServiceContext } from '../operations/context.js'
+import { createEngineNodeService } from '../operations/engine-nodes.js'
 import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
@@ -42,6 +43,7 @@ import { createAddressRules, createNameService } from '../operations/webhooks/ad
 import { createOutbox, type Outbox } from '../operations/webhooks/outbox.js'
 import { createWebhookService } from '../operations/webhooks/webhooks.js'
 import { resolveHub } from '../options.js'
+import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
 import type { Jobs } from './jobs.js'
@@ -175,6 +177,11 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     sessionApi: createSessionApiService(context),
     tinker: createTinkerService(context),
     workerClaims: createWorkerClaimService(context),
+    engineNodes: createEngineNodeService(context, {
+      engines: settings.engines,
+      leaseMs: options.tuning?.engineNodeLeaseMs ?? NODE_LEASE_MS,
+      reportMs: options.tuning?.engineNodeReportMs ?? NODE_REPORT_MS,
+    }),
     wandb: createWandbService(context),
     modelMetrics: createModelMetricsService(context),
     modelRuns: createModelRunService(context),

@@ -7,8 +7,9 @@ import { packageVersion } from '#base/util/package-root.js'
 import { createMetrics, type Metrics, type WorkerCount } from '../metrics/metrics.js'
 import type { BaseModelEntry } from '../operations/context.js'
 import { openProcessLink } from '../processes/engine-link.js'
+import { createEngineNodes, type EngineNodes, NODE_LEASE_MS } from '../processes/engine-nodes.js'
 import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
-import type { EngineProcessOptions } from '../processes/engine-process.js'
+import type { EngineObserver, EngineProcessOptions } from '../processes/engine-process.js'
 import { createExporter, type Exporter } from '../processes/exporter.js'
 import { createPlanner, type Planner } from '../processes/planner.js'
 import { createSchemaChecker, type SchemaChecker } from '../processes/schema-checker.js'
@@ -19,6 +20,8 @@ import { childEnvironment, type Start, trainingEnvironment } from './start.js'
 
 export interface Processes {
   readonly engines: EnginePool
+  /** Other machines that compute answers. */
+  readonly engineNodes: EngineNodes
   readonly metrics: Metrics
   readonly workers: WorkerPool
   readonly exporter: Exporter
@@ -48,12 +51,19 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     version: packageVersion(),
     countJobs: () => countJobsByStatus(db),
     countWorkers,
+    listEngineNodes: () => engineNodes.list().map(({ report }) => report),
     askEngines: () => engines.ask(ENGINE_ANSWER_MS),
   })
   const engines = createEnginePool((name) => {
     const entry = served.find((base) => base.name === name)
-    return entry === undefined ? null : engineOptions(start, { entry, preparedDir, metrics })
+    return entry === undefined ? null : engineOptions(start, { entry, preparedDir, metrics, engineNodes })
   })
+  const engineNodes = createEngineNodes({
+    clock: systemClock,
+    leaseMs: options.tuning?.engineNodeLeaseMs ?? NODE_LEASE_MS,
+    onChange: engines.setNodes,
+  })
+  lifetimes.add('engine nodes', () => engineNodes.stop())
   lifetimes.add('engines', () => engines.stop(ENGINE_END_MS))
 
   const planner = createPlanner({ environment: trainingEnvironment(start), ...options.tuning?.plans })
@@ -71,16 +81,17 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     onComputing: (isComputing) => engines.shareCores(isComputing),
   })
   lifetimes.add('workers', () => workers.stop())
-  return { engines, metrics, workers, exporter, planner, schemaChecker }
+  return { engines, engineNodes, metrics, workers, exporter, planner, schemaChecker }
 }
 
 interface EngineInput {
   readonly entry: BaseModelEntry
   readonly preparedDir: string
   readonly metrics: Metrics
+  readonly engineNodes: EngineNodes
 }
 
-function engineOptions(start: Start, { entry, preparedDir, metrics }: EngineInput): EngineProcessOptions {
+function engineOptions(start: Start, { entry, preparedDir, metrics, engineNodes }: EngineInput): EngineProcessOptions {
   const { options, settings, logger, seams } = start
   return {
     load: {
@@ -93,12 +104,24 @@ function engineOptions(start: Start, { entry, preparedDir, metrics }: EngineInpu
       maxConcurrentSequences: settings.maxConcurrentSequences,
       kvCacheBytes: settings.kvCacheBytes,
       speculation: settings.speculation,
+      engines: settings.engines,
     },
     logger,
     clock: systemClock,
     maxPendingRequests: settings.maxPendingRequests,
-    observer: metrics.engines.observer(entry.name),
+    observer: offering(metrics.engines.observer(entry.name), engineNodes),
     watchdog: options.tuning?.engineWatchdog,
     open: (listener) => openProcessLink(listener, seams.entryPaths?.engineHost),
+  }
+}
+
+/** Adapters of requests may be fetched by the nodes that get them. */
+function offering(observer: EngineObserver, nodes: EngineNodes): EngineObserver {
+  return {
+    ...observer,
+    requested: (request) => {
+      nodes.offer(request)
+      observer.requested(request)
+    },
   }
 }

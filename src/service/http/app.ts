@@ -24,6 +24,7 @@ import { baseModelHandlers } from './routes/base-models.js'
 import { chatHandlers } from './routes/chat-completions.js'
 import { checkpointHandlers } from './routes/checkpoints.js'
 import { docsHandlers } from './routes/docs.js'
+import { engineNodeHandlers } from './routes/engine-nodes.js'
 import { fileHandlers } from './routes/files.js'
 import { fineTuningHandlers } from './routes/fine-tuning.js'
 import { healthHandlers } from './routes/health.js'
@@ -54,6 +55,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...checkpointHandlers(options),
     ...completionHandlers(options),
     ...docsHandlers(options),
+    ...engineNodeHandlers(options),
     ...fileHandlers(options),
     ...fineTuningHandlers(options),
     ...healthHandlers(options),

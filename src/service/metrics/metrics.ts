@@ -5,6 +5,7 @@
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Clock } from '#base/util/clock.js'
+import type { EngineNodeReport } from '#contract/processes/engine-node.js'
 import { createEngineMetrics, type EngineMetrics, type EngineState } from './engine-metrics.js'
 
 /** One answered request. */
@@ -38,13 +39,16 @@ export interface MetricsSources {
   readonly countJobs: () => Promise<ReadonlyMap<string, number>>
   /** Workers by where they are and what they do. */
   readonly countWorkers: () => readonly WorkerCount[]
+  /** Engine nodes that live. */
+  readonly listEngineNodes: () => readonly Pick<EngineNodeReport, 'engine' | 'is_leaving' | 'running' | 'waiting'>[]
   /** Engines that run, as far as they answer soon. */
   readonly askEngines: () => Promise<readonly EngineState[]>
 }
 
 const HTTP_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
-export function createMetrics({ clock, version, countJobs, countWorkers, askEngines }: MetricsSources): Metrics {
+export function createMetrics(sources: MetricsSources): Metrics {
+  const { clock, version, countJobs, countWorkers, askEngines } = sources
   const registry = new Registry()
   const registers = [registry]
   const requests = new Counter({
@@ -80,6 +84,7 @@ export function createMetrics({ clock, version, countJobs, countWorkers, askEngi
       for (const { place, state, count } of countWorkers()) this.set({ place, state }, count)
     },
   })
+  registerEngineNodes(registry, sources.listEngineNodes)
   new Gauge({ name: 'trainyard_info', help: 'The version', labelNames: ['version'] as const, registers }).set(
     { version },
     1,
@@ -99,4 +104,32 @@ export function createMetrics({ clock, version, countJobs, countWorkers, askEngi
       return registry.metrics()
     },
   }
+}
+
+function registerEngineNodes(registry: Registry, list: MetricsSources['listEngineNodes']): void {
+  const registers = [registry]
+  new Gauge({
+    name: 'trainyard_engine_nodes',
+    help: 'Engine nodes, by engine and state',
+    labelNames: ['engine', 'state'] as const,
+    registers,
+    collect() {
+      this.reset()
+      for (const { engine, is_leaving: isLeaving } of list())
+        this.inc({ engine, state: isLeaving ? 'leaving' : 'ready' })
+    },
+  })
+  new Gauge({
+    name: 'trainyard_engine_node_requests',
+    help: 'Requests at engine nodes as they said last, by engine and state',
+    labelNames: ['engine', 'state'] as const,
+    registers,
+    collect() {
+      this.reset()
+      for (const { engine, running, waiting } of list()) {
+        this.inc({ engine, state: 'running' }, running)
+        this.inc({ engine, state: 'waiting' }, waiting)
+      }
+    },
+  })
 }

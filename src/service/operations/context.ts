@@ -7,6 +7,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
+import type { EngineNodes } from '#service/processes/engine-nodes.js'
 import type { EnginePool } from '#service/processes/engine-pool.js'
 import type { Exporter } from '#service/processes/exporter.js'
 import type { Planner } from '#service/processes/planner.js'
@@ -55,6 +56,8 @@ export interface ServiceContext {
   readonly dispatcher: Dispatcher
   readonly sessions: SessionRunner
   readonly engines: EnginePool
+  /** Other machines that compute answers. */
+  readonly engineNodes: EngineNodes
   readonly exporter: Exporter
   readonly planner: Planner
   readonly schemaChecker: SchemaChecker

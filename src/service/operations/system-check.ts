@@ -5,6 +5,8 @@
  * Anybody may ask, so asking must cost little: calls that come together share one run, and a worker is only started for it when
  * none runs or waits, at most once a minute.
  */
+
+import type { EngineNodeReport } from '#contract/processes/engine-node.js'
 import type { CheckResult, SystemCheck, SystemCheckResponse } from '#contract/wire/health.js'
 import type { LoadedEvent } from '#inference/host/protocol.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
@@ -45,6 +47,7 @@ type Context = Pick<
   | 'clock'
   | 'dispatcher'
   | 'engines'
+  | 'engineNodes'
   | 'baseModels'
   | 'modelFacts'
   | 'trainWorkers'
@@ -80,7 +83,9 @@ export function createSystemCheckService(context: Context): SystemCheckService {
     const engine = context.engines.engineOf(base.name)
     await engine.ping(ids.uuid(), CHECK_TIMEOUT_MS)
     const loaded = engine.loaded()
-    return `the engine of ${base.name} answers${loaded === null ? '' : `, served as ${servedAs(loaded)}`}`
+    const nodes = context.engineNodes.list().map(({ report }) => report)
+    if (loaded?.precision === null && nodes.length > 0) return nodesOf(base.name, nodes)
+    return `the engine of ${base.name} answers${loaded === null ? '' : `, served ${servedAs(loaded)}`}`
   }
 
   /** What is said of one model's files. One that cannot be used fails its own requests, not the service. */
@@ -187,6 +192,13 @@ function namesOf(workers: readonly { readonly name: string }[]): string {
   return names.length <= MAX_NAMES ? names.join(', ') : `${names.slice(0, MAX_NAMES).join(', ')} and more`
 }
 
+/** How many nodes there are, and which serve the base model. */
+function nodesOf(baseModel: string, nodes: readonly EngineNodeReport[]): string {
+  const serving = nodes.filter(({ base_model: { name }, is_leaving: isLeaving }) => name === baseModel && !isLeaving)
+  const those = serving.length === 0 ? '' : `: ${namesOf(serving)}`
+  return `${serving.length} of ${nodes.length} engine nodes serve ${baseModel}${those}`
+}
+
 /** The precision, the measurement it comes from, and the threads. */
 function servedAs({
   precision,
@@ -194,8 +206,9 @@ function servedAs({
   threads = null,
 }: Pick<LoadedEvent, 'precision' | 'int8Speedup' | 'threads'>): string {
   const by = threads === null ? 'all cores' : `${threads} thread${threads === 1 ? '' : 's'}`
-  if (int8Speedup == null) return `${precision} by ${by}`
-  return `${precision} by ${by} (int8 products were measured to be ${int8Speedup.toFixed(1)} times as fast as f32)`
+  if (precision === null) return 'by engine nodes, of which there are none'
+  if (int8Speedup == null) return `as ${precision} by ${by}`
+  return `as ${precision} by ${by} (int8 products were measured to be ${int8Speedup.toFixed(1)} times as fast as f32)`
 }
 
 function toResult({ success, duration_ms, errors }: SystemCheck): CheckResult {

@@ -36,7 +36,7 @@ export type OpenEngineLink = (listener: EngineLinkListener) => EngineLink
  * And no full collection before there are 128 MB to look after: V8 counts what a step returns, megabytes in arrays of their own,
  * against a heap of ten, and marked all of it every third step of 16 streams; scavenging is enough for them. (256 MB saved 1% of spark's time more, and a mixed load took 30 MB more at most.)
  */
-const ENGINE_FLAGS = ['--v8-pool-size=1', '--initial-old-space-size=128']
+export const ENGINE_FLAGS = ['--v8-pool-size=1', '--initial-old-space-size=128']
 
 /** @param entryPath module the child runs; default: the built engine host */
 export function openProcessLink(listener: EngineLinkListener, entryPath = 'inference/host/main.js'): EngineLink {

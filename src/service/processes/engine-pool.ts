@@ -2,7 +2,7 @@
  * All engine hosts of a server: one per base model, started when first needed.
  */
 import { type AppError, NotFoundError } from '#base/errors/errors.js'
-import type { PongEvent } from '#inference/host/protocol.js'
+import type { EngineNode, PongEvent } from '#inference/host/protocol.js'
 import { createEngineProcess, type EngineProcess, type EngineProcessOptions } from './engine-process.js'
 
 export interface EnginePool {
@@ -18,6 +18,8 @@ export interface EnginePool {
   forgetAdapter(digest: string): void
   /** Tells every engine, also later ones, whether a job computes on this machine. */
   shareCores(isShared: boolean): void
+  /** Tells the engine of a base model, also a later one, which nodes may compute for it. */
+  setNodes(baseModel: string, nodes: readonly EngineNode[]): void
   /** Fails every request of every engine with `error`. */
   failRequests(error: AppError): void
   stop(deadlineMs: number): Promise<void>
@@ -27,6 +29,7 @@ export interface EnginePool {
 export function createEnginePool(configure: (baseModel: string) => EngineProcessOptions | null): EnginePool {
   const engines = new Map<string, EngineProcess>()
   let pings = 0
+  const nodesOf = new Map<string, readonly EngineNode[]>()
   let areCoresShared = false
   return {
     engineOf: (baseModel) => {
@@ -38,6 +41,7 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
       }
       const engine = createEngineProcess(options)
       if (areCoresShared) engine.shareCores(true)
+      engine.setNodes(nodesOf.get(baseModel) ?? [])
       engines.set(baseModel, engine)
       return engine
     },
@@ -61,6 +65,10 @@ export function createEnginePool(configure: (baseModel: string) => EngineProcess
     shareCores: (isShared) => {
       areCoresShared = isShared
       for (const engine of engines.values()) engine.shareCores(isShared)
+    },
+    setNodes: (baseModel, nodes) => {
+      nodesOf.set(baseModel, nodes)
+      engines.get(baseModel)?.setNodes(nodes)
     },
     failRequests: (error) => {
       for (const engine of engines.values()) engine.failRequests(error)

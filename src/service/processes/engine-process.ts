@@ -7,7 +7,7 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
-import type { HostEvents, LoadedEvent, PongEvent, TextResult, TextTask } from '#inference/host/protocol.js'
+import type { EngineNode, HostEvents, LoadedEvent, PongEvent, TextResult, TextTask } from '#inference/host/protocol.js'
 import { createEngineCalls, type GenerateRequest, type GenerationEvent } from './engine-calls.js'
 import { queueFull, unresponsive } from './engine-errors.js'
 import { createEngineSupervisor, type EngineSupervisorOptions } from './engine-supervisor.js'
@@ -46,6 +46,8 @@ export interface EngineProcess {
   forgetAdapter(digest: string): void
   /** @param isShared whether a job computes on this machine: a large model's steps take fewer threads then */
   shareCores(isShared: boolean): void
+  /** Which nodes may compute for it; without effect where the host computes itself. */
+  setNodes(nodes: readonly EngineNode[]): void
   /** Process id of the running host, for tests of its death. */
   pid(): number | null
   /** Fails every request that runs or waits with `error`. */
@@ -133,6 +135,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     },
     forgetAdapter: (digest) => supervisor.send({ type: 'forget_adapter', digest }),
     shareCores: supervisor.shareCores,
+    setNodes: supervisor.setNodes,
     pid: supervisor.pid,
     failRequests: (error) => {
       for (const giveUp of loading) giveUp(error)

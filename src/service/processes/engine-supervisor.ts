@@ -11,6 +11,7 @@ import { createWatchdog } from '#base/processes/watchdog.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
 import type {
+  EngineNode,
   FailedEvent,
   HostCommand,
   HostEvent,
@@ -49,6 +50,8 @@ export interface EngineSupervisor {
   gone(): AppError
   /** Tells this host and those after it whether a job computes on this machine. */
   shareCores(isShared: boolean): void
+  /** Tells this host and those after it which nodes may compute for it. */
+  setNodes(nodes: readonly EngineNode[]): void
   /** Process id of the running host. */
   pid(): number | null
   /** Lets running requests finish until the deadline, then ends the host for good. */
@@ -87,6 +90,7 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
   let loadedEvent: LoadedEvent | null = null
   let isStopped = false
   let areCoresShared = false
+  let nodes: readonly EngineNode[] = []
   let deaths = 0
   /** Why the host died the last time. */
   let lastDeath = ''
@@ -169,6 +173,7 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
     running = { link, loaded: loaded.promise, exited: exited.promise }
     link.send({ type: 'load', ...load })
     if (areCoresShared) link.send({ type: 'share_cores', isShared: true })
+    if (nodes.length > 0) link.send({ type: 'engine_nodes', nodes })
     return running
   }
 
@@ -209,6 +214,11 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
       areCoresShared = isShared
       send({ type: 'share_cores', isShared })
     },
+    setNodes: (all) => {
+      if (nodes.length === 0 && all.length === 0) return
+      nodes = all
+      send({ type: 'engine_nodes', nodes })
+    },
     pid: () => running?.link.pid ?? null,
     stop: async (deadlineMs) => {
       isStopped = true
@@ -226,5 +236,6 @@ function servingFacts(loaded: LoadedEvent): Record<string, unknown> {
   const { precision, precisionReason, int8Speedup, threads, threadsBesideJob } = loaded
   const measured = int8Speedup == null ? {} : { int8_speedup: Number(int8Speedup.toFixed(2)) }
   const beside = threadsBesideJob == null ? {} : { threads_beside_job: threadsBesideJob }
+  if (precision === null) return { engines: 'nodes' }
   return { precision, precision_from: precisionReason ?? 'setting', ...measured, threads: threads ?? 'all', ...beside }
 }

@@ -21,6 +21,7 @@ import {
   workerAssignmentSchema,
   workerFoldersSchema,
 } from '#contract/processes/worker.js'
+import { placeOfBaseModel } from '#model/weights/fetch-base-model.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { checkBackend } from '#training/torch/self-check.js'
@@ -28,7 +29,6 @@ import { readTrainers } from '#training/torch/torch-backend.js'
 import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { FencedError, type WorkerIdentity } from './fenced-requests.js'
-import { placeOfBaseModel } from './fetch-base-model.js'
 import { type Heartbeat, startHeartbeat } from './heartbeat.js'
 import { keepSessions } from './kept-sessions.js'
 import { JOB_RUNTIME } from './open-job.js'

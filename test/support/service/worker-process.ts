@@ -1,5 +1,5 @@
 /**
- * `trainyard worker` as a process of its own, with a home and a cache that nobody else uses, for tests of more than one machine.
+ * `trainyard worker`, or `engine-node`, as a process of its own, with a home and a cache that nobody else uses, for tests of more than one machine.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,7 +12,7 @@ const CLI = join(import.meta.dirname, '../../../bin/trainyard.js')
 export interface WorkerProcess {
   readonly child: ChildProcess
   /** What it said, one object a line. */
-  readonly events: readonly { readonly type?: string; readonly job_id?: string }[]
+  readonly events: readonly { readonly type?: string; readonly job_id?: string; readonly url?: string }[]
   stderr(): string
   /** Resolves once it has said so. */
   heard(type: string): Promise<void>
@@ -26,12 +26,14 @@ export function startWorkerProcess(options: {
   readonly key: string
   readonly directory: string
   readonly flags?: readonly string[]
+  /** Default `worker`. */
+  readonly command?: 'worker' | 'engine-node'
 }): WorkerProcess {
-  const { url, key, directory, flags = [] } = options
+  const { url, key, directory, flags = [], command = 'worker' } = options
   const environment = { HOME: directory, PATH: process.env['PATH'] ?? '', TRAINYARD_API_KEY: key, TRAINYARD_URL: url }
   const child = spawn(
     process.execPath,
-    [CLI, 'worker', '--json', '--threads', '1', '--cache-dir', join(directory, 'cache'), ...flags],
+    [CLI, command, '--json', '--threads', '1', '--cache-dir', join(directory, 'cache'), ...flags],
     { env: environment, stdio: ['ignore', 'pipe', 'pipe'] },
   )
   const events: WorkerProcess['events'][number][] = []
@@ -49,7 +51,7 @@ export function startWorkerProcess(options: {
     heard: async (type) => {
       const isOver = (): boolean => child.exitCode !== null || child.signalCode !== null
       await until(() => {
-        if (isOver() && !events.some((event) => event.type === type)) throw new Error(`the worker ended: ${stderr}`)
+        if (isOver() && !events.some((event) => event.type === type)) throw new Error(`the ${command} ended: ${stderr}`)
         return events.some((event) => event.type === type)
       }, `a worker that says "${type}"`)
     },

@@ -19,7 +19,7 @@ import {
   type SamplerRecord,
 } from '#service/storage/tinker/client-sessions.js'
 import { findSessionWeights, type SessionWeightsRecord } from '#service/storage/tinker/session-weights.js'
-import { isOwn } from '../../operations/access/tenant.js'
+import { isOwn, ownerOf } from '../../operations/access/tenant.js'
 import { usageKeyOf } from '../../operations/access/usage.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
 import { notServed, requireClientSession, requireWeights } from './errors.js'
@@ -124,6 +124,7 @@ export function createSampling(context: SamplingContext) {
     const command = {
       id: ids.uuid(),
       keyId: principal.keyId,
+      owner: ownerOf(principal),
       adapter,
       prompt: { tokenIds: promptOf(request) },
       sampling: toSampling(request),

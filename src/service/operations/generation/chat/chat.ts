@@ -17,6 +17,7 @@ import { answerFormatOf } from '#formats/answers/answer-format.js'
 import { callIdOf } from '#formats/answers/call-id.js'
 import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
 import type { EngineProcess, GenerationEvent } from '#service/processes/engine-process.js'
+import { ownerOf } from '../../access/tenant.js'
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { withAllowedTools } from './allowed-tools.js'
@@ -99,7 +100,13 @@ export function createChatService(
       await checkTruncation(engine, command)
       const generation = context.usage.count(
         engine.generate(
-          { id: context.ids.uuid(), keyId: principal.keyId, adapter: policy.adapter, ...command },
+          {
+            id: context.ids.uuid(),
+            keyId: principal.keyId,
+            owner: ownerOf(principal),
+            adapter: policy.adapter,
+            ...command,
+          },
           signal,
         ),
         usageKeyOf(principal, policy.model, policy.baseModel),

@@ -5,6 +5,7 @@ import { setMaxListeners } from 'node:events'
 import { AppError } from '#base/errors/errors.js'
 import type { CompletionChunk, CompletionRequest, CompletionResponse } from '#contract/wire/inference/completions.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
+import { ownerOf } from '../../access/tenant.js'
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { checkpointOf, checkTruncation } from '../chat/chat.js'
@@ -58,7 +59,13 @@ export function createCompletionService(
       setMaxListeners(PROMPTS_AT_ONCE + 1, stop)
       const events = sideBySide(
         commands.map((command, i) => () => {
-          const request = { id: context.ids.uuid(), keyId: principal.keyId, adapter: policy.adapter, ...command }
+          const request = {
+            id: context.ids.uuid(),
+            keyId: principal.keyId,
+            owner: ownerOf(principal),
+            adapter: policy.adapter,
+            ...command,
+          }
           return context.usage.count(engine.generate(request, stop), usageKey, i === 0 ? 1 : 0)
         }),
         { atOnce: PROMPTS_AT_ONCE, onEnd: () => ended.abort() },

@@ -10,10 +10,16 @@ import { pipeline } from 'node:stream/promises'
 import { AppError, isFullDisk } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { BaseModelFiles, WorkerFolders } from '#contract/processes/worker.js'
-import type { WorkerClient } from './worker-client.js'
+
+/** Whoever has the files. */
+export interface BaseModelSource {
+  getBaseModelFiles(): Promise<BaseModelFiles>
+  /** Bytes of one of them, as they come. */
+  openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
+}
 
 export interface FetchOptions {
-  readonly client: Pick<WorkerClient, 'getBaseModelFiles' | 'openBaseModelFile'>
+  readonly client: BaseModelSource
   /** Where fetched base models are kept. */
   readonly directory: string
   /** Called for every part that came; what it throws ends the download. */

@@ -1,0 +1,140 @@
+/**
+ * Tokens in, tokens out: what an engine host sends to an engine node, and what comes back.
+ *
+ *     POST /inference/v1/generate    GenerateBody → GenerateChunk, … as server-sent events; of vLLM GenerateWhole, unless `stream`
+ *
+ * The wire is vLLM's (0.32 and 0.33, `--enable-scale-out`), so that a node of vLLM forwards it as it is. What only our own engine knows
+ * stands in `sampling_params.extra_args.trainyard`, and in `cached_tokens` and `prompt` of chunks that come before the first token.
+ */
+import { z } from 'zod'
+
+const tokenId = z.number().int().nonnegative()
+const tokenIds = z.array(tokenId)
+
+/** Rules that vLLM has no words for. Refused for it before they are sent. */
+export const ownRulesSchema = z.strictObject({
+  /** Sequences that must not be written. */
+  bad_words: z.array(tokenIds).optional(),
+  dry: z
+    .strictObject({
+      multiplier: z.number(),
+      base: z.number(),
+      allowed_length: z.number(),
+      last_tokens: z.number(),
+      breaker_ids: tokenIds,
+    })
+    .optional(),
+  xtc: z.strictObject({ probability: z.number(), threshold: z.number() }).optional(),
+  beam: z.strictObject({ length_penalty: z.number() }).optional(),
+  /** A `GrammarSpec`. */
+  grammar: z.looseObject({ kind: z.string() }).optional(),
+  /** The grammar holds what comes after the reasoning that is open. */
+  grammar_after_reasoning: z.boolean().optional(),
+  /** Biases that JSON has no number for: these tokens are forbidden. */
+  forbidden_ids: tokenIds.optional(),
+  /** Signed, 64 bits, in decimal digits. */
+  seed: z
+    .string()
+    .regex(/^-?\d{1,19}$/)
+    .optional(),
+  /** Requests of different keys take turns. */
+  key_id: z.string().optional(),
+})
+export type OwnRules = z.infer<typeof ownRulesSchema>
+
+export const samplingParamsSchema = z.strictObject({
+  n: z.number().int().positive().default(1),
+  temperature: z.number(),
+  top_p: z.number(),
+  top_k: z.number().int(),
+  min_p: z.number(),
+  repetition_penalty: z.number(),
+  frequency_penalty: z.number(),
+  presence_penalty: z.number(),
+  /** vLLM's alone: ours is in `extra_args`, for JavaScript reads no integer beyond 2^53. */
+  seed: z.number().int().nullable().default(null),
+  max_tokens: z.number().int().positive(),
+  min_tokens: z.number().int().nonnegative().default(0),
+  stop_token_ids: tokenIds.default([]),
+  ignore_eos: z.boolean().default(false),
+  logprobs: z.number().int().nonnegative().default(0),
+  prompt_logprobs: z.number().int().nonnegative().nullable().default(null),
+  logprob_token_ids: tokenIds.nullable().default(null),
+  logit_bias: z.record(z.string(), z.number()).nullable().default(null),
+  allowed_token_ids: tokenIds.nullable().default(null),
+  repetition_detection: z
+    .strictObject({ min_pattern_size: z.number(), max_pattern_size: z.number(), min_count: z.number() })
+    .nullable()
+    .default(null),
+  /** vLLM's words for a grammar. */
+  structured_outputs: z.record(z.string(), z.json()).optional(),
+  bad_words: z.array(z.string()).optional(),
+  detokenize: z.boolean().optional(),
+  extra_args: z.strictObject({ trainyard: ownRulesSchema }).optional(),
+})
+export type SamplingParams = z.infer<typeof samplingParamsSchema>
+
+export const generateBodySchema = z.strictObject({
+  request_id: z.string().min(1),
+  token_ids: tokenIds.min(1),
+  /** Digest of an adapter; null: the base model. */
+  model: z.string().nullable().default(null),
+  sampling_params: samplingParamsSchema,
+  stream: z.boolean().default(false),
+  cache_salt: z.string().nullable().default(null),
+  priority: z.number().int().default(0),
+})
+export type GenerateBody = z.infer<typeof generateBodySchema>
+
+/** A token and how likely it was. */
+export interface WireToken {
+  readonly token_id: number
+  readonly logprob: number
+  readonly rank?: number | null
+}
+
+export interface WirePosition extends WireToken {
+  /** vLLM's begin with the sampled token; ours are the alternatives alone. */
+  readonly top_logprobs: readonly WireToken[]
+}
+
+export interface WireChoice {
+  readonly index: number
+  readonly token_ids: readonly number[] | null
+  readonly logprobs: { readonly content: readonly WirePosition[] | null } | null
+  readonly finish_reason: string | null
+  readonly stop_reason?: number | string | null
+}
+
+export interface GenerateChunk {
+  readonly choices: readonly WireChoice[]
+  /** Our own engine says it first: prompt tokens it knew from before. */
+  readonly cached_tokens?: number
+  /** Positions of the prompt, of our own engine. */
+  readonly prompt?: readonly WirePromptPosition[]
+  readonly error?: WireError
+}
+
+export interface WirePromptPosition extends WirePosition {
+  readonly position: number
+  readonly rank: number
+}
+
+/** vLLM's answer to a request that reports its prompt: it has no stream of those. */
+export interface GenerateWhole {
+  readonly choices: readonly WireChoice[]
+  /** By position, then by token id; nothing before the first. */
+  readonly prompt_logprobs?: readonly (Readonly<
+    Record<string, { readonly logprob: number; readonly rank: number | null }>
+  > | null)[]
+}
+
+/** As the APIs of both have it. */
+export interface WireError {
+  readonly message: string
+  readonly code?: string | number | null
+  readonly param?: string | null
+  readonly type?: string | null
+  /** Our own: an `ErrorMessage`. */
+  readonly trainyard?: unknown
+}

@@ -1,0 +1,82 @@
+/**
+ * The engine that computes in this process: precision chosen, weights prepared, sessions loaded.
+ */
+import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
+import { decoderConfigOf } from '#model/architectures/registry.js'
+import type { TextModel } from '#model/text/text-model.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import { createEngine, type Engine } from '../engine/engine.js'
+import type { ThreadsChange } from '../engine/scheduling/core-sharing.js'
+import type { IdleSteps } from '../engine/scheduling/kept-memory.js'
+import { choosePrecision } from './choose-precision.js'
+import { prepareWeights } from './prepare-weights.js'
+import type { LoadCommand, LoadedEvent } from './protocol.js'
+
+export interface LocalEngine {
+  readonly engine: Engine
+  /** What is told of how it serves. */
+  readonly facts: Pick<
+    LoadedEvent,
+    'weightsDigest' | 'precision' | 'precisionReason' | 'int8Speedup' | 'threads' | 'threadsBesideJob'
+  >
+}
+
+export interface LocalEngineParts {
+  readonly config: DecoderConfig
+  readonly textModel: TextModel
+  readonly runtime: Runtime
+  readonly onThreadsChange: (change: ThreadsChange) => void
+  readonly idleSteps?: IdleSteps
+  /** It has given back what it can. */
+  readonly onRested?: () => void
+}
+
+/** @throws {AppError} as loading has it */
+export async function openLocalEngine(command: LoadCommand, parts: LocalEngineParts): Promise<LocalEngine> {
+  const { config, textModel, runtime, onThreadsChange, idleSteps, onRested } = parts
+  const threads = threadsFor(parameterCount(config), command.threads)
+  const fewThreads = threadsBesideJob(parameterCount(config), command.threads)
+  const choice = await choosePrecision({ ...command, threads }, { config, runtime })
+  const { precision } = choice
+  const prepared = await prepareWeights({ ...command, threads }, { precision, textModel, runtime })
+  const engine = await createEngine({
+    runtime,
+    prepared,
+    precision,
+    threads,
+    threadsBesideJob: fewThreads,
+    onThreadsChange,
+    ...(idleSteps === undefined ? {} : { idleSteps }),
+    ...(onRested === undefined ? {} : { onRested }),
+    maxContextLength: command.maxContextLength,
+    maxConcurrentSequences: command.maxConcurrentSequences,
+    speculation: command.speculation,
+    ...(command.kvCacheBytes === null ? {} : { kvCacheBytes: command.kvCacheBytes }),
+    eosTokenIds: textModel.eosTokenIds,
+    // The server counts what is on its way here and refuses what exceeds its setting: one limit, not two.
+    maxWaiting: Number.POSITIVE_INFINITY,
+  })
+  return {
+    engine,
+    facts: {
+      weightsDigest: prepared.digest,
+      precision,
+      precisionReason: choice.reason,
+      int8Speedup: choice.int8Speedup,
+      threads,
+      threadsBesideJob: fewThreads,
+    },
+  }
+}
+
+/** What a base model's files describe. */
+export async function readConfig(sourcePath: string): Promise<DecoderConfig> {
+  const source = await openWeights(sourcePath)
+  try {
+    return decoderConfigOf(source)
+  } finally {
+    await source.close()
+  }
+}

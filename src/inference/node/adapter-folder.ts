@@ -1,0 +1,115 @@
+/**
+ * Adapters of an engine node, by digest: fetched from the server when one is first asked for, checked file by file, the ones unused
+ * longest deleted when there are too many.
+ */
+import { createHash } from 'node:crypto'
+import { createWriteStream } from 'node:fs'
+import { mkdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { AppError } from '#base/errors/errors.js'
+import { systemIds } from '#base/util/ids.js'
+import type { EngineAdapterFiles } from '#contract/processes/engine-node.js'
+import type { AdapterRef } from '../host/protocol.js'
+
+export interface AdapterSourceOptions {
+  /** @throws {AppError} if the server has none of it for this node */
+  readonly list: (digest: string) => Promise<EngineAdapterFiles>
+  readonly open: (digest: string, file: string) => Promise<AsyncIterable<Uint8Array>>
+  readonly directory: string
+  /** Adapters that are kept. */
+  readonly most: number
+  /** One is about to be deleted. */
+  readonly onDrop?: (digest: string) => Promise<void>
+}
+
+export interface AdapterFolder {
+  /**
+   * An adapter whose files lie here.
+   *
+   * @throws {AppError} `adapter_damaged`, or as the server has it
+   */
+  ensure(digest: string): Promise<AdapterRef>
+  /** Where its files lie, or will. */
+  folderOf(digest: string): string
+  held(): readonly string[]
+}
+
+/** How often a file whose bytes are wrong is asked for. */
+const MAX_TRIES = 3
+
+/** What lay there before is deleted: it may be half of something. */
+export async function openAdapterFolder(options: AdapterSourceOptions): Promise<AdapterFolder> {
+  const { directory, most, onDrop } = options
+  await rm(directory, { recursive: true, force: true })
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  /** The one used last stands last. */
+  const known = new Map<string, Promise<AdapterRef>>()
+
+  async function fetchAll(digest: string): Promise<AdapterRef> {
+    const { checkpoint, files } = await options.list(digest)
+    const incoming = join(directory, `${digest}.${systemIds.uuid()}.incoming`)
+    const target = join(directory, digest)
+    try {
+      await mkdir(incoming, { mode: 0o700 })
+      for (const file of files) await fetchFile(digest, file, join(incoming, file.name))
+      await rename(incoming, target)
+    } finally {
+      await rm(incoming, { recursive: true, force: true })
+    }
+    const paths = files.map(({ name, sha256 }) => [name, { path: join(target, name), sha256 }] as const)
+    return { digest, checkpoint, files: Object.fromEntries(paths) }
+  }
+
+  async function fetchFile(digest: string, file: EngineAdapterFiles['files'][number], path: string): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      const hash = createHash('sha256')
+      const body = await options.open(digest, file.name)
+      await pipeline(
+        body,
+        async function* count(parts: AsyncIterable<Uint8Array>) {
+          for await (const part of parts) {
+            hash.update(part)
+            yield part
+          }
+        },
+        createWriteStream(path, { mode: 0o600 }),
+      )
+      if (hash.digest('hex') === file.sha256) return
+      if (attempt === MAX_TRIES) {
+        throw new AppError(
+          'unavailable',
+          'adapter_damaged',
+          `file "${file.name}" of an adapter does not come with its digest from the server`,
+        )
+      }
+    }
+  }
+
+  async function dropOldest(): Promise<void> {
+    for (const digest of [...known.keys()].slice(0, Math.max(0, known.size - most))) {
+      known.delete(digest)
+      await onDrop?.(digest)
+      await rm(join(directory, digest), { recursive: true, force: true })
+    }
+  }
+
+  return {
+    ensure: async (digest) => {
+      const before = known.get(digest)
+      const fetched = before ?? fetchAll(digest)
+      known.delete(digest)
+      known.set(digest, fetched)
+      try {
+        const adapter = await fetched
+        await dropOldest()
+        return adapter
+      } catch (error) {
+        if (known.get(digest) === fetched) known.delete(digest)
+        throw error
+      }
+    },
+    folderOf: (digest) => join(directory, digest),
+    held: () => [...known.keys()],
+  }
+}

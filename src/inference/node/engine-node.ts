@@ -1,0 +1,225 @@
+/**
+ * An engine node: listens, fetches its base model, loads it, and tells the server of itself until it is told to stop.
+ */
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { type Environment, readEnvironment } from '#base/environment.js'
+import { toErrorMessage } from '#base/errors/error-message.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { systemClock } from '#base/util/clock.js'
+import { systemIds } from '#base/util/ids.js'
+import type { EngineNodeReport } from '#contract/processes/engine-node.js'
+import { fetchBaseModel } from '#model/weights/fetch-base-model.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { type AdapterFolder, openAdapterFolder } from './adapter-folder.js'
+import type { NodeEngine } from './node-engine.js'
+import { startNodeServer } from './node-server.js'
+import { openOnnxNode } from './onnx-node.js'
+import type { NodeEvent, NodeStart } from './protocol.js'
+import { createReports } from './reports.js'
+import { createServerLink, type ServerLink } from './server-link.js'
+import { openVllmNode } from './vllm-node.js'
+
+export interface EngineNodeProcess {
+  /** Resolves when it has stopped. */
+  stop(deadlineMs: number): Promise<void>
+}
+
+/** How many of the last looks of the server at this node must have ended before it goes. */
+const LEAVE_MS = 3000
+
+/**
+ * Starts it; resolves when the server knows it.
+ *
+ * @param tell hears of what happens from then on
+ * @throws {AppError} why it cannot be
+ */
+export async function startEngineNode(start: NodeStart, tell: (event: NodeEvent) => void): Promise<EngineNodeProcess> {
+  const link = createServerLink({ url: start.serverUrl, apiKey: start.apiKey })
+  const identity = { id: systemIds.uuid(), token: randomBytes(32).toString('base64url') }
+  let engine: NodeEngine | null = null
+  const host = start.host ?? (await addressTowards(start.serverUrl))
+  const server = await startNodeServer({ ...identity, host, port: start.port, engine: () => engine })
+  const url = start.url ?? `http://${host.includes(':') ? `[${host}]` : host}:${server.address.port}`
+  let isLeaving = false
+  try {
+    tell({ type: 'starting', what: `fetching base model ${start.baseModel}` })
+    const { digest, sourcePath } = await fetchModel(link, start)
+    const adapters = await openAdapterFolder({
+      list: (adapter) => link.listAdapter(adapter),
+      open: (adapter, file) => link.openAdapterFile(adapter, file),
+      directory: join(start.directory, 'adapters', identity.id),
+      most: start.maxAdapters,
+      onDrop: async (adapter) => engine?.dropAdapter(adapter),
+    })
+    tell({ type: 'starting', what: `loading it with ${start.engine === 'vllm' ? 'vLLM' : 'ONNX Runtime'}` })
+    const opened = await openEngine(start, { sourcePath, adapters, tell: (event) => report(event) })
+    engine = opened
+    const describe = (): EngineNodeReport => ({
+      ...identity,
+      name: start.name,
+      url,
+      engine: opened.engine,
+      versions: opened.versions,
+      device: opened.device,
+      base_model: { name: start.baseModel, digest },
+      context_length: opened.contextLength,
+      slots: opened.slots,
+      running: opened.running,
+      waiting: opened.waiting,
+      adapters: [...opened.adapters].slice(-1000),
+      // one whose engine is gone takes nothing either
+      is_leaving: isLeaving || !opened.isReady,
+    })
+    const reports = createReports({
+      link,
+      clock: systemClock,
+      describe,
+      patienceMs: start.patienceMs,
+      onAway: (reason) => tell({ type: 'server_away', reason }),
+      onBack: () => tell({ type: 'server_back' }),
+      onEnd: (error) => void end().finally(() => fail(error)),
+    })
+    let fail: (error: AppError) => void = () => undefined
+    const failed = new Promise<AppError>((resolve) => {
+      fail = resolve
+    })
+    void failed.then((error) => tell({ type: 'failed', error: toErrorMessage(error) }))
+    function report(event: NodeEvent): void {
+      tell(event)
+      reports.now().catch(() => undefined)
+    }
+    await reports.now()
+    reports.start()
+    tell({ type: 'ready', url, engine: opened.engine, versions: opened.versions, device: opened.device })
+
+    async function end(): Promise<void> {
+      reports.stop()
+      await opened.close()
+      await server.close()
+    }
+
+    return {
+      stop: async (deadlineMs) => {
+        isLeaving = true
+        await Promise.race([reports.now(), sleep(LEAVE_MS)]).catch(() => undefined)
+        await Promise.race([untilQuiet(server, opened), sleep(deadlineMs)])
+        await end()
+      },
+    }
+  } catch (error) {
+    await server.close()
+    throw error
+  }
+}
+
+/** Answers are written to their end. */
+async function untilQuiet(server: { readonly openRequests: number }, engine: NodeEngine): Promise<void> {
+  await engine.idle()
+  while (server.openRequests > 0) await sleep(20)
+}
+
+async function fetchModel(link: ServerLink, start: NodeStart): Promise<{ digest: string; sourcePath: string }> {
+  const directory = join(start.directory, 'base-models')
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  const source = link.baseModel(start.baseModel)
+  const listing = await source.getBaseModelFiles()
+  if (start.engine === 'vllm' && listing.layout === 'file') {
+    throw new InvalidRequestError(
+      'unsupported_base_model',
+      `base model "${start.baseModel}" is a GGUF file, which vLLM does not serve here`,
+      {
+        hint: 'serve it with --engine onnx, or add the same model as a folder of safetensors',
+      },
+    )
+  }
+  const client = { ...source, getBaseModelFiles: async () => listing }
+  const sourcePath = await fetchBaseModel({ client, directory, onPart: () => undefined })
+  return { digest: listing.digest, sourcePath }
+}
+
+interface OpenOptions {
+  readonly sourcePath: string
+  readonly adapters: AdapterFolder
+  readonly tell: (event: NodeEvent) => void
+}
+
+async function openEngine(start: NodeStart, { sourcePath, adapters, tell }: OpenOptions): Promise<NodeEngine> {
+  if (start.engine === 'vllm') {
+    return openVllmNode({
+      vllm: {
+        command: start.vllm.command,
+        modelPath: sourcePath,
+        maxLoras: start.vllm.maxLoras,
+        maxCpuLoras: Math.max(start.vllm.maxLoras, start.maxAdapters),
+        maxLoraRank: start.vllm.maxLoraRank,
+        maxContextLength: start.maxContextLength,
+        maxSequences: start.maxSequences,
+        extraArgs: start.vllm.args,
+        environment: readEnvironment(),
+        onLine: (line) => process.stderr.write(`${line}\n`),
+      },
+      adapters,
+      device: await cardName(readEnvironment()),
+      onChange: (reason) => tell(reason === null ? { type: 'engine_back' } : { type: 'engine_away', reason }),
+    })
+  }
+  return openOnnxNode({
+    load: {
+      type: 'load',
+      baseModel: start.baseModel,
+      sourcePath,
+      preparedDir: join(start.directory, 'prepared'),
+      precision: start.precision,
+      threads: start.threads,
+      maxContextLength: start.maxContextLength,
+      maxConcurrentSequences: start.maxSequences,
+      kvCacheBytes: start.kvCacheBytes,
+      speculation: 'auto',
+    },
+    adapters,
+    runtime: createOrtRuntime(),
+    clock: systemClock,
+  })
+}
+
+/** The address of this machine by which it reaches the server. @throws {AppError} `server_unreachable` */
+function addressTowards(serverUrl: string): Promise<string> {
+  const { hostname, port, protocol } = new URL(serverUrl)
+  return new Promise((resolve, reject) => {
+    const socket = connect({
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: Number(port || (protocol === 'https:' ? 443 : 80)),
+    })
+    socket.once('error', (cause) =>
+      reject(
+        new AppError(
+          'unavailable',
+          'server_unreachable',
+          `the server at ${serverUrl} is not reached: ${cause.message}`,
+          { cause },
+        ),
+      ),
+    )
+    socket.once('connect', () => {
+      resolve(socket.localAddress ?? '127.0.0.1')
+      socket.destroy()
+    })
+  })
+}
+
+/** Of the first graphics card; `cpu` without one. */
+async function cardName(environment: Environment): Promise<string> {
+  try {
+    const asked = ['--query-gpu=name', '--format=csv,noheader']
+    const { stdout } = await promisify(execFile)('nvidia-smi', asked, { env: { ...environment }, timeout: 10_000 })
+    return stdout.split('\n')[0]?.trim() || 'cpu'
+  } catch {
+    return 'cpu'
+  }
+}

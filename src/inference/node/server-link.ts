@@ -1,0 +1,83 @@
+/**
+ * An engine node's side of `contract/processes/engine-node.ts`: what it asks the server, with its API key.
+ */
+import { AppError, NotFoundError } from '#base/errors/errors.js'
+import {
+  type EngineAdapterFiles,
+  type EngineNodeLease,
+  type EngineNodeReport,
+  engineAdapterFilesSchema,
+  engineNodeLeaseSchema,
+} from '#contract/processes/engine-node.js'
+import { baseModelFilesSchema } from '#contract/processes/worker.js'
+import { errorBodySchema } from '#contract/wire/errors.js'
+import type { BaseModelSource } from '#model/weights/fetch-base-model.js'
+
+export interface ServerLink {
+  /** @throws {AppError} `unavailable` where another try may help */
+  report(report: EngineNodeReport): Promise<EngineNodeLease>
+  baseModel(name: string): BaseModelSource
+  listAdapter(digest: string): Promise<EngineAdapterFiles>
+  openAdapterFile(digest: string, file: string): Promise<AsyncIterable<Uint8Array>>
+}
+
+/** How long the head of an answer may take: the server hashes a base model when it is first asked for it. */
+const ANSWER_TIMEOUT_MS = 120_000
+
+/** @param url without a slash at the end */
+export function createServerLink({ url, apiKey }: { readonly url: string; readonly apiKey: string }): ServerLink {
+  async function send(method: string, path: string, body?: object): Promise<Response> {
+    const gone = new AbortController()
+    const timer = setTimeout(() => gone.abort(), ANSWER_TIMEOUT_MS)
+    let response: Response
+    try {
+      response = await fetch(`${url}/internal/engine${path}`, {
+        method,
+        signal: gone.signal,
+        headers: {
+          authorization: `Bearer ${apiKey}`,
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      })
+    } catch (cause) {
+      throw new AppError('unavailable', 'server_unreachable', `the server at ${url} does not answer`, { cause })
+    } finally {
+      clearTimeout(timer)
+    }
+    if (response.ok) return response
+    throw await toError(response, url)
+  }
+
+  const open = async (path: string): Promise<AsyncIterable<Uint8Array>> => (await send('GET', path)).body ?? nothing()
+
+  return {
+    report: async (report) => engineNodeLeaseSchema.parse(await (await send('POST', '/nodes', report)).json()),
+    baseModel: (name) => {
+      const path = `/base-models/${encodeURIComponent(name)}`
+      return {
+        getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', path)).json()),
+        openBaseModelFile: (file) => open(`${path}/files/${file}`),
+      }
+    },
+    listAdapter: async (digest) =>
+      engineAdapterFilesSchema.parse(await (await send('GET', `/adapters/${digest}`)).json()),
+    openAdapterFile: (digest, file) => open(`/adapters/${digest}/${file}`),
+  }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+async function toError(response: Response, url: string): Promise<AppError> {
+  const parsed = errorBodySchema.safeParse(await response.json().catch(() => null))
+  const error = parsed.success && typeof parsed.data.error === 'object' ? parsed.data.error : null
+  const message = error?.message ?? `the server at ${url} answered with status ${response.status}`
+  const code = typeof error?.code === 'string' ? error.code : `status_${response.status}`
+  const hint = error?.hint == null ? {} : { hint: error.hint }
+  if (response.status === 404) return new NotFoundError(code, message, hint)
+  if (response.status === 401) return new AppError('authentication', code, message, hint)
+  if (response.status === 403) return new AppError('permission', code, message, hint)
+  if (response.status === 409 || response.status === 410) return new AppError('conflict', code, message, hint)
+  if (response.status < 500 && response.status !== 429) return new AppError('invalid_request', code, message, hint)
+  return new AppError('unavailable', code, message, hint)
+}

@@ -1,0 +1,93 @@
+/**
+ * What an engine node answers, as the events that the engine's listeners hear.
+ *
+ * Our own engine's numbers come through as they are: JSON carries every double. vLLM's are put in our order: the k most likely tokens by
+ * rank, without the sampled one in front.
+ */
+import type { NodeEngineName } from '#contract/processes/engine-node.js'
+import type { GenerateWhole, WireChoice, WirePosition } from '#contract/processes/token-wire.js'
+import type { GenerationRules, PromptTokenEvent, TokenEvent } from '../engine/generation.js'
+import { LOWEST_LOGPROB, type RankedToken } from '../engine/sampling/logprobs.js'
+import { REPETITION_DETECTED } from '../engine/sampling/stop-conditions.js'
+
+export interface AnswerOptions {
+  readonly engine: NodeEngineName
+  readonly rules: Pick<
+    GenerationRules,
+    'topLogprobs' | 'logprobTokenIds' | 'stopTokenIds' | 'ignoreEos' | 'promptLogprobs'
+  >
+  readonly eosTokenIds: ReadonlySet<number>
+}
+
+const FINISH_REASONS = new Set(['stop', 'length', 'repetition'])
+
+/** How the engine ended a choice that we did not end: not an answer. */
+export function isCutShort({ finish_reason: reason }: WireChoice): boolean {
+  return reason !== null && !FINISH_REASONS.has(reason)
+}
+
+/** The tokens of one choice in a chunk, in order. */
+export function toTokenEvents(choice: WireChoice, options: AnswerOptions): readonly TokenEvent[] {
+  const ids = choice.token_ids ?? []
+  const content = choice.logprobs?.content ?? []
+  return ids.map((tokenId, i): TokenEvent => {
+    const position = content[i]
+    const isLast = i === ids.length - 1
+    return {
+      choice: choice.index,
+      tokenId,
+      logprob: position?.logprob ?? LOWEST_LOGPROB,
+      top: position === undefined ? [] : topOf(position, options),
+      ...(isLast ? endOf(choice, tokenId, options) : GOING_ON),
+    }
+  })
+}
+
+const GOING_ON = { finishReason: null, stopReason: null } as const
+
+function endOf(
+  { finish_reason: reason, stop_reason: stop = null }: WireChoice,
+  tokenId: number,
+  { engine, rules, eosTokenIds }: AnswerOptions,
+): Pick<TokenEvent, 'finishReason' | 'stopReason'> {
+  if (reason === null || !FINISH_REASONS.has(reason)) return GOING_ON
+  if (reason === 'repetition') return { finishReason: 'repetition', stopReason: REPETITION_DETECTED }
+  if (reason === 'length') return { finishReason: 'length', stopReason: null }
+  if (engine === 'onnx') return { finishReason: 'stop', stopReason: typeof stop === 'number' ? stop : null }
+  // vLLM was given the ends of sequence as stop tokens, so it names them
+  const isEnd = !rules.ignoreEos && eosTokenIds.has(tokenId)
+  return { finishReason: 'stop', stopReason: isEnd ? null : tokenId }
+}
+
+function topOf({ top_logprobs: listed }: WirePosition, { engine, rules }: AnswerOptions): readonly RankedToken[] {
+  if (engine === 'onnx') return listed.map(({ token_id: id, logprob }) => ({ id, logprob }))
+  const byId = new Map(listed.map((token) => [token.token_id, token]))
+  const wanted = rules.logprobTokenIds ?? []
+  const ranked = [...byId.values()]
+    .filter(({ rank }) => rank != null && rank <= rules.topLogprobs)
+    .sort((a, b) => (a.rank ?? 0) - (b.rank ?? 0) || a.token_id - b.token_id)
+    .slice(0, rules.topLogprobs)
+  const known = new Set(ranked.map(({ token_id: id }) => id))
+  const others = wanted.filter((id) => !known.has(id)).map((id) => ({ token_id: id, logprob: byId.get(id)?.logprob }))
+  return [...ranked, ...others].map(({ token_id: id, logprob = LOWEST_LOGPROB }) => ({ id, logprob }))
+}
+
+/** The positions of the prompt behind the first one. */
+export function toPromptEvents(
+  { prompt_logprobs: positions = [] }: GenerateWhole,
+  promptTokenIds: readonly number[],
+  k: number,
+): readonly PromptTokenEvent[] {
+  return positions.flatMap((entries, position): PromptTokenEvent[] => {
+    const tokenId = promptTokenIds[position]
+    if (entries === null || tokenId === undefined) return []
+    const own = entries[String(tokenId)]
+    const ranked = Object.entries(entries)
+      .map(([id, { logprob, rank }]) => ({ id: Number(id), logprob, rank: rank ?? Number.POSITIVE_INFINITY }))
+      .filter(({ rank }) => rank <= k)
+      .sort((a, b) => a.rank - b.rank || a.id - b.id)
+      .slice(0, k)
+    const top = ranked.map(({ id, logprob }) => ({ id, logprob }))
+    return [{ position, tokenId, rank: own?.rank ?? 0, logprob: own?.logprob ?? LOWEST_LOGPROB, top }]
+  })
+}

@@ -1,0 +1,73 @@
+/**
+ * What a request is told when engine nodes could not serve it.
+ */
+import { type ErrorMessage, fromErrorMessage } from '#base/errors/error-message.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { isJsonObject } from '#base/util/json.js'
+import type { WireError } from '#contract/processes/token-wire.js'
+import type { EngineNode } from './engine-node.js'
+import type { NodeFailure } from './node-request.js'
+
+/** Nobody computes. @param baseModel whose nodes there are none of */
+export function noEngineNode(baseModel: string): AppError {
+  return new AppError('unavailable', 'no_engine_node', `no engine node serves base model "${baseModel}"`, {
+    hint: 'start one with "trainyard engine-node --server URL", or start the server with --engines auto',
+    details: { retry_after_seconds: 5 },
+  })
+}
+
+/** @param reason as the end of a sentence about the node */
+export function nodeLost({ name }: Pick<EngineNode, 'name'>, reason: string): AppError {
+  return new AppError('unavailable', 'engine_restarting', `engine node "${name}" ${reason}`, {
+    hint: 'send the request again',
+    details: { retry_after_seconds: 1 },
+  })
+}
+
+/** Whether another node may do what this one did not: it is gone, full, or lacks something of its own. */
+export function isNodesOwn(failure: NodeFailure): boolean {
+  return (
+    failure.kind === 'lost' ||
+    failure.status === 404 ||
+    failure.status === 429 ||
+    failure.status >= 500 ||
+    failure.status === 401
+  )
+}
+
+/** The failure as the client is told. */
+export function toNodeError(node: EngineNode, failure: NodeFailure): AppError {
+  if (failure.kind === 'lost') return nodeLost(node, failure.reason)
+  const error = readError(failure.body)
+  const own = ownMessage(error)
+  if (own !== null) return own
+  const message = error?.message ?? `answered with status ${failure.status}`
+  if (failure.status === 400 || failure.status === 422) {
+    return new InvalidRequestError('invalid_value', message, error?.param == null ? {} : { param: error.param })
+  }
+  return nodeLost(node, `failed: ${message}`)
+}
+
+/** An error in a stream, which vLLM also has for requests that it refuses. */
+export function toStreamFailure(error: WireError): NodeFailure {
+  const own = ownMessage(error)
+  const status = own?.category === 'invalid_request' ? 400 : Number(error.code ?? 500)
+  return { kind: 'refused', status: Number.isInteger(status) ? status : 500, body: JSON.stringify({ error }) }
+}
+
+function readError(body: string): WireError | null {
+  try {
+    const parsed: unknown = JSON.parse(body)
+    if (!isJsonObject(parsed)) return null
+    const error = isJsonObject(parsed['error']) ? parsed['error'] : parsed
+    return typeof error['message'] === 'string' ? (error as unknown as WireError) : null
+  } catch {
+    return null
+  }
+}
+
+/** An error of ours, with its category and field. */
+function ownMessage(error: WireError | null): AppError | null {
+  const own = error?.trainyard
+  return typeof own === 'object' && own !== null && 'category' in own ? fromErrorMessage(own as ErrorMessage) : null
+}

@@ -1,0 +1,26 @@
+/**
+ * Engine nodes: what they ask with a key of scope `worker` (`contract/processes/engine-node.ts`), and the list of them.
+ */
+import type { AppOptions } from '../environment.js'
+import { sendFile } from '../file-answer.js'
+import { handlers } from '../handlers.js'
+
+const BYTES = { 'content-type': 'application/octet-stream' }
+
+export function engineNodeHandlers({ services: { engineNodes } }: AppOptions) {
+  return handlers({
+    'POST /internal/engine/nodes': async ({ principal, body }) => engineNodes.report(principal, await body()),
+    'GET /internal/engine/base-models/{base_model}': ({ params }) => engineNodes.baseModelFiles(params.base_model),
+    'GET /internal/engine/base-models/{base_model}/files/{+file}': async ({ params, c }) => {
+      const { stream, sha256, sizeBytes } = await engineNodes.openBaseModelFile(params.base_model, params.file)
+      return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
+    },
+    'GET /internal/engine/adapters/{digest}': ({ principal, params }) =>
+      engineNodes.adapterFiles(principal, params.digest),
+    'GET /internal/engine/adapters/{digest}/{file}': async ({ principal, params, c }) => {
+      const { stream, sha256 } = await engineNodes.openAdapterFile(principal, params.digest, params.file)
+      return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
+    },
+    'GET /v1/preview/engine-nodes': ({ principal }) => ({ data: [...engineNodes.list(principal)] }),
+  })
+}

@@ -20,7 +20,7 @@ export const commandTable: readonly CommandEntry[] = [
   entry(
     'engine-node',
     'Answer chats of a service on another machine',
-    async () => (await import('./engine-node.js')).engineNode,
+    async () => (await import('./service/engine-node.js')).engineNode,
   ),
   entry('worker', 'Train jobs of a service on another machine', async () => (await import('./worker.js')).worker),
   entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),

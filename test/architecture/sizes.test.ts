@@ -60,7 +60,13 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
   {
     pattern: /\bprocess\.exit\(/,
     rule: 'process.exit',
-    owners: ['src/inference/host/main.ts', 'src/base/processes/ask-process.ts', 'commands/main.ts', 'src/cli/'],
+    owners: [
+      'src/inference/host/main.ts',
+      'src/inference/node/',
+      'src/base/processes/ask-process.ts',
+      'commands/main.ts',
+      'src/cli/',
+    ],
   },
   { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/', 'src/ui/data/clock.ts'] },
   { pattern: /\bMath\.random\(/, rule: 'Math.random', owners: ['src/base/util/'] },

@@ -6,6 +6,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
+import { ENGINE_NODE } from '#contract/endpoints/engine-nodes.js'
 import { ENDPOINTS } from '#contract/endpoints/table.js'
 import { WORKER } from '#contract/endpoints/worker.js'
 import { commandTable } from '../../commands/program.js'
@@ -82,6 +83,17 @@ test("the table of a worker's endpoints is their rows", () => {
     'src/docs/more-machines.md',
     'worker-endpoints',
     ['| endpoint | does | proved by |', '| --- | --- | --- |', ...rows].join('\n'),
+  )
+})
+
+test("the table of an engine node's endpoints is their rows", () => {
+  const rows = Object.entries<Endpoint>(ENGINE_NODE).map(
+    ([key, { summary }]) => `| \`${key.replace('{+', '{')}\` | ${cell(summary)} |`,
+  )
+  expectSection(
+    'src/docs/more-machines.md',
+    'engine-node-endpoints',
+    ['| endpoint | does |', '| --- | --- |', ...rows].join('\n'),
   )
 })
 

@@ -93,7 +93,7 @@ const PAGES = `Pages, as Markdown in src/docs of the package; a running service 
   numerics              what is computed, in which precision, and what it is checked against
   benchmarks            speed and quality, measured
   performance           where the time goes, and what was tried
-  more-machines         workers elsewhere: a box beside a laptop, systemd
+  more-machines         workers and engine nodes elsewhere: a box beside a laptop, systemd
   operations            data directory, network, limits, what happens when something fails
   architecture          how the program is built
 `

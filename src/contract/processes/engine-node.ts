@@ -12,10 +12,9 @@
  * for it at its start. No message names a path of any machine.
  */
 import { z } from 'zod'
+import { NODE_ENGINES } from '../settings/service.js'
 
-/** What computes on a node. */
-export const NODE_ENGINES = ['onnx', 'vllm'] as const
-export type NodeEngineName = (typeof NODE_ENGINES)[number]
+export type { NodeEngineName } from '../settings/service.js'
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/)
 

@@ -31,6 +31,10 @@ export type TrainerSetting = (typeof TRAINERS)[number]
 export const ENGINE_SETTINGS = ['local', 'remote', 'auto'] as const
 export type EngineSetting = (typeof ENGINE_SETTINGS)[number]
 
+/** What computes on an engine node. */
+export const NODE_ENGINES = ['onnx', 'vllm'] as const
+export type NodeEngineName = (typeof NODE_ENGINES)[number]
+
 const KB = 1024
 const MB = 1024 ** 2
 const GB = 1024 ** 3

@@ -3,7 +3,6 @@
  */
 import type { AppError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import type { BeamRules } from './sampling/beam-rules.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
@@ -72,8 +71,8 @@ export interface RequestOwner {
 }
 
 export interface RuleWords {
-  /** What `tokenMask` keeps to. */
-  readonly grammar: GrammarSpec | null
+  /** What `tokenMask` keeps to: a `GrammarSpec`. */
+  readonly grammar: { readonly kind: string } | null
   /** It holds only what follows the reasoning in which the prompt ends. */
   readonly isAfterReasoning: boolean
   readonly badWords: readonly string[]

@@ -2,6 +2,7 @@
  * An engine node's side of `contract/processes/engine-node.ts`: what it asks the server, with its API key.
  */
 import { AppError, NotFoundError } from '#base/errors/errors.js'
+import { isJsonObject } from '#base/util/json.js'
 import {
   type EngineAdapterFiles,
   type EngineNodeLease,
@@ -10,7 +11,6 @@ import {
   engineNodeLeaseSchema,
 } from '#contract/processes/engine-node.js'
 import { baseModelFilesSchema } from '#contract/processes/worker.js'
-import { errorBodySchema } from '#contract/wire/errors.js'
 import type { BaseModelSource } from '#model/weights/fetch-base-model.js'
 
 export interface ServerLink {
@@ -69,11 +69,13 @@ export function createServerLink({ url, apiKey }: { readonly url: string; readon
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 async function toError(response: Response, url: string): Promise<AppError> {
-  const parsed = errorBodySchema.safeParse(await response.json().catch(() => null))
-  const error = parsed.success && typeof parsed.data.error === 'object' ? parsed.data.error : null
-  const message = error?.message ?? `the server at ${url} answered with status ${response.status}`
-  const code = typeof error?.code === 'string' ? error.code : `status_${response.status}`
-  const hint = error?.hint == null ? {} : { hint: error.hint }
+  const body: unknown = await response.json().catch(() => null)
+  const error = isJsonObject(body) && isJsonObject(body['error']) ? body['error'] : {}
+  const said = (name: string): string | null => (typeof error[name] === 'string' ? String(error[name]) : null)
+  const message = said('message') ?? `the server at ${url} answered with status ${response.status}`
+  const code = said('code') ?? `status_${response.status}`
+  const advice = said('hint')
+  const hint = advice === null ? {} : { hint: advice }
   if (response.status === 404) return new NotFoundError(code, message, hint)
   if (response.status === 401) return new AppError('authentication', code, message, hint)
   if (response.status === 403) return new AppError('permission', code, message, hint)

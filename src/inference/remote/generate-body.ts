@@ -160,7 +160,7 @@ function structuredOutputs(words: GenerationRequest['words']): object {
   if (words?.isAfterReasoning === true) {
     throw unsupported('response_format', 'a constraint on what follows reasoning that the prompt has begun')
   }
-  return { structured_outputs: toStructuredOutputs(grammar) }
+  return { structured_outputs: toStructuredOutputs(grammar as GrammarSpec) }
 }
 
 function toStructuredOutputs(grammar: GrammarSpec): object {

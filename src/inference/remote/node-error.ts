@@ -60,7 +60,10 @@ function readError(body: string): WireError | null {
     const parsed: unknown = JSON.parse(body)
     if (!isJsonObject(parsed)) return null
     const error = isJsonObject(parsed['error']) ? parsed['error'] : parsed
-    return typeof error['message'] === 'string' ? (error as unknown as WireError) : null
+    const { message, code, param, trainyard } = error
+    if (typeof message !== 'string') return null
+    const isCode = typeof code === 'string' || typeof code === 'number'
+    return { message, code: isCode ? code : null, param: typeof param === 'string' ? param : null, trainyard }
   } catch {
     return null
   }

@@ -9,7 +9,6 @@ import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
 import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
-import type { EngineNodeInfo } from '#contract/wire/engine-nodes.js'
 import type { FileObject } from '#contract/wire/files.js'
 import type {
   CheckResult,
@@ -208,25 +207,6 @@ export const trainingJob = objectOf<TrainingJob>({
   trajectory_count: maybe(number),
   report: maybe(jobReport),
   predicted_end: maybe(text),
-})
-export const engineNodes = objectOf<{ readonly data: readonly EngineNodeInfo[] }>({
-  data: listOf(
-    objectOf<EngineNodeInfo>({
-      id: text,
-      name: text,
-      url: text,
-      base_model: text,
-      engine: text,
-      device: text,
-      versions: mapOf(text),
-      state: text as Check<EngineNodeInfo['state']>,
-      context_length: number,
-      slots: number,
-      running: number,
-      waiting: number,
-      adapters: number,
-    }),
-  ),
 })
 export const workerClaim = objectOf<WorkerClaim>({
   claim: nullOr(

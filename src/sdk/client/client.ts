@@ -15,6 +15,7 @@ import type { StorageReport, SystemCheckResponse, VerifyProgress } from '#contra
 import type { CompletionPrompt } from '#contract/wire/inference/completions.js'
 import * as answers from './answers.js'
 import { type CallOptions, createCalls, requestOf } from './calls.js'
+import { engineNodes } from './engine-node-answers.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
@@ -197,7 +198,7 @@ export function createClient(options: ClientOptions) {
     },
     engineNodes: {
       /** Other machines that compute answers. */
-      list: plain('GET /v1/preview/engine-nodes', answers.engineNodes),
+      list: plain('GET /v1/preview/engine-nodes', engineNodes),
     },
     usage: list('GET /v1/usage', answers.usageReport),
     baseModels: {

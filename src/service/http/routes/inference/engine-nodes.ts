@@ -1,9 +1,9 @@
 /**
  * Engine nodes: what they ask with a key of scope `worker` (`contract/processes/engine-node.ts`), and the list of them.
  */
-import type { AppOptions } from '../environment.js'
-import { sendFile } from '../file-answer.js'
-import { handlers } from '../handlers.js'
+import type { AppOptions } from '../../environment.js'
+import { sendFile } from '../../file-answer.js'
+import { handlers } from '../../handlers.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
 

@@ -7,8 +7,8 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { NODE_ENGINES } from '#contract/processes/engine-node.js'
-import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import { NODE_ENGINES, SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import type { EngineNodeEvent } from '#service/processes/engine-node.js'
 
 const MINUTE_MS = 60_000
 /** Below what service managers wait before they kill. */
@@ -101,7 +101,7 @@ export const engineNode = defineCommand({
       },
       environment: inherited,
       onEvent: (event) => {
-        if (output.mode === 'json') output.event({ ...event } as unknown as JsonObject, null)
+        if (output.mode === 'json') output.event(toJson(event), null)
         if (event.type === 'starting') output.status(`${name}: ${event.what}`)
         else if (event.type === 'ready') {
           output.status(
@@ -146,3 +146,5 @@ function refuseArguments(given: readonly string[]): readonly string[] {
     hint: 'add --engine vllm, or leave it out',
   })
 }
+
+const toJson = (event: EngineNodeEvent): JsonObject => ({ ...event })

@@ -69,6 +69,8 @@ export const engineNode = defineCommand({
   next: ['trainyard system-check'],
   async run({ connect, config, output, environment, signal, flags, args }) {
     const client = await connect()
+    // address, key and name are right before anything is started
+    await client.engineNodes.baseModelFiles(flags.baseModel)
     const { hostname } = await import('node:os')
     const { startEngineNode } = await import('#service/processes/engine-node.js')
     const listen = parseListen(flags.listen)

@@ -24,6 +24,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   init: [join(folder, 'task'), '--base-model', 'trainyard/spark', '--have', 'checker', '--prompts', 'sample'],
   // ends when it is told that there is no job
   worker: ['--cache-dir', join(folder, 'worker'), '--idle-exit', '1ms', '--retry', '1ms'],
+  'engine-node': ['--base-model', 'trainyard/spark', '--cache-dir', join(folder, 'engine-node')],
   demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
   rollout: ['email-agent', '--prompts', prompts],

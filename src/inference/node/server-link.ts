@@ -52,18 +52,31 @@ export function createServerLink({ url, apiKey }: { readonly url: string; readon
   const open = async (path: string): Promise<AsyncIterable<Uint8Array>> => (await send('GET', path)).body ?? nothing()
 
   return {
-    report: async (report) => engineNodeLeaseSchema.parse(await (await send('POST', '/nodes', report)).json()),
+    report: async (report) => read(engineNodeLeaseSchema, await send('POST', '/nodes', report)),
     baseModel: (name) => {
       const path = `/base-models/${encodeURIComponent(name)}`
       return {
-        getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', path)).json()),
+        getBaseModelFiles: async () => read(baseModelFilesSchema, await send('GET', path)),
         openBaseModelFile: (file) => open(`${path}/files/${file}`),
       }
     },
-    listAdapter: async (digest) =>
-      engineAdapterFilesSchema.parse(await (await send('GET', `/adapters/${digest}`)).json()),
+    listAdapter: async (digest) => read(engineAdapterFilesSchema, await send('GET', `/adapters/${digest}`)),
     openAdapterFile: (digest, file) => open(`/adapters/${digest}/${file}`),
   }
+}
+
+/** @throws {AppError} `unexpected_answer` for what the server cannot have meant */
+async function read<T>(
+  schema: { safeParse(value: unknown): { success: true; data: T } | { success: false } },
+  response: Response,
+): Promise<T> {
+  const result = schema.safeParse(await response.json().catch(() => null))
+  if (result.success) return result.data
+  throw new AppError(
+    'unavailable',
+    'unexpected_answer',
+    `${new URL(response.url).origin} does not answer as a Trainyard server`,
+  )
 }
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}

@@ -15,7 +15,7 @@ import type { StorageReport, SystemCheckResponse, VerifyProgress } from '#contra
 import type { CompletionPrompt } from '#contract/wire/inference/completions.js'
 import * as answers from './answers.js'
 import { type CallOptions, createCalls, requestOf } from './calls.js'
-import { engineNodes } from './engine-node-answers.js'
+import { baseModelFiles, engineNodes } from './engine-node-answers.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
@@ -199,6 +199,8 @@ export function createClient(options: ClientOptions) {
     engineNodes: {
       /** Other machines that compute answers. */
       list: plain('GET /v1/preview/engine-nodes', engineNodes),
+      /** The files of a base model that a node would serve, with a key of scope worker. */
+      baseModelFiles: one('GET /internal/engine/base-models/{base_model}', baseModelFiles),
     },
     usage: list('GET /v1/usage', answers.usageReport),
     baseModels: {

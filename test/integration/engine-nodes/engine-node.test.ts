@@ -246,8 +246,15 @@ describe('an engine node', { timeout: 180_000 }, () => {
   })
 })
 
+interface Comparable {
+  readonly status: number
+  readonly choices: Completion['choices']
+  readonly usage: object
+  readonly error?: unknown
+}
+
 /** All of an answer that does not tell of its time and id. */
-function comparable({ status, body }: { status: number; body: Completion }): { readonly status: number } {
+function comparable({ status, body }: { status: number; body: Completion }): Comparable {
   const { choices, usage } = body
   return {
     status,

@@ -28,9 +28,17 @@ export function startWorkerProcess(options: {
   readonly flags?: readonly string[]
   /** Default `worker`. */
   readonly command?: 'worker' | 'engine-node'
+  /** More variables. */
+  readonly environment?: Readonly<Record<string, string>>
 }): WorkerProcess {
-  const { url, key, directory, flags = [], command = 'worker' } = options
-  const environment = { HOME: directory, PATH: process.env['PATH'] ?? '', TRAINYARD_API_KEY: key, TRAINYARD_URL: url }
+  const { url, key, directory, flags = [], command = 'worker', environment: more = {} } = options
+  const environment = {
+    HOME: directory,
+    PATH: process.env['PATH'] ?? '',
+    TRAINYARD_API_KEY: key,
+    TRAINYARD_URL: url,
+    ...more,
+  }
   const child = spawn(
     process.execPath,
     [CLI, command, '--json', '--threads', '1', '--cache-dir', join(directory, 'cache'), ...flags],

@@ -19,7 +19,7 @@ function node(id: string, more: Partial<EngineNode> = {}): EngineNode {
 }
 
 const nodes = ['a', 'b', 'c', 'd'].map((id) => node(id))
-const idle = (): number => 0
+const idle = (_: EngineNode): number => 0
 const first = (prompt: readonly number[], adapterDigest: string | null = null, all = nodes, waiting = idle) =>
   orderNodes(all, { promptTokenIds: prompt, adapterDigest }, waiting)[0]?.id
 

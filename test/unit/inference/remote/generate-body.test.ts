@@ -93,14 +93,18 @@ describe('a body for vLLM', () => {
     expect(params({}, { words: { ...WORDS, badWords: ['x'] } })).toMatchObject({ bad_words: ['x'] })
   })
 
-  it.each<readonly [string, Partial<GenerationRules>, Partial<GenerationRequest>?]>([
-    ['dry_multiplier', { dry: { multiplier: 1, base: 2, allowedLength: 2, lastTokens: -1, breakerIds: new Set() } }],
-    ['xtc_probability', { xtc: { probability: 1, threshold: 0.1 } }],
-    ['use_beam_search', { beam: { lengthPenalty: 1 } }],
-    ['logit_bias', { logitBias: { 5: Number.NEGATIVE_INFINITY } }],
-    ['logprob_token_ids', { topLogprobs: 1, logprobTokenIds: [1] }],
+  it.each<[string, Partial<GenerationRules>, Partial<GenerationRequest>]>([
+    [
+      'dry_multiplier',
+      { dry: { multiplier: 1, base: 2, allowedLength: 2, lastTokens: -1, breakerIds: new Set() } },
+      {},
+    ],
+    ['xtc_probability', { xtc: { probability: 1, threshold: 0.1 } }, {}],
+    ['use_beam_search', { beam: { lengthPenalty: 1 } }, {}],
+    ['logit_bias', { logitBias: { 5: Number.NEGATIVE_INFINITY } }, {}],
+    ['logprob_token_ids', { topLogprobs: 1, logprobTokenIds: [1] }, {}],
     ['response_format', {}, { words: { grammar: { kind: 'regex' }, isAfterReasoning: true, badWords: [] } }],
-  ])('refuses %s by name', (param, rules, more = {}) => {
+  ])('refuses %s by name', (param, rules, more) => {
     expect(() => params(rules, more)).toThrow(expect.objectContaining({ code: 'unsupported_by_engine', param }))
   })
 })

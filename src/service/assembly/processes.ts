@@ -15,6 +15,7 @@ import { createPlanner, type Planner } from '../processes/planner.js'
 import { createSchemaChecker, type SchemaChecker } from '../processes/schema-checker.js'
 import { createWorkerPool, type WorkerPool } from '../processes/worker-pool.js'
 import type { DatabaseHandle } from '../storage/database.js'
+import { countRetries } from '../storage/in-transaction.js'
 import { countJobsByStatus } from '../storage/jobs/states.js'
 import { childEnvironment, type Start, trainingEnvironment } from './start.js'
 
@@ -52,6 +53,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     countJobs: () => countJobsByStatus(db),
     countWorkers,
     listEngineNodes: () => engineNodes.list().map(({ report }) => report),
+    countRetries: () => countRetries(db),
     askEngines: () => engines.ask(ENGINE_ANSWER_MS),
   })
   const engines = createEnginePool((name) => {

@@ -41,6 +41,8 @@ export interface MetricsSources {
   readonly countWorkers: () => readonly WorkerCount[]
   /** Engine nodes that live. */
   readonly listEngineNodes: () => readonly Pick<EngineNodeReport, 'engine' | 'is_leaving' | 'running' | 'waiting'>[]
+  /** Transactions that were done again because another ran beside them; null where none does. */
+  readonly countRetries?: () => number | null
   /** Engines that run, as far as they answer soon. */
   readonly askEngines: () => Promise<readonly EngineState[]>
 }
@@ -48,7 +50,7 @@ export interface MetricsSources {
 const HTTP_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 
 export function createMetrics(sources: MetricsSources): Metrics {
-  const { clock, version, countJobs, countWorkers, askEngines } = sources
+  const { clock, version, countJobs, countWorkers, countRetries = () => null, askEngines } = sources
   const registry = new Registry()
   const registers = [registry]
   const requests = new Counter({
@@ -85,6 +87,17 @@ export function createMetrics(sources: MetricsSources): Metrics {
     },
   })
   registerEngineNodes(registry, sources.listEngineNodes)
+  if (countRetries() !== null) {
+    new Counter({
+      name: 'trainyard_database_retries_total',
+      help: 'Transactions that were done again because another ran beside them',
+      registers,
+      collect() {
+        this.reset()
+        this.inc(countRetries() ?? 0)
+      },
+    })
+  }
   new Gauge({ name: 'trainyard_info', help: 'The version', labelNames: ['version'] as const, registers }).set(
     { version },
     1,

@@ -12,8 +12,16 @@ import { databaseBusy, isConflict } from './postgres/errors.js'
 import type { Schema } from './schema.js'
 
 const rehearsed = new WeakSet<DatabaseHandle>()
-/** Databases with several connections, and how often transactions had to be repeated there. */
-const shared = new WeakMap<DatabaseHandle, { retries: number }>()
+/**
+ * Databases with several connections. Of one process one transaction runs at a time, as in SQLite: beside each other most of them would meet in
+ * the same rows and be repeated (of 64 creates at once each one seven times, and one in fourteen in vain). What others write is met rarely.
+ */
+interface Shared {
+  retries: number
+  isTaken: boolean
+  readonly waiting: (() => void)[]
+}
+const shared = new WeakMap<DatabaseHandle, Shared>()
 
 /** After so many a request is better told to come back. */
 const MOST_TRIES = 20
@@ -45,7 +53,7 @@ export function rehearseTransactions(db: DatabaseHandle): void {
 
 /** From now on actions on `db` run beside others, on connections of their own: in an order that only a retry keeps. */
 export function shareTransactions(db: DatabaseHandle): void {
-  shared.set(db, { retries: 0 })
+  shared.set(db, { retries: 0, isTaken: false, waiting: [] })
 }
 
 /** How often actions were repeated, because others wrote or read the same; null where none runs beside another. */
@@ -56,6 +64,22 @@ export function countRetries(db: DatabaseHandle): number | null {
 async function begin<T>(db: DatabaseHandle, action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T> {
   const state = shared.get(db)
   if (state === undefined) return db.transaction().execute(action)
+  if (state.isTaken) await new Promise<void>((resolve) => state.waiting.push(resolve))
+  state.isTaken = true
+  try {
+    return await tryOften(db, state, action)
+  } finally {
+    const next = state.waiting.shift()
+    if (next === undefined) state.isTaken = false
+    else next()
+  }
+}
+
+async function tryOften<T>(
+  db: DatabaseHandle,
+  state: Shared,
+  action: (transaction: Transaction<Schema>) => Promise<T>,
+): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await db.transaction().setIsolationLevel('serializable').execute(action)

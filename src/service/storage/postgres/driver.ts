@@ -40,6 +40,7 @@ export interface ConnectionOptions {
   readonly application_name?: string
   readonly connectionTimeoutMillis?: number
   readonly keepAlive?: boolean
+  readonly query_timeout?: number
   /** Settings of the session, as on `postgres`'s command line. */
   readonly options?: string
   readonly types?: { getTypeParser(oid: number, format?: 'text' | 'binary'): unknown }

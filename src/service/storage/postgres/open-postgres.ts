@@ -29,6 +29,8 @@ export interface PostgresOptions {
 
 /** How long a statement waits for a connection before it is told that the database cannot be reached. */
 const CONNECT_MS = 10_000
+/** No statement of ours takes so long: the way to the database is cut, and nothing else would tell. */
+const ANSWER_MS = 120_000
 /** The oldest version that is tested. */
 const LEAST_VERSION = 15
 const INTEGER_OIDS = [20, 1700]
@@ -48,6 +50,7 @@ export async function openPostgres(address: string, options: PostgresOptions): P
     application_name: 'trainyard',
     connectionTimeoutMillis: CONNECT_MS,
     keepAlive: true,
+    query_timeout: ANSWER_MS,
     options: '-c timezone=UTC -c client_encoding=UTF8',
     // 64-bit integers and sums of them as numbers: without, they are texts, and comparisons of them silently wrong
     types: {

@@ -30,7 +30,7 @@ const OPEN: readonly string[] = [
   'GET /openapi.json',
   'GET /ping',
   'GET /ui',
-  'GET /ui/:path{.+}',
+  'GET /ui/:path{[^]+}',
   'GET /v1/health',
   'GET /v1/preview/base-models',
   'GET /v1/system-check',

@@ -17,7 +17,7 @@ import {
   type NewApiKey,
   newApiKey,
 } from '#service/storage/api-keys.js'
-import { type DataDir, MARK_FILE, openDataDir } from '#service/storage/data-dir.js'
+import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { openPostgres } from '#service/storage/postgres/open-postgres.js'
 import { hasTable } from '#service/storage/upkeep/catalog.js'
@@ -113,35 +113,38 @@ export async function createLocalKey(
 /** @throws {NotFoundError} `data_dir_not_found` */
 async function openFileOf(root: string, lifetimes: Lifetimes): Promise<OpenDatabase> {
   const databasePath = join(root, 'trainyard.sqlite3')
-  const file = await stat(databasePath).catch(() => null)
-  const mark = await stat(join(root, MARK_FILE)).catch(() => null)
-  if (file === null || (file.size === 0 && mark !== null)) {
-    const problem = file === null ? 'is not the data directory of a service' : 'keeps its rows in another place'
-    throw new NotFoundError('data_dir_not_found', `"${root}" ${problem}`, {
-      hint:
-        file === null
-          ? 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key'
-          : 'name its database with --database postgres://…',
+  if ((await stat(databasePath).catch(() => null)) === null) {
+    throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
+      hint: 'name it with --data-dir, and run this as a user who may read it; `trainyard serve` makes one with its first key',
     })
   }
   const dataDir = await lockIfFree(root)
-  if (dataDir !== null) lifetimes.add('data directory', () => dataDir.unlock())
-  return openLocal(databasePath, dataDir)
+  // whether it belongs to the directory is looked at as a start does; a server that works with it has looked
+  if (dataDir === null) {
+    return withKeys(await openDatabase(databasePath, { isMigrating: false }), {
+      message: `the server of "${root}" keeps its rows in another place`,
+      hint: 'name its database with --database postgres://…',
+    })
+  }
+  lifetimes.add('data directory', () => dataDir.unlock())
+  return openOwnDatabase(dataDir)
 }
 
 /** @throws {NotFoundError} `data_dir_not_found` for a database without our tables */
 async function openBeside(address: string): Promise<OpenDatabase> {
-  const database = await openPostgres(address, { maxConnections: 2, isBeside: true })
-  if (await hasTable(database.db, 'api_keys')) return database
-  await database.close()
-  throw new NotFoundError('data_dir_not_found', 'no service has used that database yet', {
+  return withKeys(await openPostgres(address, { maxConnections: 2, isBeside: true }), {
+    message: 'no service has used that database yet',
     hint: '`trainyard serve` makes its tables, with the first key',
   })
 }
 
-/** Looks whether it belongs to the directory, as a start does; a server that works with it has looked. */
-async function openLocal(databasePath: string, dataDir: DataDir | null): Promise<OpenDatabase> {
-  return dataDir === null ? openDatabase(databasePath, { isMigrating: false }) : openOwnDatabase(dataDir)
+async function withKeys(
+  database: OpenDatabase,
+  without: { readonly message: string; readonly hint: string },
+): Promise<OpenDatabase> {
+  if (await hasTable(database.db, 'api_keys')) return database
+  await database.close()
+  throw new NotFoundError('data_dir_not_found', without.message, { hint: without.hint })
 }
 
 /** Null while a server holds it: its tables are as this version wants them, and one row beside it harms nothing. */

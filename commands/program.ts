@@ -129,6 +129,12 @@ export const commandTable: readonly CommandEntry[] = [
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
   entry(
+    'sessions list',
+    'List training sessions: loops of clients',
+    async () => (await import('./sessions/list.js')).listSessions,
+  ),
+  entry('sessions end', 'End training sessions', async () => (await import('./sessions/end.js')).endSessions),
+  entry(
     'events',
     'Show what happens on the service: jobs, checkpoints, logs, models',
     async () => (await import('./events.js')).events,

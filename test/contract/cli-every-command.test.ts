@@ -40,6 +40,7 @@ const naming = online.filter(
       'models create',
       'base-models list',
       'jobs list',
+      'sessions list',
       'whoami',
       'train options',
     ].includes(name),
@@ -87,7 +88,7 @@ describe('every command', () => {
       error: { type: 'unavailable', code: 'connection_failed', status: null },
     })
   })
-  test.each([['models delete'], ['checkpoints delete'], ['jobs cancel'], ['keys revoke']])(
+  test.each([['models delete'], ['checkpoints delete'], ['jobs cancel'], ['keys revoke'], ['sessions end']])(
     '%s: without a terminal and without --yes it is exit 2 and nothing is sent',
     async (name) => {
       const service = scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } })

@@ -127,6 +127,22 @@ function answerTo({ method, path }: RecordedRequest): Response {
     new Response(`event: ${name}\ndata: ${json(poison(body))}\n\ndata: [DONE]\n\n`, {
       headers: { 'content-type': 'text/event-stream' },
     })
+  const session = {
+    object: 'training_session',
+    id: 'odd',
+    entity: 'odd',
+    project: 'odd',
+    base_model: 'odd',
+    model_id: null,
+    status: 'odd',
+    error: null,
+    lora_rank: 1,
+    requests: 1,
+    waiting_requests: 1,
+    optimizer_steps: 1,
+    created_at: 'odd',
+    last_request_at: 'odd',
+  }
   const whole: readonly (readonly [RegExp, unknown])[] = [
     [
       /\/checkpoints\/\d+\/files$/,
@@ -163,6 +179,8 @@ function answerTo({ method, path }: RecordedRequest): Response {
     ],
     [/training-jobs$/, method === 'POST' ? job : page([job])],
     [/training-jobs\//, job],
+    [/training-sessions$/, page([session])],
+    [/training-sessions\//, session],
     [/keys$/, method === 'POST' ? key : page([key])],
     [/deliveries$/, page([delivery])],
     [/redeliver$/, delivery],

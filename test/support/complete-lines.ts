@@ -57,6 +57,8 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'jobs trajectory': [JOB.id, '0', '0'],
   'jobs wait': [JOB.id],
   'jobs cancel': [JOB.id, '--yes'],
+  'sessions list': [],
+  'sessions end': ['01a21fc8-fe36-70c8-bf73-cb71d23aa227:train:0', '--yes'],
   backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],
   restore: [join(folder, 'no-backup.tar'), '--data-dir', join(folder, 'nowhere')],
   verify: [],

@@ -35,7 +35,7 @@ const IN_PATH: Readonly<Record<string, string>> = {
   training_run_id: 'Id of a training run: the `model_id` of its client',
   training_job_id: 'Id of a training job, a UUID',
   webhook_id: 'Id of a webhook',
-  weights_kind: '`weights` or `sampler_weights`',
+  weights_kind: '`weights`, `sampler_weights` or `external_weights`',
   weights_name: 'Name that they were saved under',
 }
 

@@ -13,6 +13,11 @@ import { pageQuerySchema } from '../wire/list.js'
 import { trainingOptionsQuerySchema, trainingOptionsSchema } from '../wire/training/option-list.js'
 import { createJobQuerySchema, jobOrPlanSchema } from '../wire/training/plan.js'
 import {
+  listTrainingSessionsQuerySchema,
+  trainingSessionListSchema,
+  trainingSessionSchema,
+} from '../wire/training/training-sessions.js'
+import {
   createDpoJobRequestSchema,
   createRlJobRequestSchema,
   createSftJobRequestSchema,
@@ -71,6 +76,21 @@ export const TRAINING = endpoints({
     scope: 'read',
     query: listTrainingJobsQuerySchema,
     answer: trainingJobListSchema,
+  },
+  'GET /v1/preview/training-sessions': {
+    tag,
+    summary: 'List training sessions: loops of clients, newest first',
+    origin: 'ours',
+    scope: 'read',
+    query: listTrainingSessionsQuerySchema,
+    answer: trainingSessionListSchema,
+  },
+  'POST /v1/preview/training-sessions/{training_run_id}/end': {
+    tag,
+    summary: 'End a training session; what it saved stays',
+    origin: 'ours',
+    scope: 'write',
+    answer: trainingSessionSchema,
   },
   'GET /v1/preview/training-jobs/{training_job_id}': {
     tag,

@@ -116,6 +116,10 @@ export function createClient(options: ClientOptions) {
     },
     /** What jobs trained on. */
     rollouts: createRolloutCalls(http, options.baseUrl),
+    trainingSessions: {
+      list: list('GET /v1/preview/training-sessions', answers.pageOf(watched.trainingSession)),
+      end: one('POST /v1/preview/training-sessions/{training_run_id}/end', watched.trainingSession),
+    },
     events: {
       /** What happened lately, oldest first. */
       list: list('GET /v1/preview/events', answers.pageOf(watched.activity)),

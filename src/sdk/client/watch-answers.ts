@@ -5,7 +5,8 @@ import type { CreatedSession, Download, Session, SessionCode } from '#contract/w
 import type { Activity } from '#contract/wire/activity.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import type { KindOptions, TrainingOption, TrainingOptions } from '#contract/wire/training/option-list.js'
-import { anything, listOf, mapOf, maybe, number, objectOf, text, truth } from './shape.js'
+import type { TrainingSession } from '#contract/wire/training/training-sessions.js'
+import { anything, listOf, mapOf, maybe, nullOr, number, objectOf, text, truth } from './shape.js'
 
 const sessionFields = {
   object: anything,
@@ -79,4 +80,22 @@ export const trainingOptions = objectOf<TrainingOptions>({
       ),
     }),
   ),
+})
+
+/** A session of the list, or one that was ended. */
+export const trainingSession = objectOf<TrainingSession>({
+  object: text,
+  id: text,
+  entity: text,
+  project: text,
+  base_model: text,
+  model_id: nullOr(text),
+  status: text,
+  error: nullOr(text),
+  lora_rank: number,
+  requests: number,
+  waiting_requests: number,
+  optimizer_steps: number,
+  created_at: text,
+  last_request_at: text,
 })

@@ -36,6 +36,7 @@ import { createSessionApiService } from '../operations/training/session-api.js'
 import { createTrainingJobService } from '../operations/training/training-jobs.js'
 import { createTrainingOptionsService } from '../operations/training/training-options.js'
 import { createTrainingPlanService } from '../operations/training/training-plans.js'
+import { createTrainingSessionService } from '../operations/training/training-sessions.js'
 import { createWorkerApiService } from '../operations/training/worker-api.js'
 import { createWorkerClaimService } from '../operations/training/worker-claims.js'
 import { createTrajectoryLogService } from '../operations/trajectory-log.js'
@@ -160,6 +161,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     baseModels,
     checkpoints: createCheckpointService(context),
     trainingJobs,
+    trainingSessions: createTrainingSessionService(context),
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
     rollouts: createRolloutService(context),

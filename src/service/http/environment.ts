@@ -37,6 +37,7 @@ import type { SessionApiService } from '#service/operations/training/session-api
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { TrainingOptionsService } from '#service/operations/training/training-options.js'
 import type { TrainingPlanService } from '#service/operations/training/training-plans.js'
+import type { TrainingSessionService } from '#service/operations/training/training-sessions.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
@@ -73,6 +74,7 @@ export interface AppOptions {
     readonly baseModels: BaseModelService
     readonly checkpoints: CheckpointService
     readonly trainingJobs: TrainingJobService
+    readonly trainingSessions: TrainingSessionService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
     readonly rollouts: RolloutService

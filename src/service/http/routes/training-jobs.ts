@@ -9,7 +9,7 @@ import { createHeaders } from '../headers.js'
 const PING_MS = 15_000
 
 export function trainingJobHandlers(options: AppOptions) {
-  const { trainingJobs, trainingPlans, trainingOptions } = options.services
+  const { trainingJobs, trainingPlans, trainingOptions, trainingSessions } = options.services
   return handlers({
     'POST /v1/preview/training-jobs': async ({ principal, query, body, c }) => {
       const isPlan = query().plan === true
@@ -33,6 +33,9 @@ export function trainingJobHandlers(options: AppOptions) {
     'GET /v1/preview/training-jobs': ({ principal, query }) => trainingJobs.list(principal, query()),
     'GET /v1/preview/training-jobs/{training_job_id}': ({ principal, params }) =>
       trainingJobs.get(principal, params.training_job_id),
+    'GET /v1/preview/training-sessions': ({ principal, query }) => trainingSessions.list(principal, query()),
+    'POST /v1/preview/training-sessions/{training_run_id}/end': ({ principal, params }) =>
+      trainingSessions.end(principal, params.training_run_id),
     'POST /v1/preview/training-jobs/{training_job_id}/cancel': ({ principal, params }) =>
       trainingJobs.cancel(principal, params.training_job_id),
     'GET /v1/preview/training-jobs/{training_job_id}/events': async ({ principal, params, query, c }) => {

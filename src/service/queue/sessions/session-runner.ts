@@ -81,6 +81,8 @@ export interface SessionRunner {
   notify(sessionId: string): void
   /** Nobody needs the session for now: it gives its worker back. */
   close(sessionId: string): void
+  /** It cannot go on from now: what waits fails, and its worker is given back. */
+  end(sessionId: string, reason: string): Promise<void>
   /** Whether the session holds a worker, waits for one, or needs none. */
   stateOf(sessionId: string): 'live' | 'waiting' | 'resting'
   /** The session an attempt holds. @throws {ConflictError} `stale_attempt`; {AppError} `invalid_api_key` */
@@ -312,11 +314,10 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       const last = (session?.nextSeq ?? 1) - 1
       const text = `training run ${id} cannot go on after request ${last}: ${reason}; create a client from a saved state`
       await failTrainingSession(transaction, id, text)
-      await failWaitingRequests(transaction, id, text)
-      return text
+      return { text, failed: await failWaitingRequests(transaction, id, text) }
     })
-    logger.error({ session_id: id, reason: error }, 'session.given_up')
-    signals.notify(id)
+    logger.error({ session_id: id, reason: error.text }, 'session.given_up')
+    for (const seq of error.failed) signals.notify(requestIdOf(id, seq))
   }
 
   return {
@@ -326,6 +327,11 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       else live.turns.wake()
     },
     close: (id) => lives.get(id)?.turns.close(),
+    end: async (id, reason) => {
+      waiting.delete(id)
+      await giveUp(id, reason)
+      lives.get(id)?.turns.close()
+    },
     stateOf: (id) => (lives.has(id) ? 'live' : waiting.has(id) ? 'waiting' : 'resting'),
     heldBy: ({ jobId, attempt, token }) => {
       const live = lives.get(jobId)

@@ -179,14 +179,16 @@ export async function noteLoss(db: Database, sessionId: string, seq: number): Pr
   return (await findSessionRequest(db, sessionId, seq))?.losses ?? 0
 }
 
-/** Fails everything that waits. */
-export async function failWaitingRequests(db: Database, sessionId: string, error: string): Promise<void> {
-  await db
+/** Fails everything that waits. @returns their numbers */
+export async function failWaitingRequests(db: Database, sessionId: string, error: string): Promise<readonly number[]> {
+  const rows = await db
     .updateTable('session_requests')
     .set({ ...endColumns({ error, isUserError: false }), body: null })
     .where('session_id', '=', sessionId)
     .where('status', '=', 'waiting')
+    .returning('seq')
     .execute()
+  return rows.map(({ seq }) => seq)
 }
 
 /** Rows up to `seq` are in the stored state; results that nobody can be waiting for any more go too. */

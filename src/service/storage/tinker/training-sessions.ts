@@ -1,7 +1,9 @@
 /**
  * Rows of training sessions and of their stored state.
  */
+
 import { type Database, databaseNowMs } from '../database.js'
+import type { Page } from '../paging.js'
 
 /** A stored file. */
 export interface StoredFile {
@@ -88,6 +90,28 @@ export async function listTrainingSessions(
     .execute()
   const { total } = await query.select((e) => e.fn.countAll<number>().as('total')).executeTakeFirstOrThrow()
   return { sessions: rows.map(toTrainingSession), total: Number(total) }
+}
+
+/** A page of them, newest first. */
+export async function pageTrainingSessions(
+  db: Database,
+  query: {
+    readonly entity: string
+    readonly project: string | undefined
+    readonly after: string | undefined
+    readonly limit: number
+  },
+): Promise<Page<TrainingSessionRecord>> {
+  let rows = db.selectFrom('training_sessions').where('entity', '=', query.entity)
+  if (query.project !== undefined) rows = rows.where('project', '=', query.project)
+  // ids begin with a time
+  if (query.after !== undefined) rows = rows.where('id', '<', query.after)
+  const found = await rows
+    .selectAll()
+    .orderBy('id', 'desc')
+    .limit(query.limit + 1)
+    .execute()
+  return { items: found.slice(0, query.limit).map(toTrainingSession), hasMore: found.length > query.limit }
 }
 
 /** Sessions with a request that could be carried out now. */

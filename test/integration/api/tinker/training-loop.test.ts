@@ -290,6 +290,35 @@ it('training time is counted for the base model of a run, then for the model it 
   expect(await seconds(own)).toBeGreaterThan(saved)
 })
 
+it('sessions are listed with what they have done, and end when their owner says so', async () => {
+  const run = await tinker.createRun()
+  await steps(run, 2)
+  await tinker.result(await run.post('save_weights', { path: 'kept' }))
+  const path = '/v1/preview/training-sessions'
+  const { body: list } = await service.json<{ data: { id: string }[] }>(`${path}?limit=100`)
+  expect(list.data.find(({ id }) => id === run.id)).toMatchObject({
+    status: 'running',
+    project: 'tinker',
+    base_model: 'trainyard/tiny-random',
+    model_id: null,
+    requests: 5,
+    waiting_requests: 0,
+    optimizer_steps: 2,
+    error: null,
+  })
+  const waits = await run.post('optim_step', STEP, 100)
+  const end = () => service.json(`${path}/${run.id}/end`, { method: 'POST' })
+  expect(await end()).toMatchObject({ status: 200, body: { id: run.id, status: 'stopped', requests: 5 } })
+  const stopped = {
+    json: { error: expect.stringContaining('after request 5: its owner ended it'), category: 'server' },
+  }
+  expect(await tinker.result(waits)).toMatchObject(stopped)
+  expect(await tinker.result(await run.post('optim_step', STEP, 6))).toMatchObject(stopped)
+  expect(await end()).toMatchObject({ status: 409, body: { error: { code: 'session_stopped' } } })
+  const after = await tinker.resumeRun(`tinker://${run.id}/weights/kept`, true)
+  expect(await steps(after, 1)).toHaveLength(1)
+})
+
 it('runs of others are not found', async () => {
   const run = await tinker.createRun()
   const { body } = await service.json<{ key: string }>('/v1/preview/keys', {

@@ -1,0 +1,78 @@
+/**
+ * Training sessions of the entity: listed, and ended by whoever owns them. What clients ask of one is `facades/tinker/`.
+ */
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
+import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
+import type { ListTrainingSessionsQuery, TrainingSession } from '#contract/wire/training/training-sessions.js'
+import { countWaitingRequests } from '#service/storage/tinker/session-requests.js'
+import {
+  findTrainingSession,
+  pageTrainingSessions,
+  type TrainingSessionRecord,
+} from '#service/storage/tinker/training-sessions.js'
+import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
+import type { Principal, ServiceContext } from '../context.js'
+
+export interface TrainingSessionService {
+  /** Newest first. */
+  list(principal: Principal, query: ListTrainingSessionsQuery): Promise<List<TrainingSession>>
+  /**
+   * Stops a session: what waits fails, its worker is given back, later requests are refused. What it saved stays.
+   *
+   * @throws {NotFoundError} `training_session_not_found`; {ConflictError} `session_stopped` for one that cannot go on anyway
+   */
+  end(principal: Principal, id: string): Promise<TrainingSession>
+}
+
+export function createTrainingSessionService({
+  db,
+  sessions,
+}: Pick<ServiceContext, 'db' | 'sessions'>): TrainingSessionService {
+  async function toWire(session: TrainingSessionRecord): Promise<TrainingSession> {
+    const state = sessions.stateOf(session.id)
+    return {
+      object: 'training_session',
+      id: session.id,
+      entity: session.entity,
+      project: session.project,
+      base_model: session.baseModel,
+      model_id: session.modelId,
+      status: session.error !== null ? 'stopped' : state === 'live' ? 'running' : state,
+      error: session.error,
+      lora_rank: session.rank,
+      requests: session.nextSeq - 1,
+      waiting_requests: await countWaitingRequests(db, session.id),
+      optimizer_steps: session.stepCount,
+      created_at: new Date(session.createdAtMs).toISOString(),
+      last_request_at: new Date(session.usedAtMs).toISOString(),
+    }
+  }
+
+  async function requireOwn(principal: Principal, id: string): Promise<TrainingSessionRecord> {
+    const session = await findTrainingSession(db, id)
+    if (session !== null && isOwn(principal, session)) return session
+    throw new NotFoundError('training_session_not_found', `training session "${id.slice(0, 200)}" was not found`, {
+      hint: 'trainyard sessions list shows those that there are',
+    })
+  }
+
+  return {
+    list: async (principal, query) => {
+      const page = await pageTrainingSessions(db, {
+        entity: checkEntity(principal, query.entity ?? ''),
+        project: checkProject(principal, query.project),
+        after: query.after,
+        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+      })
+      return toList(await Promise.all(page.items.map(toWire)), page.hasMore)
+    },
+    end: async (principal, id) => {
+      const session = await requireOwn(principal, id)
+      if (session.error !== null) {
+        throw new ConflictError('session_stopped', `training session "${id}" is stopped: ${session.error}`)
+      }
+      await sessions.end(id, 'its owner ended it')
+      return toWire(await requireOwn(principal, id))
+    },
+  }
+}

@@ -18,7 +18,7 @@ export const endSessions = defineCommand({
   ],
   args: { session: argument.many('ids of sessions') },
   flags: { yes: flag.switch('--yes', 'do not ask') },
-  exits: ['not_found', 'conflict'],
+  exits: ['not_found'],
   async run({ connect, output, prompts, args, flags, signal }) {
     if (!flags.yes && !prompts.canAsk) {
       throw new UsageError('input_required', '--yes is required to end sessions without a terminal', { param: '--yes' })

@@ -1,7 +1,7 @@
 /**
  * Training sessions of the entity: listed, and ended by whoever owns them. What clients ask of one is `facades/tinker/`.
  */
-import { ConflictError, NotFoundError } from '#base/errors/errors.js'
+import { NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type { ListTrainingSessionsQuery, TrainingSession } from '#contract/wire/training/training-sessions.js'
 import { countWaitingRequests } from '#service/storage/tinker/session-requests.js'
@@ -19,7 +19,7 @@ export interface TrainingSessionService {
   /**
    * Stops a session: what waits fails, its worker is given back, later requests are refused. What it saved stays.
    *
-   * @throws {NotFoundError} `training_session_not_found`; {ConflictError} `session_stopped` for one that cannot go on anyway
+   * @throws {NotFoundError} `training_session_not_found`
    */
   end(principal: Principal, id: string): Promise<TrainingSession>
 }
@@ -68,10 +68,8 @@ export function createTrainingSessionService({
     },
     end: async (principal, id) => {
       const session = await requireOwn(principal, id)
-      if (session.error !== null) {
-        throw new ConflictError('session_stopped', `training session "${id}" is stopped: ${session.error}`)
-      }
-      await sessions.end(id, 'its owner ended it')
+      // one that cannot go on anyway stays as it is
+      if (session.error === null) await sessions.end(id, 'its owner ended it')
       return toWire(await requireOwn(principal, id))
     },
   }

@@ -63,7 +63,11 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
   '/v1/files': (n, headers) => upload(`{"messages":[],"n":${n}}\n`, headers),
 }
 /** Routes that say the same however often they are called, with or without a key. */
-const REPEATABLE: readonly string[] = ['/v1/preview/training-jobs/:training_job_id/cancel', '/v1/preview/verify']
+const REPEATABLE: readonly string[] = [
+  '/v1/preview/training-jobs/:training_job_id/cancel',
+  '/v1/preview/training-sessions/:training_run_id/end',
+  '/v1/preview/verify',
+]
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [
   /^\/v1\/preview\/(?:keys|base-models)$/,

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { ROUTES } from '#contract/endpoints/table.js'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { openTinker } from '../../../support/tinker/tinker-client.js'
 
 let service: TestService
 /** Name of a route's parameter → the id of a thing of the first entity. */
@@ -50,7 +51,9 @@ beforeAll(async () => {
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
   const session = await service.json<{ id: string }>('/v1/preview/sessions', { json: { name: 'secret' } })
   const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
+  const loop = await (await openTinker(service)).createRun()
   ids = {
+    training_run_id: loop.id,
     response_id: response.body.id,
     model_id: modelId,
     training_job_id: job.body.id,

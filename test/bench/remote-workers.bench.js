@@ -18,6 +18,8 @@ import { median } from './support/median.js'
 export const title = 'Workers of other machines'
 
 const CLI = join(import.meta.dirname, '../../bin/trainyard.js')
+const TINY = 'trainyard/tiny-random'
+const SERVER = ['--train-workers', '0', '--max-queued-jobs', '5000', '--threads', '1']
 const MODELS = 40
 const STARTS = 5
 
@@ -49,13 +51,13 @@ export async function run(options) {
 
 /** Time in which so many workers make all jobs, from the moment that each of them asks. */
 async function drain(count, workerCount) {
-  const service = await startService({ args: ['--train-workers', '0', '--max-queued-jobs', '5000', '--threads', '1'] })
+  const service = await startService({ args: [...SERVER, '--base-model', TINY] })
   const directory = await mkdtemp(join(tmpdir(), 'trainyard-bench-'))
   const workers = []
   try {
     const { api } = service
     const models = []
-    for (let i = 0; i < MODELS; i += 1) models.push(await api.createModel(`m${i}`, 'trainyard/tiny-random'))
+    for (let i = 0; i < MODELS; i += 1) models.push(await api.createModel(`m${i}`, TINY))
     for (let i = 0; i < workerCount; i += 1) workers.push(await startWorker(service, directory))
     // each has its process and its base model
     const warm = await Promise.all(models.slice(0, 2 * workerCount).map(({ id }, i) => submit(api, id, `warm ${i}`)))

@@ -2,12 +2,12 @@
  * `trainyard eval`: how good a model is at held-out prompts, recorded with its checkpoint, and a threshold for CI.
  */
 import { AppError } from '#base/errors/errors.js'
+import { type Interval, meanInterval } from '#base/statistics/interval.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
-import { type Interval, meanInterval } from '#cli/rollout/interval.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { sayOfMeasured } from '#sdk/rl/diagnose.js'

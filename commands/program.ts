@@ -63,6 +63,11 @@ export const commandTable: readonly CommandEntry[] = [
   entry('models create', 'Register a trainable model', async () => (await import('./models/create.js')).createModel),
   entry('models get', 'Show one model with its latest step', async () => (await import('./models/get.js')).getModel),
   entry(
+    'models evaluations',
+    'Show evaluations of a model by step, or what changed between two',
+    async () => (await import('./models/evaluations.js')).modelEvaluations,
+  ),
+  entry(
     'models metrics',
     'Show the metrics of a model by step',
     async () => (await import('./models/metrics.js')).modelMetrics,

@@ -39,6 +39,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'models list': [],
   'models create': ['new-model', '--base-model', 'trainyard/tiny-random'],
   'models get': ['email-agent'],
+  'models evaluations': ['email-agent'],
   'models metrics': ['email-agent'],
   'models delete': ['email-agent', '--yes'],
   'base-models list': [],

@@ -10,6 +10,7 @@ import {
 } from '../wire/checkpoints.js'
 import { modelRunListSchema, runLineListSchema } from '../wire/compatible/wandb.js'
 import { orderedPageQuerySchema, pageQuerySchema } from '../wire/list.js'
+import { compareLogsQuerySchema, logComparisonSchema } from '../wire/log-comparison.js'
 import { modelMetricsQuerySchema, modelMetricsSchema } from '../wire/model-metrics.js'
 import {
   addBaseModelRequestSchema,
@@ -176,6 +177,15 @@ export const MODELS = endpoints({
     scope: 'read',
     query: listTrajectoryLogsQuerySchema,
     answer: trajectoryLogListSchema,
+  },
+  'GET /v1/preview/models/{model_id}/log/compare': {
+    tag,
+    summary: 'Compare what was logged at two steps, prompt by prompt',
+    origin: 'ours',
+    scope: 'read',
+    query: compareLogsQuerySchema,
+    answer: logComparisonSchema,
+    parameters: { split: 'Split that was logged' },
   },
   'GET /v1/preview/models/{model_id}/log/{log_id}/groups': {
     tag,

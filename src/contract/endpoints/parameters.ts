@@ -41,8 +41,10 @@ const IN_PATH: Readonly<Record<string, string>> = {
 
 /** Names in queries. */
 const IN_QUERY: Readonly<Record<string, string>> = {
+  a: 'Step that is compared with; 0 is what was logged before the first job',
   after: 'Id of the last item of the page before; the page begins behind it',
   artifact: 'Name of the wandb artifact that the file is, `entity/project/name:version`; a job can name it as its data',
+  b: 'Step that is judged',
   base_model: 'Only models of this base model',
   entity: 'Only models of this entity',
   filename: 'Name of the file when its bytes are the whole body; default `upload`',
@@ -62,6 +64,7 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   name: 'Only models of this name',
   offset: 'How many items to leave out',
   order: '`asc`: oldest first, `desc`: newest first; default `asc`',
+  outcome: 'Only prompts that got `worse`, `better` or stayed the `same`; default all, the worst first',
   plan: 'Answer what the job would do, and create nothing; default false',
   points:
     'Most points of a series that are chosen, the first, last, lowest and highest of each stretch; a step that one needs is given with all. Default 500',

@@ -61,6 +61,10 @@ export function createClient(options: ClientOptions) {
       delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),
       /** Its curves, also of steps whose checkpoints were deleted. */
       metrics: listOf('GET /v1/preview/models/{model_id}/metrics', watched.modelMetrics),
+      /** What was logged, newest first. */
+      logs: listOf('GET /v1/preview/models/{model_id}/log', answers.pageOf(watched.trajectoryLog)),
+      /** What was logged at two steps, prompt by prompt. */
+      compareLogs: listOf('GET /v1/preview/models/{model_id}/log/compare', watched.logComparison),
       /** Averages trajectory groups into metrics of the latest checkpoint; trains nothing. */
       log: (id: string, body: GivenBody<'POST /v1/preview/models/{model_id}/log'>, call: CallOptions = {}) =>
         ask(

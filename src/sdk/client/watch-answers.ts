@@ -3,9 +3,11 @@
  */
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { Activity } from '#contract/wire/activity.js'
+import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import type { KindOptions, TrainingOption, TrainingOptions } from '#contract/wire/training/option-list.js'
 import type { TrainingSession } from '#contract/wire/training/training-sessions.js'
+import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import { anything, listOf, mapOf, maybe, nullOr, number, objectOf, text, truth } from './shape.js'
 
 const sessionFields = {
@@ -98,4 +100,43 @@ export const trainingSession = objectOf<TrainingSession>({
   optimizer_steps: number,
   created_at: text,
   last_request_at: text,
+})
+
+export const trajectoryLog = objectOf<TrajectoryLog>({
+  id: text,
+  model_id: maybe(text),
+  split: text,
+  step: number,
+  groups: maybe(number),
+  trajectories: maybe(number),
+  metrics: mapOf(number),
+  created_at: maybe(text),
+})
+
+export const logComparison = objectOf<LogComparison>({
+  object: anything,
+  model_id: maybe(text),
+  split: maybe(text),
+  a: anything,
+  b: anything,
+  prompts: number,
+  wins: number,
+  ties: number,
+  losses: number,
+  rewards: anything,
+  difference: number,
+  interval: anything,
+  unpaired: maybe(number),
+  skipped: maybe(number),
+  pairs: listOf(
+    objectOf<LoggedPair>({
+      id: maybe(text),
+      messages: listOf(mapOf(anything)),
+      outcome: maybe(text),
+      rewards: anything,
+      counts: anything,
+      answers: anything,
+    }),
+  ),
+  has_more: maybe(truth),
 })

@@ -26,6 +26,7 @@ import { createCompletionService } from '../operations/generation/completions/co
 import { createMessageService } from '../operations/generation/messages/messages.js'
 import { createResponseService } from '../operations/generation/responses/responses.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
+import { createLogComparisonService } from '../operations/log-comparison.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
 import { createModelMetricsService } from '../operations/models/model-metrics.js'
 import { createModelService } from '../operations/models/models.js'
@@ -166,6 +167,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainingOptions: createTrainingOptionsService(context),
     rollouts: createRolloutService(context),
     trajectoryLog: createTrajectoryLogService(context),
+    logComparison: createLogComparisonService(context),
     files: createFileService(context),
     fineTuning: createFineTuningService(context, { models, trainingJobs }),
     chat,

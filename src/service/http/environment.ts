@@ -28,6 +28,7 @@ import type { CompletionService } from '#service/operations/generation/completio
 import type { MessageService } from '#service/operations/generation/messages/messages.js'
 import type { ResponseService } from '#service/operations/generation/responses/responses.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
+import type { LogComparisonService } from '#service/operations/log-comparison.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
@@ -75,6 +76,7 @@ export interface AppOptions {
     readonly checkpoints: CheckpointService
     readonly trainingJobs: TrainingJobService
     readonly trainingSessions: TrainingSessionService
+    readonly logComparison: LogComparisonService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
     readonly rollouts: RolloutService

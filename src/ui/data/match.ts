@@ -8,6 +8,7 @@ const PATTERNS = {
   'sign-in': '/sign-in',
   model: '/models/:project/:name',
   checkpoints: '/models/:project/:name/checkpoints',
+  evaluations: '/models/:project/:name/evaluations',
   jobs: '/jobs',
   job: '/jobs/:id',
   rollouts: '/jobs/:id/groups',

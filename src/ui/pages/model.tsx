@@ -38,6 +38,9 @@ export function ModelPage(): JSX.Element {
           <a class="button" href={hrefOf(`/train?m=${encodeURIComponent(`${project}/${name}`)}`)}>
             Train…
           </a>
+          <a class="button" href={hrefOf(modelPath({ project, name }, '/evaluations'))}>
+            Evaluations
+          </a>
           <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
             Checkpoints
           </a>

@@ -1,6 +1,6 @@
 /** Intervals of mean rewards against published values. */
 import { expect, test } from 'vitest'
-import { meanInterval, wilsonInterval } from '#cli/rollout/interval.js'
+import { meanInterval, wilsonInterval } from '#base/statistics/interval.js'
 
 /** Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3; four digits. */
 test.each([

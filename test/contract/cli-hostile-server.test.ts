@@ -162,7 +162,27 @@ function answerTo({ method, path }: RecordedRequest): Response {
         keys: [{ key: 'odd', source: 'odd', split: 'odd', count: 1 }],
       },
     ],
-    [/\/log$/, { model_id: MODEL.id, split: 'odd', step: 1, groups: 1, trajectories: 1, metrics: { odd: 1 } }],
+    [
+      /\/log\/compare$/,
+      {
+        prompts: 1,
+        wins: 0,
+        ties: 0,
+        losses: 1,
+        rewards: [1, 0],
+        difference: -1,
+        interval: null,
+        pairs: [
+          { messages: [{ role: 'odd', content: 'odd' }], rewards: [1, 0], answers: [[{ text: 'odd', reward: 1 }], []] },
+        ],
+      },
+    ],
+    [
+      /\/log$/,
+      method === 'GET'
+        ? page([{ id: 'odd', split: 'odd', step: 1, metrics: { odd: 1 } }])
+        : { model_id: MODEL.id, split: 'odd', step: 1, groups: 1, trajectories: 1, metrics: { odd: 1 } },
+    ],
     [/preview\/models$/, method === 'POST' ? MODEL : page([MODEL])],
     [/preview\/models\//, method === 'DELETE' ? { model_id: MODEL.id, deleted_checkpoints: 1 } : MODEL],
     [/base-models\/details$/, page([baseModel])],

@@ -3,9 +3,8 @@
  */
 import { z } from 'zod'
 import { laxInteger } from './lax.js'
+import { OUTCOMES } from './outcome-words.js'
 
-export const OUTCOMES = ['worse', 'better', 'same'] as const
-export type Outcome = (typeof OUTCOMES)[number]
 /** Pairs of an answer when the query gives no number. */
 export const DEFAULT_PAIRS = 20
 

@@ -3,8 +3,9 @@
  */
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
-import { type LogComparison, OUTCOMES } from '#contract/wire/log-comparison.js'
+import type { LogComparison } from '#contract/wire/log-comparison.js'
 import type { Model } from '#contract/wire/models.js'
+import { OUTCOMES } from '#contract/wire/outcome-words.js'
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask, askAll } from '../data/client.js'
@@ -59,7 +60,9 @@ function Logs({ model }: { readonly model: Model }): JSX.Element {
           )
         }
       </Block>
-      <CopyAs cli={`trainyard models evaluations ${model.name} --project ${model.project}`} path={path} />
+      {logs.data?.data.length === 0 && (
+        <CopyAs cli={`trainyard models evaluations ${model.name} --project ${model.project}`} path={path} />
+      )}
     </>
   )
 }
@@ -168,7 +171,7 @@ function BySplit(props: {
         </table>
       </section>
       {props.hasMore && <p class="soft">Only the newest {formatCount(logs.length)} evaluations are shown.</p>}
-      {a === undefined || b === undefined || a === b ? (
+      {a === undefined || b === undefined || steps.length < 2 ? (
         <Empty>One step was evaluated: with a second one, what got better or worse appears here.</Empty>
       ) : (
         <Changes key={split} model={model} split={split} steps={steps} a={a} b={b} />
@@ -195,11 +198,15 @@ function Changes(props: {
     limit: String(PAGE),
     offset: String(from),
   })}`
-  const found = useLoad(path, (signal) => ask<LogComparison>(path, { signal }))
+  const found = useLoad(a === b ? null : path, (signal) => ask<LogComparison>(path, { signal }))
   const choose = (name: string, title: string, value: number): JSX.Element => (
     <label>
       {title}{' '}
-      <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value, from: null })}>
+      <select
+        aria-label={`${title} step`}
+        value={value}
+        onChange={(event) => setQuery({ [name]: event.currentTarget.value, from: null })}
+      >
         {steps.map((step) => (
           <option key={step} value={step}>
             {step === 0 ? '0, the base model' : `step ${step}`}
@@ -213,56 +220,60 @@ function Changes(props: {
       <h2 id="changes">What changed</h2>
       <div class="row options">
         {choose('a', 'From', a)}
-        {choose('b', 'to', b)}
+        {choose('b', 'To', b)}
       </div>
-      <Block of={found} height="16rem">
-        {(compared) =>
-          compared.prompts === 0 ? (
-            <Empty>No prompt of {split} was logged at both steps: log the same prompts each time.</Empty>
-          ) : (
-            <>
-              <p class="verdict">{sayOf(compared)}</p>
-              <fieldset class="row outcomes">
-                <legend class="visually-hidden">Show only</legend>
-                {(
-                  [
-                    [null, `all ${formatCount(compared.prompts)}`],
-                    ['worse', `${formatCount(compared.losses)} worse`],
-                    ['better', `${formatCount(compared.wins)} better`],
-                    ['same', `${formatCount(compared.ties)} the same`],
-                  ] as const
-                ).map(([value, title]) => (
-                  <label key={title}>
-                    <input
-                      type="radio"
-                      name="outcome"
-                      checked={outcome === value}
-                      onChange={() => setQuery({ only: value, from: null })}
-                    />
-                    {title}
-                  </label>
-                ))}
-              </fieldset>
-              {compared.skipped > 0 && (
-                <p class="warnings">{plural(compared.skipped, 'group')} not compared: too many, or too large.</p>
-              )}
-              <PairList pairs={compared.pairs} titles={[`step ${a}`, `step ${b}`]} />
-              <p class="row">
-                {from > 0 && (
-                  <button type="button" onClick={() => setQuery({ from: from > PAGE ? String(from - PAGE) : null })}>
-                    Back
-                  </button>
+      {a === b ? (
+        <Empty>Both are step {a}: choose another one.</Empty>
+      ) : (
+        <Block of={found} height="16rem">
+          {(compared) =>
+            compared.prompts === 0 ? (
+              <Empty>No prompt of {split} was logged at both steps: log the same prompts each time.</Empty>
+            ) : (
+              <>
+                <p class="verdict">{sayOf(compared)}</p>
+                <fieldset class="row outcomes">
+                  <legend class="visually-hidden">Show only</legend>
+                  {(
+                    [
+                      [null, `all ${formatCount(compared.prompts)}`],
+                      ['worse', `${formatCount(compared.losses)} worse`],
+                      ['better', `${formatCount(compared.wins)} better`],
+                      ['same', `${formatCount(compared.ties)} the same`],
+                    ] as const
+                  ).map(([value, title]) => (
+                    <label key={title}>
+                      <input
+                        type="radio"
+                        name="outcome"
+                        checked={outcome === value}
+                        onChange={() => setQuery({ only: value, from: null })}
+                      />
+                      {title}
+                    </label>
+                  ))}
+                </fieldset>
+                {compared.skipped > 0 && (
+                  <p class="warnings">{plural(compared.skipped, 'group')} not compared: too many, or too large.</p>
                 )}
-                {compared.has_more && (
-                  <button type="button" onClick={() => setQuery({ from: String(from + PAGE) })}>
-                    More
-                  </button>
-                )}
-              </p>
-            </>
-          )
-        }
-      </Block>
+                <PairList pairs={compared.pairs} titles={[`step ${a}`, `step ${b}`]} />
+                <p class="row">
+                  {from > 0 && (
+                    <button type="button" onClick={() => setQuery({ from: from > PAGE ? String(from - PAGE) : null })}>
+                      Back
+                    </button>
+                  )}
+                  {compared.has_more && (
+                    <button type="button" onClick={() => setQuery({ from: String(from + PAGE) })}>
+                      More
+                    </button>
+                  )}
+                </p>
+              </>
+            )
+          }
+        </Block>
+      )}
       <CopyAs
         cli={`trainyard models evaluations ${model.name} --project ${model.project} --split ${split} --from ${a} --to ${b}`}
         path={path}

@@ -21,6 +21,20 @@ const { build } = await import('esbuild').catch((cause) => {
   throw new Error('the packages that the page is built with are missing: run npm ci', { cause })
 })
 
+const { paletteRules } = await import(path.join(ROOT, 'dist/src/base/palette.js'))
+
+/** The palette as a style sheet: `@import "palette"`. */
+const palette = {
+  name: 'palette',
+  setup(bundler) {
+    bundler.onResolve({ filter: /^palette$/ }, () => ({ path: 'palette', namespace: 'palette' }))
+    bundler.onLoad({ filter: /.*/, namespace: 'palette' }, () => ({
+      contents: `:root { ${paletteRules()} }`,
+      loader: 'css',
+    }))
+  },
+}
+
 const { outputFiles, metafile } = await build({
   absWorkingDir: ROOT,
   entryPoints: { app: 'src/ui/app.tsx', style: 'src/ui/style/main.css' },
@@ -36,6 +50,7 @@ const { outputFiles, metafile } = await build({
   minify: true,
   legalComments: 'none',
   charset: 'utf8',
+  plugins: [palette],
   write: false,
   metafile: true,
   logLevel: 'warning',

@@ -2,7 +2,7 @@
  * One page of the documentation as HTML: navigation, text, nothing from elsewhere. Works without scripts, with the keyboard, and
  * in dark mode; the policy sent with it forbids everything but its own style sheet.
  */
-
+import { paletteRules } from '#base/palette.js'
 /** An entry of the navigation. */
 export interface PageLink {
   readonly name: string
@@ -59,12 +59,9 @@ export function anchorOf(heading: string): string {
     .replaceAll(' ', '-')
 }
 
-export const STYLE = `:root { color-scheme: light dark; --text: #1b1f24; --soft: #57606a; --line: #d0d7de; --back: #ffffff; --shade: #f3f5f7; --link: #0b5cad; }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #e6e9ec; --soft: #a3acb5; --line: #3a424b; --back: #14181d; --shade: #1f252c; --link: #7db8f5; }
-}
+export const STYLE = `:root { color-scheme: light dark; ${paletteRules()} }
 * { box-sizing: border-box; }
-body { margin: 0; display: grid; grid-template: auto 1fr / 15rem minmax(0, 1fr); color: var(--text); background: var(--back); font: 16px/1.6 system-ui, sans-serif; }
+body { margin: 0; display: grid; grid-template: auto 1fr / 15rem minmax(0, 1fr); color: var(--text); background: var(--card); font: 16px/1.6 system-ui, sans-serif; }
 header { grid-column: 1 / -1; padding: .75rem 1.5rem; border-bottom: 1px solid var(--line); font-weight: 600; }
 nav { padding: 1.5rem; border-right: 1px solid var(--line); }
 nav ul { list-style: none; margin: 0; padding: 0; position: sticky; top: 1.5rem; }

@@ -78,8 +78,10 @@ beforeAll(async () => {
 afterAll(() => service.dispose())
 
 const parametersOf = (path: string) => [...path.matchAll(/:(\w+)/g)].map(([, name]) => name ?? '')
+/** What a route cannot do without in its query. */
+const QUERIES: Readonly<Record<string, string>> = { '/v1/preview/models/:model_id/log/compare': '?split=val&a=0&b=1' }
 const fill = (path: string) =>
-  path.replaceAll(/:(\w+)(\{[^}]*\})?/g, (_, name: string) => ids[name] ?? `unknown-${name}`)
+  path.replaceAll(/:(\w+)(\{[^}]*\})?/g, (_, name: string) => ids[name] ?? `unknown-${name}`) + (QUERIES[path] ?? '')
 
 /** A body that every POST of an id route gets past its own validation with. */
 const BODY = JSON.stringify({ split: 'val', trajectory_groups: [], steps: [1] })

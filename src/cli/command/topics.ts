@@ -55,7 +55,8 @@ Supervised data (train sft): JSON Lines, one conversation per line,
   {"messages":[{"role":"user","content":"..."},{"role":"assistant","content":"..."}],"tools":[...]}
 
 All assistant turns train, unless the line says otherwise: "loss_mask" is "all", "last_assistant", "none", or a list with true or
-false for each message; a message with "weight": 0 never trains. TRL's form is taken, too; of it the completion trains,
+false for each message; a message with "weight": 0 never trains. "weight" of a line multiplies the loss of its tokens (2 counts it
+as if it stood there twice). TRL's form is taken, too; of it the completion trains,
 
   {"prompt":"Say hello.","completion":"Hello!"}
   {"prompt":[{"role":"user","content":"..."}],"completion":[{"role":"assistant","content":"..."}]}

@@ -75,6 +75,7 @@ const SEQUENCE_COLUMNS: readonly Column<TrainingPlan['sequences'][number]>[] = [
   { header: 'TOKENS', kind: 'number', get: (sequence) => sequence.tokens },
   { header: 'TRAINED', kind: 'number', get: (sequence) => sequence.trained_tokens },
   { header: 'ADVANTAGE', kind: 'number', get: (sequence) => sequence.advantage },
+  { header: 'WEIGHT', kind: 'number', get: (sequence) => sequence.weight },
 ]
 
 function advantagesOf(advantages: readonly number[]): string {

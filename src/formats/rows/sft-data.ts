@@ -21,6 +21,7 @@ import { type RowOptions, readSftExamples, type SftExample, type TrainedTurns } 
 import { lineError, type RowSource } from './json-lines.js'
 import { createDataNotes } from './notes/data-notes.js'
 import { createSortedRows } from './notes/sorted-rows.js'
+import { createWeights } from './notes/weights.js'
 
 /**
  * Turns a conversation into sequences of tokens, several where its turns are not asked for behind one another; 1 in the mask marks
@@ -44,6 +45,8 @@ export interface SftSequence {
   readonly tokenIds: Int32Array
   readonly lossMask: Uint8Array
   readonly lineNumber: number
+  /** What multiplies the loss of its tokens; absent: 1. */
+  readonly weight?: number
 }
 
 /** The examples of one optimizer step. */
@@ -139,7 +142,9 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
   let leftOutMessages = NO_MESSAGES
   const notes = createDataNotes()
   const sorted = createSortedRows()
+  const weights = createWeights()
   for await (const { batch, examples } of batchesOf(source, { ...options, notes })) {
+    for (const { weight = 1 } of examples) weights.add(weight)
     for (const { messages } of examples) sorted.add(JSON.stringify(messages.at(-1)?.['content'] ?? null))
     total.batchCount += 1
     leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
@@ -156,7 +161,13 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
     ] as const)
       total[name] += batch[name]
   }
-  return { ...total, leftOutLines, leftOutMessages, notes: notes.sentences(), orderNotes: sorted.sentences() }
+  return {
+    ...total,
+    leftOutLines,
+    leftOutMessages,
+    notes: [...notes.sentences(), ...weights.sentences()],
+    orderNotes: sorted.sentences(),
+  }
 }
 
 /**
@@ -186,7 +197,7 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
   const rendered = examples.map((example) => {
     const { leftOut, sequences } = render(example, options)
     leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, leftOut)
-    return sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example.lineNumber))
+    return sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example))
   })
   const fitting = rendered.filter((row) => row.every(({ tokenIds }) => tokenIds.length <= options.maxLength))
   const trainable = fitting.map((row) => row.filter(({ lossMask }) => lossMask.includes(1)))
@@ -215,10 +226,14 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
   }
 }
 
-function toSequence(tokenIds: ArrayLike<number>, mask: ArrayLike<number>, lineNumber: number): SftSequence {
+function toSequence(
+  tokenIds: ArrayLike<number>,
+  mask: ArrayLike<number>,
+  { lineNumber, weight = 1 }: SftExample,
+): SftSequence {
   const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
   if (lossMask.length > 0) lossMask[0] = 0
-  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber }
+  return { tokenIds: Int32Array.from(tokenIds), lossMask, lineNumber, ...(weight === 1 ? {} : { weight }) }
 }
 
 function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderTurns']> {

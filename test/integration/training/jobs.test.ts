@@ -135,6 +135,23 @@ describe('SFT job', () => {
     expect(short.adapter).toEqual(plenty.adapter)
   })
 
+  it('makes of a row of weight 2 what two copies make, and of one of weight 0.5 a half', async () => {
+    const [a, b] = [sequence('a', 20), sequence('b', 12)]
+    const tokens = (rows: readonly SftSequence[]) =>
+      rows.reduce((sum, { lossMask }) => sum + lossMask.reduce((ones, bit) => ones + bit, 0), 0)
+    const pull = async (rows: readonly SftSequence[]) => {
+      const context = { ...fixture.context('weights'), adapter: withRandomB(fixture.context('weights').adapter, 'w') }
+      const { steps } = await run([rows], { learning_rate: 0, max_grad_norm: 0 }, context)
+      return { norm: steps[0]!['grad_norm']! * tokens(rows), loss: steps[0]!['loss']! * tokens(rows) }
+    }
+    const [weighted, copied] = [await pull([{ ...a, weight: 2 }, b]), await pull([a, a, b])]
+    expect(weighted.loss).toBeCloseTo(copied.loss, 3)
+    expect(weighted.norm / copied.norm).toBeCloseTo(1, 5)
+    const [half, whole] = [await pull([{ ...a, weight: 0.5 }]), await pull([a])]
+    expect(half.norm / whole.norm).toBeCloseTo(0.5, 5)
+    expect((await pull([a, b])).norm / copied.norm).not.toBeCloseTo(1, 2)
+  })
+
   it('passes over the data once per epoch, with one schedule over all of them', async () => {
     const batches = [[sequence('a')], [], [sequence('b')]]
     const twice = fixture.context('epochs')

@@ -3,7 +3,8 @@
  *
  * Which assistant turns train is the job's `assistant_turns` unless the line says it: `loss_mask` is `"all"`,
  * `"last_assistant"`, `"none"`, a list with true or false for each message, or `{"roles": ["assistant"]}`; a message with
- * `weight: 0` (the fine-tuning format of OpenAI) never trains. Only assistant turns can train.
+ * `weight: 0` (the fine-tuning format of OpenAI) never trains. Only assistant turns can train. The line's own `weight`, a number from
+ * 0, multiplies the loss of all its tokens; at 0 nothing of it trains.
  *
  * A line may also have TRL's form, `{"prompt", "completion"}`: two texts are a user turn and the answer to it, two lists of
  * messages a conversation and how it goes on. Of it the completion trains, TRL's default `completion_only_loss`.
@@ -49,7 +50,12 @@ export interface SftExample {
   readonly tools: readonly JsonObject[] | null
   /** What the line says trains; null leaves it to the job. */
   readonly trainedTurns: TrainedTurns | null
+  /** What multiplies the loss of its tokens, above 0; absent: 1. */
+  readonly weight?: number
 }
+
+/** Largest weight of a row: ten thousand copies of it. */
+const MAX_WEIGHT = 10_000
 
 /**
  * Reads and checks the examples of a file.
@@ -57,7 +63,7 @@ export interface SftExample {
  * @param source bytes of the file, in chunks of any size, or its lines
  * @returns examples in order; blank lines are passed over
  * @throws {DataError} with the line's number in the message and in `details.line`: `not_json_lines`, `invalid_json`,
- *   `torn_last_line`, `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, and those of `readLines`;
+ *   `torn_last_line`, `duplicate_key`, `invalid_example`, `wrong_last_role`, `invalid_loss_mask`, `invalid_weight`, and those of `readLines`;
  *   `empty_training_data` when there is no example
  */
 export async function* readSftExamples(source: RowSource, options: RowOptions = {}): AsyncGenerator<SftExample> {
@@ -193,7 +199,7 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
   })
 }
 
-const READ_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions', 'loss_mask'])
+const READ_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions', 'loss_mask', 'weight'])
 const READ_PAIR_FIELDS: ReadonlySet<string> = new Set([...READ_FIELDS, 'prompt', 'completion'])
 
 function checkExample(value: unknown, number: number, options: RowOptions): SftExample {
@@ -203,7 +209,10 @@ function checkExample(value: unknown, number: number, options: RowOptions): SftE
   const row = rowAt(number, options.notes)
   // published data sets of messages often keep their first one as `prompt` beside them
   const isPair = has(value, 'completion') || (has(value, 'prompt') && !has(value, 'messages'))
-  const { messages, trainedTurns } = isPair ? fromPair(value, row) : fromMessages(value, row)
+  const read = isPair ? fromPair(value, row) : fromMessages(value, row)
+  const weight = rowWeightOf(value, number)
+  const { messages } = read
+  const trainedTurns = weight === 0 ? [] : read.trainedTurns
   noteUnreadFields(value, isPair ? READ_PAIR_FIELDS : READ_FIELDS, row.note)
   const turns = trainedTurns ?? options.assistantTurns ?? 'all'
   const trains = (m: number): boolean =>
@@ -214,7 +223,18 @@ function checkExample(value: unknown, number: number, options: RowOptions): SftE
     messages: messages.map(withoutWeight),
     tools: checkTools(value, row),
     trainedTurns,
+    ...(weight === 0 || weight === 1 ? {} : { weight }),
   }
+}
+
+/** 1 where the line says nothing. */
+function rowWeightOf(value: JsonObject, number: number): number {
+  const weight = value['weight'] ?? 1
+  if (typeof weight === 'number' && weight >= 0 && weight <= MAX_WEIGHT) return weight
+  const hint = 'weight multiplies the loss of the row: 2 counts it as if it stood there twice, 0 leaves it out'
+  throw lineError('invalid_weight', number, `must have a weight from 0 to ${MAX_WEIGHT}, got ${describe(weight)}`, {
+    hint,
+  })
 }
 
 type Turns = Pick<SftExample, 'messages' | 'trainedTurns'>

@@ -37,7 +37,13 @@ export async function planSft(
     cost += costOf(rowBatchSizes(batch.sequences))
     for (const sequence of batch.sequences.slice(0, SHOWN_SEQUENCES - sequences.length)) {
       const source = `line ${sequence.lineNumber}`
-      sequences.push({ source, advantage: null, weight: null, ...describeMask(sequence, textOf) })
+      const { weight = 1 } = sequence
+      sequences.push({
+        source,
+        advantage: null,
+        weight: weight === 1 ? null : weight,
+        ...describeMask(sequence, textOf),
+      })
       sample.push(sequence)
     }
   }

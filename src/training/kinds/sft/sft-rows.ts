@@ -13,12 +13,18 @@ const ROW_MULTIPLE = 16
 
 type Masked = Pick<SftSequence, 'tokenIds' | 'lossMask'>
 
+/** Rows that run together, and the weight of each. */
+export interface WeightedRows {
+  readonly batch: RowBatch
+  readonly weights: readonly number[]
+}
+
 /** Sequences that run together, the longest first; a longer one than the limit goes alone. */
-function partSequences(sequences: readonly Masked[]): Masked[][] {
+function partSequences<Sequence extends Masked>(sequences: readonly Sequence[]): Sequence[][] {
   const sorted = sequences
     .map((sequence, index) => ({ sequence, index }))
     .sort((a, b) => b.sequence.tokenIds.length - a.sequence.tokenIds.length || a.index - b.index)
-  const parts: Masked[][] = []
+  const parts: Sequence[][] = []
   for (const { sequence } of sorted) {
     const part = parts.at(-1)
     const length = padded(part?.[0]?.tokenIds.length ?? 1)
@@ -37,21 +43,28 @@ export function rowBatchSizes(sequences: readonly Masked[]): BatchSize[] {
 }
 
 /** Lays out sequences. */
-export function toRowBatches(sequences: readonly Masked[]): RowBatch[] {
-  return partSequences(sequences).map((part) =>
-    toRowBatch(
+export function toRowBatches(sequences: readonly (Masked & Pick<SftSequence, 'weight'>)[]): WeightedRows[] {
+  return partSequences(sequences).map((part) => ({
+    weights: part.map(({ weight = 1 }) => weight),
+    batch: toRowBatch(
       part.map(({ tokenIds, lossMask }) => sequenceRow(tokenIds, lossMask)),
       { length: padded(part[0]?.tokenIds.length ?? 1) },
     ),
-  )
+  }))
 }
 
-/** Cuts a batch into the micro-batches of one optimizer step, whose loss is divided by the trained tokens of all. */
+/**
+ * Cuts a batch into the micro-batches of one optimizer step. A token's loss is multiplied by the weight of its row; the sum is divided
+ * by the trained tokens of all, whatever they weigh: a row of weight 2 pulls as two copies of it would, also where it is alone.
+ */
 export function toMicroBatches(batch: Pick<SftBatch, 'sequences'>): MicroBatch[] {
   const ready = toRowBatches(batch.sequences)
-  const tokenCount = ready.reduce((sum, { trained }) => sum + trained.length, 0)
+  const tokenCount = ready.reduce((sum, { batch: { trained } }) => sum + trained.length, 0)
   const denominator = float32Tensor(Float32Array.of(tokenCount), [])
-  return ready.map((rows) => ({ batch: rows, lossInputs: { denominator, weight: perToken(rows, () => 1) } }))
+  return ready.map(({ batch: rows, weights }) => ({
+    batch: rows,
+    lossInputs: { denominator, weight: perToken(rows, ({ row }) => weights[row] ?? 1) },
+  }))
 }
 
 /** The largest micro-batch the data can make. */

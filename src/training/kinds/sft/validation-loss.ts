@@ -1,6 +1,6 @@
 /**
- * The loss of an SFT job on rows that are not trained on: cross-entropy summed over the trainable tokens of all rows, divided
- * by their number.
+ * The loss of an SFT job on rows that are not trained on: cross-entropy, times the weight of its row, summed over the trainable
+ * tokens of all rows, divided by their number.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { SftBatch, SftSurvey } from '#formats/rows/sft-data.js'
@@ -44,12 +44,12 @@ export async function openSftLoss(
       let sum = 0
       let count = 0
       for await (const { sequences } of rows.openBatches()) {
-        for (const part of toRowBatches(sequences)) {
-          const logp = await scores.score(part)
-          part.trained.forEach((_, n) => {
-            sum -= logp[n] as number
+        for (const { batch, weights } of toRowBatches(sequences)) {
+          const logp = await scores.score(batch)
+          batch.trained.forEach(({ row }, n) => {
+            sum -= (weights[row] ?? 1) * (logp[n] as number)
           })
-          count += part.trained.length
+          count += batch.trained.length
         }
       }
       return { loss: sum / count }

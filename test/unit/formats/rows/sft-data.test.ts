@@ -277,6 +277,34 @@ describe('readSftBatches', () => {
     expect(example.messages.some((message) => 'weight' in message)).toBe(false)
   })
 
+  const exchange = [
+    { role: 'user', content: 'x' },
+    { role: 'assistant', content: 'x' },
+  ]
+
+  it('gives a row its own weight, says so, and trains nothing of weight 0', async () => {
+    const lines = [
+      { messages: exchange, weight: 2.5 },
+      { messages: exchange },
+      { prompt: 'q', completion: 'x', weight: 0 },
+    ]
+    const content = lines.map((each) => JSON.stringify(each)).join('\n')
+    const [batch] = await batchesOf(content)
+    expect(batch.sequences.map(({ weight }) => weight)).toEqual([2.5, undefined])
+    expect(batch).toMatchObject({ exampleCount: 3, untrainableCount: 1 })
+    const { notes } = await surveySftData(bytes(content), options)
+    expect(notes).toEqual([
+      '1 of 3 rows has a weight of its own (all from 1 to 2.5), which multiplies the loss of their tokens',
+    ])
+  })
+
+  it.each([-1, 'two', null, 1e9, [1]])('reads a weight of %j as none, or refuses it', async (weight) => {
+    const content = JSON.stringify({ messages: exchange, weight })
+    const read = collect(readSftExamples(bytes(content)))
+    if (weight === null) expect(await read).toHaveLength(1)
+    else await expect(read).rejects.toMatchObject({ code: 'invalid_weight', details: { line: 1 } })
+  })
+
   it('names the lines that are left out', async () => {
     const lines = [line('a'), line('w '.repeat(20)), '', line(''), line('b')]
     const survey = await surveySftData(bytes(lines.join('\n')), options)

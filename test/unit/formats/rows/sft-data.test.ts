@@ -289,9 +289,9 @@ describe('readSftBatches', () => {
       { prompt: 'q', completion: 'x', weight: 0 },
     ]
     const content = lines.map((each) => JSON.stringify(each)).join('\n')
-    const [batch] = await batchesOf(content)
-    expect(batch.sequences.map(({ weight }) => weight)).toEqual([2.5, undefined])
-    expect(batch).toMatchObject({ exampleCount: 3, untrainableCount: 1 })
+    const batches = await batchesOf(content)
+    expect(batches.flatMap(({ sequences }) => sequences.map(({ weight }) => weight))).toEqual([2.5, undefined])
+    expect(batches.at(-1)).toMatchObject({ untrainableCount: 1, trainableTokenCount: 0 })
     const { notes } = await surveySftData(bytes(content), options)
     expect(notes).toEqual([
       '1 of 3 rows has a weight of its own (all from 1 to 2.5), which multiplies the loss of their tokens',

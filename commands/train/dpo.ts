@@ -2,8 +2,9 @@
  * `trainyard train dpo`: uploads preference pairs and trains on them as one job.
  */
 
+import type { JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { checkPreferences } from '#cli/input/conversation-file.js'
+import { checkLabelled, checkPreferences } from '#cli/input/conversation-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import {
@@ -26,13 +27,14 @@ import {
 } from '#cli/training/submission.js'
 
 /** Rows of other trainers are converted where that is plain. */
-const reader = { kind: 'preference', check: checkPreferences } as const
+const readerOf = ({ loss_type: loss }: JsonObject) =>
+  ({ kind: 'preference', check: loss === 'kto' ? checkLabelled : checkPreferences }) as const
 
 export const trainDpo = defineCommand({
   path: ['train', 'dpo'],
   summary: 'Train a model on preferred and rejected answers',
   details:
-    'Rows are {"prompt", "chosen", "rejected"}, as texts or as lists of messages; those of other trainers are converted where that is plain. The reference is the checkpoint the job starts from unless --reference-step or --reference-free says otherwise; the losses orpo and simpo have none. Named flags override --set, which overrides --config.',
+    'Rows are {"prompt", "chosen", "rejected"}, as texts or as lists of messages; those of other trainers are converted where that is plain; --loss-type kto takes single answers, {"prompt", "completion", "label"}. The reference is the checkpoint the job starts from unless --reference-step or --reference-free says otherwise; the losses orpo and simpo have none. Named flags override --set, which overrides --config.',
   examples: [
     ['trainyard train dpo email-agent --file pairs.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
     ['trainyard train dpo email-agent --file pairs.jsonl --beta 0.3 --label-smoothing 0.1', 'chosen hyperparameters'],
@@ -41,6 +43,7 @@ export const trainDpo = defineCommand({
       'trainyard train dpo email-agent --file pairs.jsonl --loss-type orpo',
       'no reference, with cross-entropy on what is preferred',
     ],
+    ['trainyard train dpo email-agent --file labelled.jsonl --loss-type kto', 'single answers, each good or bad'],
   ],
   namespace: ['project', 'entity'],
   args: { model: trainedModel },
@@ -57,10 +60,12 @@ export const trainDpo = defineCommand({
     const { flags } = context
     const sources = dataSources(flags, 'preference pairs')
     assertOneMode(flags)
+    const hyperparameters = await collectHyperparameters(context, 'dpo', flags)
+    const reader = readerOf(hyperparameters)
     return {
       rows: await openRows(context, sources.rows, reader),
       validation: await openRows(context, sources.validation, reader),
-      hyperparameters: await collectHyperparameters(context, 'dpo', flags),
+      hyperparameters,
     }
   },
   async run(context) {
@@ -73,7 +78,10 @@ export const trainDpo = defineCommand({
     await submitJob(context, client, flags, {
       kind: 'dpo',
       model,
-      counts: rows.facts === null ? (flags.dataUrl ?? '') : plural(rows.facts, 'pair'),
+      counts:
+        rows.facts === null
+          ? (flags.dataUrl ?? '')
+          : plural(rows.facts, hyperparameters['loss_type'] === 'kto' ? 'answer' : 'pair'),
       facts: { pairs: rows.facts, validation_pairs: validation.facts },
       hyperparameters,
       toRequest: () =>

@@ -67,6 +67,10 @@ Preferences (train dpo): JSON Lines, a prompt with the better and the worse answ
 
   {"prompt":"Say hello.","chosen":"Hello! How are you?","rejected":"hi"}
 
+or, with --loss-type kto, a single answer that is good or bad:
+
+  {"prompt":"Say hello.","completion":"hi","label":false}
+
 Prompts (rollout, eval): JSON Lines, or one plain prompt per line; "answer" is what the built-in rewards compare with,
 
   {"prompt":"2+2?","answer":"4"}

@@ -56,11 +56,27 @@ export async function checkPreferences(data: Blob, name: string): Promise<number
   })
 }
 
-/** Runs over the lines that are not blank. @param check what is wrong with a row of the right form, or null @returns how many there are */
+/**
+ * Checks the rows of a job with `loss_type` kto: `{"prompt", "completion", "label"}`.
+ *
+ * @throws {UsageError} as `checkConversations`
+ */
+export async function checkLabelled(data: Blob, name: string): Promise<number> {
+  return checkRows(data, name, null, (row) => {
+    for (const key of ['prompt', 'completion']) {
+      const value = row[key] ?? null
+      if (typeof value !== 'string' && !(Array.isArray(value) && value.length > 0))
+        return `${key}: must be text or a list of messages that is not empty`
+    }
+    return typeof row['label'] === 'boolean' ? null : 'label: must be true or false'
+  })
+}
+
+/** Runs over the lines that are not blank. @param kind null where the check knows the form @param check what is wrong with a row of the right form, or null @returns how many there are */
 async function checkRows(
   data: Blob,
   name: string,
-  kind: RowKind,
+  kind: RowKind | null,
   check: (row: JsonObject) => string | null,
 ): Promise<number> {
   const problems: string[] = []
@@ -73,7 +89,7 @@ async function checkRows(
     if (file !== null) throw new UsageError('input_invalid', `${name} ${file.problem}`, { hint: file.hint })
     rowCount += 1
     const row = parseRow(line.text)
-    const foreign = typeof row === 'string' ? null : findForeignRow(row, kind)
+    const foreign = typeof row === 'string' || kind === null ? null : findForeignRow(row, kind)
     const problem = typeof row === 'string' ? row : (foreign?.problem ?? check(row))
     if (problem === null) continue
     total += 1

@@ -8,7 +8,7 @@ import { defineOptions, fillByChoice, type OptionValues } from './option.js'
 import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, TINY } from './shared-options.js'
 
 /** Losses on the two answers of a pair; formulas in `numerics/nn/preference-loss.ts`. */
-const PREFERENCE_LOSSES = ['sigmoid', 'hinge', 'ipo', 'orpo', 'simpo'] as const
+const PREFERENCE_LOSSES = ['sigmoid', 'hinge', 'ipo', 'orpo', 'simpo', 'kto'] as const
 type PreferenceLossName = (typeof PREFERENCE_LOSSES)[number]
 
 /** Losses that need no second policy. */
@@ -24,12 +24,12 @@ const options = defineOptions({
     default: 'sigmoid',
     choices: PREFERENCE_LOSSES,
     flag: { spelling: '--loss-type <name>', isCommon: true },
-    summary: `loss on the two answers of a pair: ${PREFERENCE_LOSSES.join(', ')}`,
+    summary: `loss on the two answers of a pair: ${PREFERENCE_LOSSES.join(', ')}; kto takes single answers with a label`,
   },
   beta: {
     type: 'number',
     default: null,
-    byChoice: { of: 'loss_type', values: { sigmoid: 0.1, hinge: 0.1, ipo: 0.1, orpo: 0.1, simpo: 2 } },
+    byChoice: { of: 'loss_type', values: { sigmoid: 0.1, hinge: 0.1, ipo: 0.1, orpo: 0.1, simpo: 2, kto: 0.1 } },
     // at 0 every pair has the same loss, and nothing is learned
     bounds: { min: 1e-4, max: 100 },
     flag: { isCommon: true },
@@ -69,7 +69,7 @@ const options = defineOptions({
   rpo_alpha: {
     type: 'number',
     default: null,
-    byChoice: { of: 'loss_type', values: { sigmoid: 0, hinge: 0, ipo: 0, orpo: 1, simpo: 0 } },
+    byChoice: { of: 'loss_type', values: { sigmoid: 0, hinge: 0, ipo: 0, orpo: 1, simpo: 0, kto: 0 } },
     bounds: { min: 0, max: 100 },
     flag: {},
     summary: 'weight of cross-entropy on the chosen answer, added to the loss',
@@ -80,6 +80,20 @@ const options = defineOptions({
     bounds: { min: 0, max: 100 },
     flag: {},
     summary: 'reward margin that simpo asks for',
+  },
+  desirable_weight: {
+    type: 'number',
+    default: 1,
+    bounds: { min: 0, max: 1000 },
+    flag: {},
+    summary: 'weight of good answers in kto',
+  },
+  undesirable_weight: {
+    type: 'number',
+    default: 1,
+    bounds: { min: 0, max: 1000 },
+    flag: {},
+    summary: 'weight of bad answers in kto',
   },
   ...COMMON_OPTIONS,
 })
@@ -105,9 +119,23 @@ export const DPO = defineJobKind({
 })
 
 /** An option that the loss does not read would be accepted without effect. */
-function refuseUnread({ loss_type: loss, label_smoothing: smoothing, simpo_gamma: margin }: DpoOptions): void {
+function refuseUnread(given: DpoOptions): void {
+  const { loss_type: loss, label_smoothing: smoothing, simpo_gamma: margin } = given
   const unread = (name: string, readers: string): never =>
     refuse(`config.${name}`, `config.${name} has no effect with loss_type ${loss}: ${readers} read it.`)
   if (smoothing !== 0 && !SMOOTHED.has(loss)) unread('label_smoothing', [...SMOOTHED].join(' and '))
   if (margin !== MARGIN && loss !== 'simpo') unread('simpo_gamma', 'jobs with loss_type simpo')
+  if (loss === 'kto') refuseBesideKto(given)
+  else if (given.desirable_weight !== 1) unread('desirable_weight', 'jobs with loss_type kto')
+  else if (given.undesirable_weight !== 1) unread('undesirable_weight', 'jobs with loss_type kto')
+}
+
+/** Its answers are compared with a reference, and with those of other prompts in their batch. */
+function refuseBesideKto({ reference_free: isReferenceFree, rpo_alpha: alpha, batch_size: size }: DpoOptions): void {
+  const wrong = (name: string, reason: string): never => refuse(`config.${name}`, `config.${name} ${reason}.`)
+  if (isReferenceFree) wrong('reference_free', 'has no effect with loss_type kto, which compares with a reference')
+  if (alpha !== null && alpha !== 0) wrong('rpo_alpha', 'has no effect with loss_type kto: no answer is a chosen one')
+  if (size === 1) {
+    wrong('batch_size', 'is 1, but loss_type kto measures on answers to the other prompts of a batch: give 2 or more')
+  }
 }

@@ -134,6 +134,14 @@ export function optimizerOptions<const Decay extends number, const Norm extends 
       flag: {},
       summary: "added to the optimizer's denominator",
     },
+    loraplus_lr_ratio: {
+      type: 'number',
+      default: 1,
+      bounds: { min: 1e-3, max: 1000 },
+      isExtension: true,
+      flag: {},
+      summary: "the adapter's B learns at this many times the learning rate (LoRA+)",
+    },
   })
 }
 export type OptimizerOptions = OptionValues<ReturnType<typeof optimizerOptions<number, number>>>

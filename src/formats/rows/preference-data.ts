@@ -140,8 +140,8 @@ function toBatch(
   let leftOutMessages = NO_MESSAGES
   const rendered = examples.map((example) => {
     const { lineNumber } = example
-    const chosen = tokenize(example, example.chosen, options.text)
-    const rejected = tokenize(example, example.rejected, options.text)
+    const chosen = tokenizeAnswer(example, example.chosen, options.text)
+    const rejected = tokenizeAnswer(example, example.rejected, options.text)
     // the prompt is the same in both
     const names = new Set([...chosen.leftOut, ...rejected.leftOut])
     leftOutMessages = addLeftOutMessages(leftOutMessages, lineNumber, [...names])
@@ -173,13 +173,21 @@ export function answers({ chosen, rejected }: PreferencePair): readonly [AnswerS
   return [chosen, rejected]
 }
 
-interface TokenizedAnswer {
+export interface TokenizedAnswer {
   readonly sequence: AnswerSequence
   readonly leftOut: readonly string[]
 }
 
-/** The assistant turns of the answer train; those of the prompt do not. */
-function tokenize(example: PreferenceExample, answer: readonly JsonObject[], text: PreferenceText): TokenizedAnswer {
+/**
+ * The assistant turns of the answer train; those of the prompt do not.
+ *
+ * @throws {DataError} `unrenderable_example`
+ */
+export function tokenizeAnswer(
+  example: Pick<PreferenceExample, 'prompt' | 'tools' | 'lineNumber'>,
+  answer: readonly JsonObject[],
+  text: PreferenceText,
+): TokenizedAnswer {
   const messages = [...example.prompt, ...answer]
   const turns = messages.flatMap(({ role }, m) => (role === 'assistant' && m >= example.prompt.length ? [m] : []))
   try {

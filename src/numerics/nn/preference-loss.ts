@@ -1,5 +1,5 @@
 /**
- * Losses on the log-probabilities of two answers to one prompt, of which one is preferred.
+ * Losses on the log-probabilities of two answers to one prompt, of which one is preferred; `kto` on one that is good or bad.
  *
  * | loss | of a pair | source |
  * | --- | --- | --- |
@@ -8,6 +8,8 @@
  * | `ipo` | (m - 1 / (2 beta))^2, answers averaged over their tokens | IPO, arXiv:2310.12036, equation 17 |
  * | `orpo` | -beta * log sigmoid(log odds(chosen) - log odds(rejected)), averaged | ORPO, arXiv:2403.07691, equation 6 |
  * | `simpo` | -log sigmoid(beta * m - gamma), averaged, no reference | SimPO, arXiv:2405.14734, equation 6 |
+ *
+ * | `kto` | w * sigmoid(-beta * s * (logp - logp_ref - z0)), s = 1 or -1 by the label | KTO, arXiv:2402.01306, equation 8 |
  *
  * m is the policy's margin, chosen minus rejected, minus the reference's. An SFT term (arXiv:2404.19733, ORPO's first term) is
  * cross-entropy on the chosen answers, a mean over the tokens of the whole optimizer step.
@@ -37,7 +39,7 @@ import { reduceSum } from '#numerics/graph/ops/reduce.js'
 import { unsqueeze } from '#numerics/graph/ops/shape.js'
 
 /** The loss of a pair. */
-export type PreferenceLossName = 'sigmoid' | 'hinge' | 'ipo' | 'orpo' | 'simpo'
+export type PreferenceLossName = 'sigmoid' | 'hinge' | 'ipo' | 'orpo' | 'simpo' | 'kto'
 
 /** Dimensionless. */
 export interface PreferenceLossOptions {
@@ -48,6 +50,9 @@ export interface PreferenceLossOptions {
   readonly labelSmoothing: number
   /** Reward margin of `simpo`. */
   readonly gamma: number
+  /** Weights of good and of bad answers in `kto`. */
+  readonly desirableWeight: number
+  readonly undesirableWeight: number
   /** Weight of cross-entropy on the chosen answers; 0 for none. */
   readonly sftWeight: number
 }
@@ -65,11 +70,16 @@ export interface PreferenceLossInputs {
   readonly logp: Value
   /**
    * Float32 [N, P]: positive where the token belongs to the chosen answer of the pair, negative for its rejected one, else 0. By size
-   * 1, or 1 / tokens of the answer where it is averaged.
+   * 1, or 1 / tokens of the answer where it is averaged. Of `kto` a column is one answer, positive where it is good.
    */
   readonly pairs: Value
-  /** Chosen minus rejected under the reference, float32 [P]; zeros for the reference-free form, null for `orpo`. */
+  /**
+   * Chosen minus rejected under the reference, float32 [P]; zeros for the reference-free form, null for `orpo`. Of
+   * `kto` s * (logp_ref + z0).
+   */
   readonly referenceMargin: Value | null
+  /** Weight of each answer, float32 [P]; `kto` needs it. */
+  readonly answerWeights: Value | null
   /** What the sum over pairs is divided by: the pairs of the whole optimizer step, float32 []. */
   readonly denominator: Value
   /** Of a token of a chosen answer 1 / the chosen tokens of the optimizer step, else 0, float32 [N]; needed with an SFT weight. */
@@ -95,7 +105,7 @@ export function preferenceLoss(g: GraphBuilder, inputs: PreferenceLossInputs, op
 /** The loss of each pair: [P]. */
 function pairLosses(
   g: GraphBuilder,
-  { logp, pairs, referenceMargin }: PreferenceLossInputs,
+  { logp, pairs, referenceMargin, answerWeights }: PreferenceLossInputs,
   { loss, beta, labelSmoothing, gamma }: PreferenceLossOptions,
 ): Value {
   const sumOf = (shares: Value): Value =>
@@ -117,6 +127,8 @@ function pairLosses(
     }
     case 'simpo':
       return negativeLogSigmoid(g, sub(g, mul(g, margin(), g.scalar(beta)), g.scalar(gamma)), labelSmoothing)
+    case 'kto':
+      return mul(g, required(answerWeights, 'answerWeights'), sigmoid(g, mul(g, margin(), g.scalar(-beta))))
     default:
       return assertNever(loss)
   }

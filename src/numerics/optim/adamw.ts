@@ -19,6 +19,8 @@ export interface AdamWOptions {
   readonly beta2?: number
   /** Default 1e-8. */
   readonly epsilon?: number
+  /** Rate of a parameter as a multiple of the learning rate, as PyTorch's groups have rates of their own; default 1 for all. */
+  readonly rateRatioOf?: (name: string) => number
 }
 
 /** Moments of one parameter, the same length as the parameter. */
@@ -53,8 +55,9 @@ export function adamWStep(
   options: AdamWOptions,
 ): void {
   const { learningRate, weightDecay, isDecayed = () => true, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8 } = options
+  const { rateRatioOf = () => 1 } = options
   state.stepCount++
-  const stepSize = learningRate / (1 - beta1 ** state.stepCount)
+  const correction1 = 1 - beta1 ** state.stepCount
   const correction2 = Math.sqrt(1 - beta2 ** state.stepCount)
   for (const [name, parameter] of parameters) {
     const gradient = gradients.get(name)
@@ -70,7 +73,9 @@ export function adamWStep(
         `parameter "${name}" has ${parameter.length} elements, its gradient ${gradient?.length ?? 'none'}, its moments ${first.length}`,
       )
     }
-    const decay = isDecayed(name) ? 1 - learningRate * weightDecay : 1
+    const rate = learningRate * rateRatioOf(name)
+    const stepSize = rate / correction1
+    const decay = isDecayed(name) ? 1 - rate * weightDecay : 1
     for (let i = 0; i < parameter.length; i++) {
       const g = gradient[i] as number
       const m = (first[i] as number) * beta1 + g * (1 - beta1)

@@ -11,13 +11,16 @@ export interface OptimizerSettings {
   readonly weightDecay: number
   /** Largest global norm of the gradient; infinite where nothing is clipped. */
   readonly maxGradientNorm: number
+  /** The rate of B as a multiple of the learning rate (LoRA+, arXiv:2402.12354); absent: 1. */
+  readonly outputRateRatio?: number
 }
 
 /** @param options of the job */
 export function optimizerSettings(options: Hyperparameters<OptimizerOptions>): OptimizerSettings {
   const { adamBeta1: beta1, adamBeta2: beta2, adamEpsilon: epsilon, weightDecay, maxGradNorm } = options
   const maxGradientNorm = maxGradNorm === 0 ? Number.POSITIVE_INFINITY : maxGradNorm
-  return { beta1, beta2, epsilon, weightDecay, maxGradientNorm }
+  const ratio = options.loraplusLrRatio
+  return { beta1, beta2, epsilon, weightDecay, maxGradientNorm, ...(ratio === 1 ? {} : { outputRateRatio: ratio }) }
 }
 
 /** What supervised jobs train with unless they say otherwise. */

@@ -52,7 +52,7 @@ export function gradientName(tensorName: string): string {
  * Builds the train graph.
  *
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `denominator` []; `weight` [N], but for
- * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO) and, with an SFT term, `chosen_share` [N]; for RL
+ * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO), of KTO `answer_weights` [Pairs], and, with an SFT term, `chosen_share` [N]; for RL
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`; for a summed loss neither weight nor denominator, but `old_logp`, `advantage`, `mask` [N] and `low`, `high`,
  * `half_beta` []. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
@@ -149,6 +149,7 @@ export function emitLoss(
       pairs,
       referenceMargin: isCompared ? g.input('reference_margin', 'float32', ['Pairs']) : null,
       denominator,
+      answerWeights: loss.options.loss === 'kto' ? g.input('answer_weights', 'float32', ['Pairs']) : null,
       chosenShare: loss.options.sftWeight === 0 ? null : perToken('chosen_share'),
     }
     return { loss: preferenceLoss(g, inputs, loss.options), ratio: null }

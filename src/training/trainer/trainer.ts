@@ -123,6 +123,8 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
   const engine = await options.engines.train(options.loss, { isRecomputed })
   const parameters = adapterParameters(adapter)
   const feeds = adapterFeeds(adapter)
+  const outputNames = new Set([...adapter.b.keys()].map((path) => adapterTensorNames(path).b))
+  const rateRatioOf = (name: string): number => (outputNames.has(name) ? (settings.outputRateRatio ?? 1) : 1)
   return {
     adapter,
     optimizer,
@@ -149,7 +151,7 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
         throw nonFinite(`the gradient of ${where} has norm ${gradientNorm}`, options.loss.kind)
       }
       const isMade = isWanted?.(outputs) ?? true
-      if (isMade) adamWStep(optimizer, parameters, gradients, { ...settings, learningRate })
+      if (isMade) adamWStep(optimizer, parameters, gradients, { ...settings, learningRate, rateRatioOf })
       const seconds = { gradient: (computedMs - startedMs) / 1000, optimizer: (nowMs() - computedMs) / 1000 }
       return { loss, gradientNorm, outputs, isMade, seconds }
     },

@@ -37,6 +37,8 @@ const optionsOf = (golden: Golden): PreferenceLossOptions => ({
   labelSmoothing: golden.label_smoothing,
   gamma: golden.simpo_gamma,
   sftWeight: golden.rpo_alpha,
+  desirableWeight: 1,
+  undesirableWeight: 1,
 })
 
 let directory: string
@@ -62,6 +64,7 @@ async function openLoss(options: PreferenceLossOptions): Promise<Session> {
       pairs: g.input('pairs', 'float32', ['N', 'P']),
       referenceMargin: g.input('reference_margin', 'float32', ['P']),
       denominator: g.input('denominator', 'float32', []),
+      answerWeights: null,
       chosenShare: g.input('chosen_share', 'float32', ['N']),
     },
     options,
@@ -156,7 +159,15 @@ describe('preference loss', () => {
   })
 
   it('has half the slope where policy and reference agree, as every job starts', async () => {
-    const session = await openLoss({ loss: 'sigmoid', beta: 1, labelSmoothing: 0, gamma: 0, sftWeight: 0 })
+    const session = await openLoss({
+      loss: 'sigmoid',
+      beta: 1,
+      labelSmoothing: 0,
+      gamma: 0,
+      sftWeight: 0,
+      desirableWeight: 1,
+      undesirableWeight: 1,
+    })
     const { gradient } = await session.run({
       logp: float32Tensor(Float32Array.of(-1, -1), [2]),
       pairs: float32Tensor(Float32Array.of(1, -1), [2, 1]),

@@ -187,6 +187,21 @@ describe('SFT job', () => {
     }
   })
 
+  it('moves B by the ratio of LoRA+ as often as far, and A as without it', async () => {
+    const change = async (ratio: number) => {
+      const context = fixture.context('plus')
+      await run([[sequence('a')]], { learning_rate: 1e-3, loraplus_lr_ratio: ratio }, context)
+      return context.adapter
+    }
+    const [plain, plus] = [await change(1), await change(16)]
+    expect(plus.a).toEqual(plain.a)
+    for (const [path, values] of plus.b) {
+      values.forEach((value, i) => {
+        expect(Math.abs(value - 16 * plain.b.get(path)![i]!)).toBeLessThan(1e-7)
+      })
+    }
+  })
+
   it('refuses a list of learning rates of another length before it starts', async () => {
     await expect(run([[sequence('a')]], { learning_rate: [0.1, 0.2] }, fixture.context('list'))).rejects.toMatchObject({
       code: 'learning_rate_count',

@@ -86,6 +86,18 @@ describe.each([
     })),
   ],
   [
+    'answers with a label, shuffled, measured to the starting weights',
+    {
+      kind: 'dpo',
+      config: { batch_size: 2, epochs: 4, learning_rate: 3e-3, loss_type: 'kto', shuffle: true, undesirable_weight: 2 },
+    },
+    rows.slice(0, STEPS / 2).map(({ messages: [question, answer] }, i) => ({
+      prompt: [question],
+      completion: [answer],
+      label: i % 3 > 0,
+    })),
+  ],
+  [
     'RL with log-probabilities of the starting weights',
     { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 2, precalculate_logprobs: true } },
     groups,
@@ -141,7 +153,7 @@ describe.each([
 it('ends several passes where it would have, wherever it was killed', async () => {
   const job: Partial<WorkerJob> = {
     kind: 'rl',
-    config: { learning_rate: 1e-3, tokens_per_step: 2, num_passes: 4, precalculate_logprobs: true, target_kl: 1.5e-2 },
+    config: { learning_rate: 1e-3, tokens_per_step: 2, num_passes: 4, precalculate_logprobs: true, target_kl: 6e-3 },
   }
   const input = groups.slice(0, 3)
   const alone = nothing()

@@ -53,7 +53,7 @@ const LOSSES: Readonly<Record<string, LossKind>> = {
 
 /** Every loss on pairs, with what it reads. */
 function preferences(): Record<string, LossKind> {
-  const plain = { beta: 0.3, labelSmoothing: 0, gamma: 0.5, sftWeight: 0 }
+  const plain = { beta: 0.3, labelSmoothing: 0, gamma: 0.5, sftWeight: 0, desirableWeight: 1, undesirableWeight: 2 }
   const named = DPO.options.loss_type.choices.map((loss): [string, LossKind] => [
     `preferences by ${loss}`,
     { kind: 'preference', options: { ...plain, loss } },
@@ -146,6 +146,7 @@ function lossInputs(batch: RowBatch, logp: Float32Array): Record<string, HostTen
     pairs: float32Tensor(pairs, [batch.paddedCount, 2]),
     chosen_share: perToken(batch, (token) => (rowOf(ROWS, token).groupIds[token.index] === 1 ? 0.1 : 0)),
     reference_margin: float32Tensor(Float32Array.of(-3, 5), [2]),
+    answer_weights: float32Tensor(Float32Array.of(1, 2), [2]),
   }
 }
 

@@ -16,7 +16,7 @@ import {
   WANTED,
 } from './row-forms/forms.js'
 import { TARGET_OF } from './row-forms/purposes.js'
-import { has, isText } from './row-forms/row-parts.js'
+import { has, isPair, isText } from './row-forms/row-parts.js'
 
 export type { RowKind } from './row-forms/forms.js'
 
@@ -37,9 +37,15 @@ const TRAINED_BY: Readonly<Record<RowKind | 'trajectory', string>> = {
 }
 
 /** As a conversation such a row would be read, and bad answers train like good ones. */
-const LABELLED: RowProblem = {
-  problem: `is ${LABELLED_NAME}, expected messages, or prompt and completion, that are all to be learned`,
-  hint: 'keep the good ones: trainyard data convert rows.jsonl good.jsonl --to sft; or pair good and bad ones (--to dpo) and train preferences (trainyard train dpo)',
+const LABELLED: Readonly<Record<RowKind, RowProblem>> = {
+  conversation: {
+    problem: `is ${LABELLED_NAME}, expected messages, or prompt and completion, that are all to be learned`,
+    hint: 'keep the good ones: trainyard data convert rows.jsonl good.jsonl --to sft; or train preferences: all as they are (trainyard train dpo --loss-type kto), or good and bad ones paired (--to dpo)',
+  },
+  preference: {
+    problem: `is ${LABELLED_NAME}, expected prompt, chosen and rejected`,
+    hint: 'train it as it is with loss_type kto (--loss-type kto), or pair good and bad answers: trainyard data convert rows.jsonl pairs.jsonl --to dpo',
+  },
 }
 
 /** Names that a row of a kind has; with one of them it is a near miss, which its reader names better. */
@@ -50,7 +56,7 @@ const OWN_NAMES: Readonly<Record<RowKind, readonly string[]>> = {
 
 /** What a row is that has the form of another trainer or of another kind of job; null for any other. */
 export function findForeignRow(row: JsonObject, kind: RowKind): RowProblem | null {
-  if (kind === 'conversation' && isLabelled(row)) return LABELLED
+  if (isLabelled(row) && (kind === 'conversation' || isPair(row))) return LABELLED[kind]
   if (IS_READ[kind](row)) return null
   const form = ROW_FORMS.find(({ matches }) => matches(row))
   const expected = `expected ${EXPECTED[kind]}`

@@ -12,6 +12,7 @@ import { assertNoUnusedOptions, assertSupportedOptions } from '#contract/wire/op
 import type { CreateDpoJobRequest, CreateSftJobRequest } from '#contract/wire/training-jobs.js'
 import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
 import { countSftExamples, type RowOptions } from '#formats/rows/examples/sft-example.js'
+import { countUnpairedExamples } from '#formats/rows/examples/unpaired-example.js'
 import { createDataNotes, notesOfRows } from '#formats/rows/notes/data-notes.js'
 import { assertLearningRateCount, sftBatchCount } from '#formats/rows/sft-data.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
@@ -107,8 +108,9 @@ const CHECK: { readonly [K in JobKind]: Check<K> } = {
   },
   dpo: async (asked, request, use) => {
     const config = withoutNulls(request.config ?? {})
-    const { options: _, ...checked } = await checkOptions('dpo', asked, { ...request, config })
-    const { exampleCount: _count, ...rows } = await receiveRows(asked, request, countPreferenceExamples)
+    const { options, ...checked } = await checkOptions('dpo', asked, { ...request, config })
+    const count = options.loss_type === 'kto' ? countUnpairedExamples : countPreferenceExamples
+    const { exampleCount: _count, ...rows } = await receiveRows(asked, request, count)
     return await use({ ...checked, ...rows })
   },
 }

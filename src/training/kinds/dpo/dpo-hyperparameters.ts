@@ -14,6 +14,8 @@ export interface DpoHyperparameters extends Hyperparameters<OptionsOf<'dpo'>> {
 export function dpoHyperparameters(options: OptionsOf<'dpo'>): DpoHyperparameters {
   const { loss_type: loss, beta, label_smoothing: labelSmoothing, simpo_gamma: gamma, rpo_alpha: sftWeight } = options
   // of a version that knew one loss and stored what it read
-  const preferenceLoss = { loss, beta: beta ?? 0.1, labelSmoothing, gamma, sftWeight: sftWeight ?? 0 }
+  const { desirable_weight: desirableWeight, undesirable_weight: undesirableWeight } = options
+  const weights = { desirableWeight, undesirableWeight }
+  const preferenceLoss = { loss, beta: beta ?? 0.1, labelSmoothing, gamma, sftWeight: sftWeight ?? 0, ...weights }
   return { ...toHyperparameters(options), preferenceLoss }
 }

@@ -98,7 +98,7 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
  * @throws {InvalidRequestError} `no_trainable_tokens`
  */
 export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { progress }: JobContext): TrainingEvent {
-  if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation)
+  if (validation !== null && survey.trainableBatchCount > 0) assertMeasurable(validation.survey)
   const stepCount = survey.trainableBatchCount * hyperparameters.epochs
   progress.report.plannedSteps = stepCount
   progress.report.notes = [

@@ -67,6 +67,8 @@ function pairLoss(
       return beta * softplus(logOdds(logps.rejected) - logOdds(logps.chosen))
     case 'simpo':
       return smoothed(beta * margin - gamma)
+    case 'kto':
+      throw new Error('answers without a pair are measured by `unpaired/kto-measures.ts`')
     default:
       return assertNever(loss)
   }

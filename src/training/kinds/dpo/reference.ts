@@ -3,6 +3,7 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#formats/rows/preference-data.js'
+import type { UnpairedSurvey } from '#formats/rows/unpaired-data.js'
 import type { Measured } from '#training/trainer/epochs/validation.js'
 import { whyUnused } from '#training/trainer/report.js'
 import { openScores, type Score, type ScoringContext } from '#training/trainer/scores.js'
@@ -18,12 +19,13 @@ export interface PreferenceRows {
 }
 
 /** Before anything is loaded. @throws {InvalidRequestError} `no_trainable_tokens` when the rows to measure on hold no pair */
-export function assertMeasurable({ survey }: PreferenceRows): void {
-  if (survey.pairCount > 0) return
+export function assertMeasurable(survey: PreferenceSurvey | UnpairedSurvey): void {
+  const isPaired = 'pairCount' in survey
+  if ((isPaired ? survey.pairCount : survey.answerCount) > 0) return
   throw new InvalidRequestError(
     'no_trainable_tokens',
-    `validation_data_url holds no pair that could be compared${whyUnused(survey)}`,
-    { hint: 'give shorter pairs with an answer each, or leave the validation rows out' },
+    `validation_data_url holds no ${isPaired ? 'pair' : 'answer'} that could be compared${whyUnused(survey)}`,
+    { hint: `give shorter ${isPaired ? 'pairs with an answer each' : 'answers'}, or leave the validation rows out` },
   )
 }
 

@@ -82,6 +82,39 @@ describe('a preference job', () => {
     expect(page.data[0]?.metrics['rewards/margins']).toBeGreaterThan(0)
   })
 
+  test('learns from single answers that are good or bad, measured against those of other prompts', async () => {
+    const labelled = pairs.flatMap(({ prompt, chosen, rejected }, i) =>
+      [{ completion: chosen, label: true }, ...(i % 2 === 0 ? [{ completion: rejected, label: false }] : [])].map(
+        (answer) => ({ prompt, ...answer }),
+      ),
+    )
+    const { body: model } = await service.json<{ id: string }>('/v1/preview/models', {
+      json: { project: 'tests', name: 'kto', base_model: 'trainyard/spark' },
+    })
+    const config = { loss_type: 'kto', batch_size: 4, epochs: 4, learning_rate: 1e-3, shuffle: true, seed: 1 }
+    const { status, body } = await create({
+      model_id: model.id,
+      training_data_url: address(labelled.slice(0, 9)),
+      validation_data_url: address(labelled.slice(9)),
+      config,
+    })
+    expect([status, body.error]).toEqual([200, undefined])
+    const job = await service.waitForJob(body.id)
+    expect(job).toMatchObject({ kind: 'dpo', status: 'completed', num_gradient_steps: 12 })
+    expect(job.warnings).toEqual([expect.stringContaining('6 answers are good and 3 bad')])
+    const steps = await stepsOf(job.id)
+    // where policy and reference agree every answer is worth a half
+    expect(steps[0]!['loss']).toBeCloseTo(0.5, 5)
+    expect(steps[0]!['kl']).toBe(0)
+    expect(steps.some(({ kl }) => kl! > 0)).toBe(true)
+    const [before, after] = [job.report!.validation[0]!, job.report!.validation.at(-1)!]
+    expect(before.loss).toBeCloseTo(0.5, 5)
+    expect(after.loss).toBeLessThan(0.45)
+    expect(after['rewards/margins']).toBeGreaterThan(0.3)
+    const { status: refused, body: answer } = await create({ training_data_url: address(pairs), config })
+    expect([refused, answer.error?.code]).toEqual([400, 'invalid_example'])
+  })
+
   test.each([
     // the loss of a job's first step, where policy and reference agree
     ['hinge', {}, 1],
@@ -174,7 +207,10 @@ describe('a preference job', () => {
   })
 
   test.each([
-    ['an unknown loss', { loss_type: 'kto' }, 'invalid_value'],
+    ['an unknown loss', { loss_type: 'bco' }, 'invalid_value'],
+    ['kto without a reference', { loss_type: 'kto', reference_free: true }, 'invalid_value'],
+    ['kto on batches of one answer', { loss_type: 'kto', batch_size: 1 }, 'invalid_value'],
+    ['a weight that its loss does not read', { desirable_weight: 2 }, 'invalid_value'],
     ['a reference of a loss without one', { loss_type: 'orpo', reference_step: 0 }, 'invalid_value'],
     ['label smoothing that its loss does not read', { loss_type: 'hinge', label_smoothing: 0.1 }, 'invalid_value'],
     ['a margin that its loss does not read', { simpo_gamma: 1 }, 'invalid_value'],

@@ -59,6 +59,7 @@ describe('the record of a job', () => {
     ['sft', { experimental_config: { epochs: 3, seed: 5, lora: { rank: 4 } }, warmup_steps: 2 }],
     ['sft', { early_stopping_patience: 2, validation_interval: 4 }],
     ['dpo', {}],
+    ['dpo', { loss_type: 'kto', undesirable_weight: 2, batch_size: 4 }],
     ['dpo', { reference_free: true, batch_size: 3, learning_rate_schedule: 'cosine' }],
     ['dpo', { reference_step: 0, label_smoothing: 0.1 }],
     ['dpo', { loss_type: 'orpo', beta: 0.2 }],

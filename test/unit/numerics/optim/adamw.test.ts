@@ -2,8 +2,12 @@
  * AdamW and gradient clipping against torch.optim.AdamW and torch.nn.utils.clip_grad_norm_.
  */
 import { describe, expect, it } from 'vitest'
+import { readOptions } from '#contract/jobs/kinds.js'
+import { resolveOptions } from '#contract/jobs/resolve.js'
 import { adamWStep, createAdamWState } from '#numerics/optim/adamw.js'
 import { clipGradNorm } from '#numerics/optim/clip-grad-norm.js'
+import { toHyperparameters } from '#training/trainer/hyperparameters.js'
+import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { formulaTensor, type PackedArray, readGolden, unpack } from '../../../support/model/decoder-goldens.js'
 
 interface AdamWGolden {
@@ -19,7 +23,41 @@ interface AdamWGolden {
   }[]
 }
 
+interface OptionsGolden {
+  readonly shapes: Readonly<Record<string, readonly number[]>>
+  readonly cases: readonly {
+    readonly options: Readonly<Record<string, number>>
+    readonly parameters: Readonly<Record<string, PackedArray>>
+  }[]
+}
+
 describe('adamw', () => {
+  const byOptions = readGolden<OptionsGolden>('adamw-options.json')
+
+  it.each(byOptions.cases)('does what torch.optim.AdamW does with $options', ({ options, parameters: expected }) => {
+    const resolved = readOptions('sft', resolveOptions('sft', { ...options }))
+    const { outputRateRatio = 1, maxGradientNorm, ...settings } = optimizerSettings(toHyperparameters(resolved))
+    const sizes = Object.entries(byOptions.shapes).map(
+      ([name, shape]) => [name, shape.reduce((x, y) => x * y, 1)] as const,
+    )
+    const parameters = new Map(sizes.map(([name, size]) => [name, formulaTensor(`adamw/${name}`, size, 1)]))
+    const state = createAdamWState()
+    for (let step = 0; step < 6; step++) {
+      const gradients = new Map(
+        sizes.map(([name, size]) => [name, formulaTensor(`adamw/${name}/gradient/${step}`, size, step % 2 ? 0.2 : 2)]),
+      )
+      clipGradNorm(gradients.values(), maxGradientNorm)
+      const rateRatioOf = (name: string) => (name.includes('lora_B') ? outputRateRatio : 1)
+      adamWStep(state, parameters, gradients, { ...settings, learningRate: 0.01 / (step + 1), rateRatioOf })
+    }
+    for (const [name] of sizes) expectClose(parameters.get(name), expected[name])
+  })
+
+  it('ends elsewhere with every one of those options', () => {
+    const ends = byOptions.cases.map(({ parameters }) => parameters['m.lora_B.weight']!.float32)
+    expect(new Set(ends).size).toBe(ends.length)
+  })
+
   it('follows torch.optim.AdamW with clipping through six updates', () => {
     const golden = readGolden<AdamWGolden>('adamw.json')
     const sizes = Object.entries(golden.shapes).map(

@@ -56,7 +56,8 @@ function preferences(): Record<string, LossKind> {
   const plain = { beta: 0.3, labelSmoothing: 0, gamma: 0.5, sftWeight: 0, desirableWeight: 1, undesirableWeight: 2 }
   const named = DPO.options.loss_type.choices.map((loss): [string, LossKind] => [
     `preferences by ${loss}`,
-    { kind: 'preference', options: { ...plain, loss } },
+    // at 0.3 the sigmoid of kto is 1 to float32 here, and has no slope to compare
+    { kind: 'preference', options: { ...plain, loss, beta: loss === 'kto' ? 0.01 : plain.beta } },
   ])
   const all = { ...plain, loss: 'sigmoid', labelSmoothing: 0.2, sftWeight: 0.7 } as const
   return { ...Object.fromEntries(named), 'preferences with all options': { kind: 'preference', options: all } }

@@ -15,6 +15,7 @@ export type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js
 export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
 export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
 export { capture, captureFetch } from '#sdk/rl/capture.js'
+export { type DistillOptions, type DistillStep, distillOnPolicy } from '#sdk/rl/distill.js'
 export {
   createToolEnvironment,
   type Environment,
@@ -60,6 +61,14 @@ export type {
   WeightedRow,
 } from '#sdk/rl/session-rows.js'
 export { type LocalOptions, type LocalService, startLocal } from '#sdk/rl/start-local.js'
+export {
+  createServedTeacher,
+  createTeacher,
+  type LessonOptions,
+  type Teacher,
+  type TeacherOptions,
+  writeExamples,
+} from '#sdk/rl/teacher.js'
 export type { ToolCall } from '#sdk/rl/tool-calls.js'
 export {
   type RlTrainOptions,

@@ -69,7 +69,8 @@ export const trainSft = defineCommand({
     const reference = parseTrainedModel(args.model)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    await addSizeDefaults(context, client, { kind: 'sft', baseModel: model.base_model, hyperparameters })
+    const rowCount = rows.facts?.rowCount
+    await addSizeDefaults(context, client, { kind: 'sft', baseModel: model.base_model, hyperparameters, rowCount })
     await submitJob(context, client, flags, {
       kind: 'sft',
       model,

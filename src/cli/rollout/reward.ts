@@ -13,8 +13,11 @@ import { messageOf } from '../input/input-file.js'
 import { runProgram } from '../local/user-program.js'
 import { UsageError } from '../terminal/errors.js'
 
-/** Sets reward and metrics of a trajectory. */
-export type Scorer = (trajectory: Trajectory, row: JsonObject, signal: AbortSignal) => Promise<void>
+/** What is scored: a trajectory, or an answer of somebody else in its form. */
+export type Scored = Pick<Trajectory, 'answer' | 'messages' | 'reward' | 'metrics'>
+
+/** Sets reward and metrics. */
+export type Scorer = (scored: Scored, row: JsonObject, signal: AbortSignal) => Promise<void>
 
 const MODULES: ReadonlySet<string> = new Set(['.js', '.mjs', '.cjs', '.ts', '.mts'])
 /** Longest run of a reward program for one answer, milliseconds. */
@@ -85,7 +88,7 @@ function parseOutput(output: string, program: string): unknown {
   }
 }
 
-function applyScore(trajectory: Trajectory, score: unknown, source: string): void {
+function applyScore(trajectory: Scored, score: unknown, source: string): void {
   const reward = isJsonObject(score) ? score['reward'] : score
   if (typeof reward !== 'number' || !Number.isFinite(reward)) {
     throw new Error(`${source}: a reward must be a finite number, got ${JSON.stringify(reward) ?? 'nothing'}`)

@@ -62,7 +62,10 @@ export interface RolloutPlan {
 }
 
 /** @throws {UsageError} for a bad file or a bad reward */
-export async function planRollout(context: CommandContext, flags: RolloutFlags): Promise<RolloutPlan> {
+export async function planRollout(
+  context: Pick<CommandContext, 'io'>,
+  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'system'>,
+): Promise<RolloutPlan> {
   const score = await loadReward(flags.reward)
   const rows = await readPrompts(flags.prompts, context.io, flags.system)
   const bare = rows.findIndex(({ row }) => !hasAnswer(row))

@@ -4,7 +4,14 @@
 import { basename } from 'node:path'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { JOB_DEFINITIONS, optionNames } from '#contract/jobs/kinds.js'
-import { advisedOptions, measuredRate, millions, publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
+import {
+  advisedEpochs,
+  advisedOptions,
+  measuredRate,
+  millions,
+  publishedRate,
+  sizeDefaults,
+} from '#contract/jobs/size-defaults.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
@@ -18,6 +25,7 @@ import { describeForms, readTrainingRows } from '../input/convert-file.js'
 import { displayPath, openInput, readJsonObject } from '../input/input-file.js'
 import { shortName } from '../names/model-reference.js'
 import { UsageError } from '../terminal/errors.js'
+import { plural } from '../terminal/format.js'
 import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
 import { watchJob } from '../views/watch.js'
@@ -61,10 +69,23 @@ const LARGE = 1_500_000_000
 export async function addSizeDefaults(
   { output, signal }: Pick<CommandContext, 'output' | 'signal'>,
   client: Client,
-  job: { readonly kind: JobKind; readonly baseModel: string; readonly hyperparameters: Hyperparameters },
+  job: {
+    readonly kind: JobKind
+    readonly baseModel: string
+    readonly hyperparameters: Hyperparameters
+    /** Of examples, where they were counted here. */
+    readonly rowCount?: number | undefined
+  },
 ): Promise<void> {
-  const { kind, baseModel, hyperparameters } = job
+  const { kind, baseModel, hyperparameters, rowCount } = job
   Object.assign(hyperparameters, advisedOptions(kind, hyperparameters))
+  if (kind === 'sft' && rowCount !== undefined && passesAreOpen(hyperparameters)) {
+    const epochs = advisedEpochs(rowCount)
+    if (epochs > 1) {
+      hyperparameters['epochs'] = epochs
+      output.status(`epochs ${epochs}, for ${plural(rowCount, 'conversation')}; --epochs says otherwise`)
+    }
+  }
   const isRateOpen = hyperparameters['learning_rate'] === undefined
   const parameters = await parametersOf(client, baseModel, { signal })
   const chosen = sizeDefaults(kind, hyperparameters, parameters)
@@ -84,6 +105,11 @@ export async function addSizeDefaults(
       `learning rate ${rate} is the published default${parameters === null ? '' : ' and small'} for a base model ${size}; --learning-rate changes it`,
     )
   }
+}
+
+/** A list of rates has one for each step, so it says how many there are. */
+function passesAreOpen(given: Hyperparameters): boolean {
+  return given['epochs'] === undefined && !Array.isArray(given['learning_rate'])
 }
 
 /** Rows of a file, or of an address the service reads itself. */

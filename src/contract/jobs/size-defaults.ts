@@ -65,6 +65,21 @@ export function advisedOptions(kind: JobKind, given: JsonObject): Readonly<Recor
   return Object.fromEntries(advised)
 }
 
+/** Conversations that a job on few of them goes through, and how often at most. */
+const [ENOUGH_ROWS, MOST_PASSES] = [400, 6]
+
+/**
+ * How often a supervised job should go through few rows, where nobody says otherwise: one pass over a hundred examples leaves most of
+ * what they show unlearned. Of the built-in model, held out: own labels, 128 rows: 0.57 and 0.77 after one pass, 1.00 after three; JSON
+ * with own keys, 60 rows: 0.21 after one, 0.45 after three, 0.55 after six, 0.60 after ten.
+ *
+ * @returns passes, 1 from 400 rows on
+ * @example advisedEpochs(128) // 4
+ */
+export function advisedEpochs(rows: number): number {
+  return Math.max(1, Math.min(MOST_PASSES, Math.ceil(ENOUGH_ROWS / Math.max(1, rows))))
+}
+
 /**
  * Says that a rate is far below what was measured for the size of the model, and names that one.
  *

@@ -1,0 +1,201 @@
+/**
+ * Distillation by answers: a teacher's answers are gathered, kept, filtered by a reward, and trained on by one supervised job.
+ */
+import type { JsonObject } from '#base/util/json.js'
+import type { Model } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
+import { askTeacher, type Lesson } from '#sdk/rl/teacher.js'
+import type { CommandContext } from '../command/context.js'
+import { messageOf } from '../input/input-file.js'
+import { assertWritable } from '../local/output-file.js'
+import type { PromptRow } from '../rollout/prompt-file.js'
+import type { Scorer } from '../rollout/reward.js'
+import { UsageError } from '../terminal/errors.js'
+import { formatNumber, plural } from '../terminal/format.js'
+import { startProgress } from '../terminal/progress.js'
+import { DEFAULT_ANSWER_TOKENS, DEFAULT_QUESTIONS } from './distill-flags.js'
+import { addSizeDefaults, type Hyperparameters, submitJob, toRowsRequest } from './submission.js'
+import { openTeacherAnswers } from './teacher-answers.js'
+import { isAddress, openTeacher, type TeacherFlags } from './teacher-flags.js'
+
+export interface ExampleFlags extends TeacherFlags {
+  readonly answers: string | undefined
+  readonly samples: number | undefined
+  readonly maxTokens: number | undefined
+  readonly temperature: number | undefined
+  readonly reward: string | undefined
+  readonly minReward: number | undefined
+  readonly concurrency: number | undefined
+  readonly dryRun: boolean
+  readonly plan: boolean
+  readonly watch: boolean
+}
+
+/** Gathers, filters, submits. */
+export async function trainByExamples(
+  context: CommandContext,
+  client: Client,
+  job: {
+    readonly flags: ExampleFlags
+    readonly model: Model
+    readonly rows: readonly PromptRow[]
+    readonly key: string | null
+    readonly score: Scorer | null
+    readonly hyperparameters: Hyperparameters
+  },
+): Promise<void> {
+  const { flags, model, rows, score, hyperparameters } = job
+  const lessons = await gatherLessons(context, client, job)
+  const kept = score === null ? lessons : await bestOf(context, lessons, { rows, score, least: flags.minReward })
+  if (kept.length === 0) {
+    throw new UsageError(
+      'no_examples',
+      `none of ${plural(lessons.length, 'whole answer')} of the teacher is worth training on`,
+      {
+        param: '--reward',
+        hint: 'more answers per prompt (--samples), a lower --min-reward, or another teacher; the answers stay in the file',
+      },
+    )
+  }
+  const text = kept.map(({ prompt, text: content }) => {
+    const messages = [...(rows[prompt]?.messages ?? []), { role: 'assistant', content }]
+    return `${JSON.stringify({ messages })}\n`
+  })
+  const examples = { path: 'distill.jsonl', data: new Blob(text), facts: null, url: undefined }
+  const none = { path: null, data: null, facts: null, url: undefined }
+  await addSizeDefaults(context, client, {
+    kind: 'sft',
+    baseModel: model.base_model,
+    rowCount: kept.length,
+    hyperparameters,
+  })
+  await submitJob(context, client, flags, {
+    kind: 'sft',
+    model,
+    counts: `${plural(kept.length, 'answer')} of the teacher`,
+    facts: { conversations: kept.length, teacher_answers: lessons.length },
+    hyperparameters,
+    toRequest: () =>
+      toRowsRequest(context, client, {
+        model,
+        rows: examples,
+        validation: none,
+        hyperparameters,
+        isPlanned: flags.plan,
+      }),
+    plan: client.trainingJobs.planSft,
+    create: client.trainingJobs.createSft,
+  })
+}
+
+/** Whole answers, old and new. */
+async function gatherLessons(
+  context: CommandContext,
+  client: Client,
+  job: Parameters<typeof trainByExamples>[2],
+): Promise<readonly Lesson[]> {
+  const { io, output, signal } = context
+  const { flags, model, rows, key } = job
+  const { samples = 1, concurrency = DEFAULT_QUESTIONS, maxTokens = DEFAULT_ANSWER_TOKENS } = flags
+  const body = bodyOf(flags, { samples, maxTokens })
+  const teacher = await openTeacher(context, client, flags, { key, body })
+  const path = flags.answers ?? `distill-${model.name}.jsonl`
+  await assertWritable(path)
+  const prompts = rows.map(({ messages }) => messages)
+  const options = { ...body, ...(flags.teacherSystem === undefined ? {} : { system: flags.teacherSystem }) }
+  const answers = await openTeacherAnswers(path, prompts, { teacher: teacher.name, options })
+  const old = answers.lessons.filter(({ sample }) => sample < samples)
+  if (old.length > 0)
+    output.status(
+      `${plural(old.length, 'answer')} of the teacher ${old.length === 1 ? 'is' : 'are'} in ${path} already`,
+    )
+  if (answers.others > 0) {
+    output.status(
+      `${plural(answers.others, 'line')} of ${path} ${answers.others === 1 ? 'is' : 'are'} of another teacher, other prompts or other options, and stay unused`,
+    )
+  }
+  const wanted = prompts.length * samples
+  let [came, failures] = [0, 0]
+  let why = ''
+  const progress = startProgress(io, output.mode === 'human', 'asking the teacher')
+  try {
+    const asked = await askTeacher(prompts, teacher, {
+      samples,
+      concurrency,
+      signal,
+      has: answers.has,
+      onLesson: async (lesson) => {
+        await answers.add(lesson)
+        came += 1
+        progress.update(`${old.length + came} of ${wanted} answers of the teacher`)
+      },
+      onFailure: ({ error }) => {
+        failures += 1
+        why = messageOf(error)
+      },
+    })
+    const all = [...old, ...asked].toSorted((a, b) => a.prompt - b.prompt || a.sample - b.sample)
+    const whole = all.filter(({ isCut }) => !isCut)
+    if (failures > 0) {
+      output.warning(
+        `${plural(failures, 'answer')} of the teacher did not come, the last one: ${why}; the same command asks for them again`,
+      )
+    }
+    if (whole.length < all.length) {
+      output.warning(
+        `${all.length - whole.length} of ${all.length} answers of the teacher were cut off at ${maxTokens} tokens, and are no examples; --max-tokens raises the limit`,
+      )
+    }
+    return whole
+  } finally {
+    progress.stop()
+  }
+}
+
+/** Fields of each request. A model of this service says its likeliest answer where one is asked for; others are asked as they are used. */
+function bodyOf(
+  { teacher, temperature }: ExampleFlags,
+  { samples, maxTokens }: { readonly samples: number; readonly maxTokens: number },
+): JsonObject {
+  const isHere = !isAddress(teacher)
+  const chosen = temperature ?? (isHere ? (samples === 1 ? 0 : 1) : undefined)
+  return { max_completion_tokens: maxTokens, ...(chosen === undefined ? {} : { temperature: chosen }) }
+}
+
+/** Of the answers to each prompt the best ones, where they are good enough: rejection sampling. */
+async function bestOf(
+  { output, signal }: CommandContext,
+  lessons: readonly Lesson[],
+  {
+    rows,
+    score,
+    least,
+  }: { readonly rows: readonly PromptRow[]; readonly score: Scorer; readonly least: number | undefined },
+): Promise<readonly Lesson[]> {
+  const rewards: number[] = []
+  // one after the other: a reward may be a program, and some are not made to run side by side
+  for (const { prompt, text } of lessons) {
+    const { messages = [], row = {} } = rows[prompt] ?? {}
+    const scored = {
+      answer: text,
+      messages: [...messages, { role: 'assistant', content: text }],
+      reward: 0,
+      metrics: {},
+    }
+    await score(scored, row, signal)
+    rewards.push(scored.reward)
+  }
+  const best = new Map<number, number>()
+  for (const [i, { prompt }] of lessons.entries()) {
+    best.set(prompt, Math.max(best.get(prompt) ?? Number.NEGATIVE_INFINITY, rewards[i] ?? 0))
+  }
+  const kept = lessons.filter(({ prompt }, i) => {
+    const reward = rewards[i] ?? 0
+    return reward === best.get(prompt) && (least === undefined ? reward > 0 : reward >= least)
+  })
+  const mean = rewards.reduce((sum, each) => sum + each, 0) / Math.max(1, rewards.length)
+  output.status(
+    `The teacher's reward is ${formatNumber(mean)}: ${kept.length} of ${plural(lessons.length, 'answer')} to ${new Set(kept.map(({ prompt }) => prompt)).size} of ${plural(rows.length, 'prompt')} are trained on`,
+  )
+  return kept
+}

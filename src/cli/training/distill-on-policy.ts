@@ -1,0 +1,67 @@
+/**
+ * Distillation on the model's own answers, told of update by update.
+ */
+import type { Model } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
+import { distillOnPolicy } from '#sdk/rl/distill.js'
+import { TrainableModel } from '#sdk/rl/model.js'
+import type { CommandContext } from '../command/context.js'
+import { resolveServed } from '../names/model-reference.js'
+import type { PromptRow } from '../rollout/prompt-file.js'
+import { UsageError } from '../terminal/errors.js'
+import { formatNumber, plural } from '../terminal/format.js'
+import { DEFAULT_ANSWER_TOKENS } from './distill-flags.js'
+
+export async function trainOnPolicy(
+  context: CommandContext,
+  client: Client,
+  job: {
+    readonly flags: {
+      readonly teacher: string
+      readonly steps: number | undefined
+      readonly samples: number | undefined
+      readonly maxTokens: number | undefined
+      readonly learning_rate: unknown
+    }
+    readonly model: Model
+    readonly rows: readonly PromptRow[]
+  },
+): Promise<void> {
+  const { output, signal } = context
+  const { flags, model, rows } = job
+  const { name: teacher } = await resolveServed(context, client, flags.teacher)
+  const { learning_rate: rate, steps, samples, maxTokens = DEFAULT_ANSWER_TOKENS } = flags
+  if (rate !== undefined && typeof rate !== 'number') {
+    throw new UsageError('invalid_argument', '--learning-rate must be one number with --on-policy', {
+      param: '--learning-rate',
+    })
+  }
+  const student = await new TrainableModel(client, {
+    name: model.name,
+    baseModel: model.base_model,
+    project: model.project,
+  }).register()
+  const result = await distillOnPolicy(
+    student,
+    rows.map(({ messages }) => messages),
+    {
+      teacher,
+      maxTokens,
+      signal,
+      ...(steps === undefined ? {} : { steps }),
+      ...(samples === undefined ? {} : { samples }),
+      ...(rate === undefined ? {} : { learningRate: rate }),
+      onStep: (each) =>
+        output.event(
+          { object: 'distill.step', ...each },
+          `step ${each.step}: ${formatNumber(each.kl)} nats a token from the teacher, ${plural(each.tokens, 'token')}`,
+        ),
+    },
+  )
+  const [first, last] = [result.steps[0], result.steps.at(-1)]
+  output.result(
+    { object: 'distillation', model: model.name, step: result.step, kl_before: first?.kl, kl_last: last?.kl },
+    `Saved step ${result.step} of ${model.name}: ${formatNumber(first?.kl ?? 0)} nats a token from the teacher before, ${formatNumber(last?.kl ?? 0)} before the last update`,
+    [String(result.step)],
+  )
+}

@@ -46,6 +46,12 @@ export async function trainByExamples(
 ): Promise<void> {
   const { flags, model, rows, score, hyperparameters } = job
   const lessons = await gatherLessons(context, client, job)
+  if (lessons.length === 0) {
+    throw new UsageError('no_examples', 'no answer of the teacher is whole, so there is nothing to train on', {
+      param: '--max-tokens',
+      hint: 'a higher --max-tokens lets it finish; with another limit all prompts are asked again',
+    })
+  }
   const kept = score === null ? lessons : await bestOf(context, lessons, { rows, score, least: flags.minReward })
   if (kept.length === 0) {
     throw new UsageError(

@@ -8,9 +8,10 @@ import { argument, flag } from '#cli/command/flags.js'
 import { assertWritable, writeWhole } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
+import { sayOfGuessing } from '#cli/rollout/guessing.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { sayOfMeasured } from '#sdk/rl/diagnose.js'
+import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
 
 /** Answers that are shown unasked when none got a reward. */
 const SHOWN_AT_ZERO = 2
@@ -88,8 +89,9 @@ export const evaluate = defineCommand({
       ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
-    for (const finding of sayOfMeasured(groups)) output.warning(finding)
-    if (isStored && isAllZero) {
+    const guessing = sayOfGuessing(examples)
+    for (const finding of [...sayOfMeasured(groups), ...guessing]) output.warning(finding)
+    if (isStored && needsExamples(groups)) {
       output.hint(`trainyard train sft ${args.model} --file examples.jsonl --watch`)
     } else if (isStored && facts.reward < 1) {
       const reward = flags.reward === undefined ? '' : ` --reward ${JSON.stringify(flags.reward)}`

@@ -63,14 +63,19 @@ describe('closed lists', () => {
     const quoted = new RegExp(`'(?:${JOB_KINDS.join('|')})'|^\\s+(?:${JOB_KINDS.join('|')}):`, 'm')
     const naming = files.filter((file) => quoted.test(file.code) && !/\bdemo\b/.test(file.path))
     expect(naming.map((file) => file.path).sort()).toEqual([
+      // a supervised job on answers of a teacher
+      'commands/train/distill.ts',
       'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
+      'src/cli/training/distill-examples.ts',
       // a word of OpenAI's that happens to be ours
       'src/contract/wire/compatible/fine-tuning.ts',
       HOME,
       // what rows are converted for
       'src/contract/wire/training/row-forms/purposes.ts',
+      // learns at the rate of rewards
+      'src/sdk/rl/distill.ts',
       'src/sdk/rl/model.ts',
       'src/service/facades/fine-tuning/to-openai.ts',
       'src/service/http/routes/training-jobs.ts',

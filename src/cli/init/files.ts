@@ -218,7 +218,8 @@ function shellScript(task: Task): string {
   const reward = `./reward.${extensionOf(task)}`
   const flags = `--reward ${reward} --max-tokens ${maxTokens(task)}`
   const shown = {
-    teacher: `node teacher.${extensionOf(task)}\n`,
+    teacher: `# trainyard train distill asks a teacher, too, and goes on where it was stopped
+node teacher.${extensionOf(task)}\n`,
     examples: `node -e '
 const rows = require("fs").readFileSync("train.jsonl", "utf8").trim().split("\\n").map((line) => JSON.parse(line))
 for (const row of rows) {
@@ -242,7 +243,7 @@ trainyard eval ${name} --prompts held-out.jsonl -n 4 ${flags} --show 2
 ${
   examples === null
     ? ''
-    : `${examples}for job in 1 2 3; do trainyard train sft ${name} --file examples.jsonl --watch; done
+    : `${examples}trainyard train sft ${name} --file examples.jsonl --watch
 trainyard eval ${name} --prompts held-out.jsonl -n 4 ${flags}
 `
 }for job in $(seq ${jobsOf(task)}); do

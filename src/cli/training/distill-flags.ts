@@ -22,7 +22,7 @@ export const DISTILL_FLAGS = {
     '--reward <exact|contains|file|command>',
     'train on the best answers to a prompt only, as for rollout',
   ),
-  minReward: flag.number()('--min-reward <x>', 'and on none with less; default: any above 0'),
+  minReward: flag.number()('--min-reward <x>', 'and on none with less; default whatever is above 0'),
   concurrency: flag.integer(1, 512)('--concurrency <n>', `questions side by side; default ${DEFAULT_QUESTIONS}`, {
     isAdvanced: true,
   }),

@@ -73,13 +73,13 @@ export async function addSizeDefaults(
     readonly kind: JobKind
     readonly baseModel: string
     readonly hyperparameters: Hyperparameters
-    /** Of examples, where they were counted here. */
+    /** Of a supervised job's examples, where they were counted here. */
     readonly rowCount?: number | undefined
   },
 ): Promise<void> {
   const { kind, baseModel, hyperparameters, rowCount } = job
   Object.assign(hyperparameters, advisedOptions(kind, hyperparameters))
-  if (kind === 'sft' && rowCount !== undefined && passesAreOpen(hyperparameters)) {
+  if (rowCount !== undefined && passesAreOpen(hyperparameters)) {
     const epochs = advisedEpochs(rowCount)
     if (epochs > 1) {
       hyperparameters['epochs'] = epochs

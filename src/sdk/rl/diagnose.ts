@@ -6,7 +6,9 @@ import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js
 import type { TrajectoryGroup } from './trajectory.js'
 
 /** Of answers that are measured and not compared with each other. */
-const OF_MEASURED: readonly string[] = ['reward_zero', 'answers_cut']
+const OF_MEASURED: readonly string[] = ['reward_zero', 'reward_rare', 'answers_cut']
+/** After which rewards have little or nothing to raise. */
+const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare']
 
 /** One sentence for each finding; none where enough groups differ. */
 export function sayOfGroups(groups: readonly TrajectoryGroup[]): readonly string[] {
@@ -17,6 +19,11 @@ export function sayOfGroups(groups: readonly TrajectoryGroup[]): readonly string
 export function sayOfMeasured(groups: readonly TrajectoryGroup[]): readonly string[] {
   const findings = diagnoseGroups(groups.map(toAnswered))
   return findings.filter(({ name }) => OF_MEASURED.includes(name)).map(sayFinding)
+}
+
+/** Whether examples come before rewards. */
+export function needsExamples(groups: readonly TrajectoryGroup[]): boolean {
+  return diagnoseGroups(groups.map(toAnswered)).some(({ name }) => NEEDS_EXAMPLES.includes(name))
 }
 
 function toAnswered({ trajectories }: TrajectoryGroup): AnsweredGroup {

@@ -68,6 +68,11 @@ const [LABEL_WAS, LABEL_IS] = [0.1, 0.01]
 /** Standard errors that a fall of the reward must exceed: untrained, 160 answers to other prompts earned between 0.08 and 0.19. */
 const SURE = 2
 
+/** Share of the highest reward below which rewards alone take long: "larger" had 0.037 in one of its first jobs and learned, SmolLM2-135M began at 0.016. */
+const RARE = 0.025
+/** Fewer answers do not tell rare from never or now and then. */
+const RARE_ANSWERS = 32
+
 /** What makes groups differ. */
 const ADVICE =
   'an answer is compared with the others of its group: ask more often, raise the temperature, take prompts that are solved sometimes, or a finer reward'
@@ -83,7 +88,19 @@ export const FINDINGS: readonly Row[] = [
       const isCut = cut !== undefined && cut >= MANY_CUT * total ? `, ${cut} of them cut off` : ''
       return {
         says: `reward 0 everywhere: none of ${total} answers got any${isCut}, and what is never said cannot be rewarded${job.quoted}`,
-        next: 'show it good answers first (train sft on examples, yours or those of a stronger model), or give a reward that knows steps between nothing and all; rewards come after that',
+        next: 'show it good answers first (train sft on examples of yours, train distill with a stronger model), or give a reward that knows steps between nothing and all; rewards come after that',
+      }
+    },
+  },
+  {
+    name: 'reward_rare',
+    about: 'job',
+    when: ({ job }) => {
+      const { min, max = 0, mean = 0, total = 0 } = { ...job.facts['reward'], ...job.facts['answers'] }
+      if (min !== 0 || max <= 0 || total < RARE_ANSWERS || mean >= RARE * max) return null
+      return {
+        says: `reward nearly nowhere: a mean of ${short(mean)} over ${total} answers, where one alone earned ${short(max)}`,
+        next: 'show it good answers first (train sft on examples, or train distill with a stronger model): rewards raise what is right now and then',
       }
     },
   },

@@ -132,6 +132,13 @@ describe('runs', () => {
     )
   })
 
+  test('whose answers earn something once in forty are told to be shown some first', () => {
+    // SmolLM2-135M, sentiment in one word: one of 64 answers
+    const [finding] = diagnoseJob(job(0, row(0.0156, 1, 0, 0, 2, 1)))
+    expect(finding?.name).toBe('reward_rare')
+    expect(diagnoseJob(job(0, row(0.026, 3, 0, 0, 2, 1))).map(({ name }) => name)).toEqual([])
+  })
+
   test('that move and do not rise are told to look at the answers', () => {
     const run = Array.from({ length: 5 }, () => row(0.42, 6, 4, 0.2, 0.6, 0.4))
     expect(saidIn(run)).toEqual([[], [], ['too_few_steps'], ['too_few_steps'], ['reward_stuck']])

@@ -4,9 +4,10 @@
  * Chance is what the same answers would earn, had they been given to the prompts in any order: Σ over labels of the share of answers that are it
  * times the share of prompts that want it, the expected agreement of Cohen's kappa (1960). Knows no model.
  */
+
+import { meanInterval } from '#base/statistics/interval.js'
 import { formatNumber } from '../terminal/format.js'
 import type { Example } from './examples.js'
-import { meanInterval } from '#base/statistics/interval.js'
 
 /** Most labels of a task: more different answers are no labels. */
 const MAX_LABELS = 12

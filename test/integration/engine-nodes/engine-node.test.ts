@@ -183,7 +183,8 @@ describe('an engine node', { timeout: 180_000 }, () => {
       json: { model: BASE, prompt: 'Once', max_tokens: 2, temperature: 0 },
     })
     const cut = service.fetch('/v1/completions', {
-      json: { model: BASE, prompt: 'Once', max_tokens: 450, ignore_eos: true, stream: true, temperature: 0 },
+      // long beside what the node needs to see that its parent is gone
+      json: { ...LONG, stream: true },
     })
     const reader = (await cut).body?.pipeThrough(new TextDecoderStream()).getReader()
     let text = (await reader?.read())?.value ?? ''

@@ -3,8 +3,8 @@
  */
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { loggedGroups } from '../support/log-answers.js'
 import { createTestService, sampleGroup, type TestService } from '../support/service/create-test-service.js'
-import { loggedGroups } from '../support/service/log-answers.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
 import { expectSound } from './sound.js'
 

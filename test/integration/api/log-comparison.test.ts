@@ -3,8 +3,8 @@
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { LogComparison } from '#contract/wire/log-comparison.js'
+import { loggedGroups } from '../../support/log-answers.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
-import { loggedGroups } from '../../support/service/log-answers.js'
 
 let service: TestService
 let id: string

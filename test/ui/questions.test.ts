@@ -1,0 +1,190 @@
+/**
+ * What a newcomer asks, each answered in at most three clicks from the start page; and what a block says while the server is slow, busy or broken.
+ */
+import type { Browser, Locator, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { loggedGroups } from '../support/log-answers.js'
+import { createTestService, sampleGroup, type TestService } from '../support/service/create-test-service.js'
+import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
+
+const MOST_CLICKS = 3
+const ROW = JSON.stringify({
+  messages: [
+    { role: 'user', content: 'Is it warm?' },
+    { role: 'assistant', content: 'yes' },
+  ],
+})
+
+let service: TestService
+let browser: Browser
+let token: string
+let running: string
+const open = () => openWindow(browser, `http://127.0.0.1:${new URL(service.url).port}`, { token })
+
+async function evaluate(id: string, text: string, reward: number): Promise<void> {
+  const groups = loggedGroups([
+    { asked: 'Is it late?', answers: [[text, reward]] },
+    { asked: 'Is it early?', answers: [['no', 0.5]] },
+  ])
+  const { status } = await service.json(`/v1/preview/models/${id}/log`, {
+    json: { split: 'val', trajectory_groups: groups },
+  })
+  expect(status).toBe(200)
+}
+
+describe.skipIf(CHROMIUM === null)('a newcomer', () => {
+  beforeAll(async () => {
+    service = await createTestService({ scripted: false })
+    browser = await launchBrowser()
+    token = (await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'test' } })).body.token
+    const id = await service.createModel('learner')
+    await evaluate(id, 'maybe', 0)
+    const job = await service.json<{ id: string }>('/v1/preview/training-jobs', {
+      json: { model_id: id, trajectory_groups: [sampleGroup()], experimental_config: { learning_rate: 1e-3 } },
+    })
+    expect((await service.waitForJob(job.body.id)).status).toBe('completed')
+    await evaluate(id, 'yes, it is', 1)
+    const long = await service.json<{ id: string }>('/v1/preview/sft-training-jobs', {
+      json: {
+        model_id: await service.createModel('busy'),
+        training_data_url: `data:application/jsonl;base64,${Buffer.from(Array(64).fill(ROW).join('\n')).toString('base64')}`,
+        config: { epochs: 1000, batch_size: 1 },
+      },
+    })
+    running = long.body.id
+  })
+  afterAll(async () => {
+    if (running !== undefined) await service.fetch(`/v1/preview/training-jobs/${running}/cancel`, { method: 'POST' })
+    await browser?.close()
+    await service?.dispose()
+  })
+
+  type Ask = (click: (target: Locator) => Promise<void>, page: Page) => Promise<void>
+  const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true }).first()
+  const questions: readonly (readonly [string, Ask])[] = [
+    ['is anything running', async (_, page) => page.locator('.job-line', { hasText: 'busy' }).waitFor()],
+    [
+      'is it learning',
+      async (click, page) => {
+        await click(link(page, 'learner'))
+        await page.locator('.verdict', { hasText: 'at step 1' }).waitFor()
+      },
+    ],
+    [
+      'what did it say at a step, with which reward',
+      async (click, page) => {
+        await click(link(page, 'learner'))
+        await click(link(page, 'Evaluations'))
+        await page.locator('.side', { hasText: 'step 1 · reward 1' }).getByText('yes, it is').waitFor()
+      },
+    ],
+    [
+      'did the newest step beat the base model',
+      async (click, page) => {
+        await click(link(page, 'learner'))
+        await click(link(page, 'Evaluations'))
+        await page.getByText('difference 0.5').waitFor()
+      },
+    ],
+    [
+      'what was the job configured with, defaults included',
+      async (click, page) => {
+        await click(link(page, 'learner'))
+        await click(link(page, '1'))
+        const options = page.locator('details', { has: page.getByRole('heading', { name: 'Options' }) })
+        await options.waitFor()
+        if ((await options.getAttribute('open')) === null) await click(options.locator('summary'))
+        await options.locator('div', { hasText: 'learning_rate' }).getByText('you', { exact: true }).first().waitFor()
+        await options.locator('div', { hasText: 'adam_beta1' }).getByText('default', { exact: true }).first().waitFor()
+      },
+    ],
+    [
+      'what is in my file',
+      async (click, page) => {
+        await click(link(page, 'Train'))
+        const chooser = page.waitForEvent('filechooser')
+        await click(page.locator('.drop'))
+        await (await chooser).setFiles({ name: 'mine.jsonl', mimeType: 'text/plain', buffer: Buffer.from(ROW) })
+        await click(page.getByRole('button', { name: 'Show the plan' }))
+        await page.locator('.spans mark', { hasText: 'yes' }).waitFor()
+      },
+    ],
+    [
+      'how does it answer now',
+      async (click, page) => {
+        await click(link(page, 'learner'))
+        await click(link(page, 'Play'))
+        await page.locator('#message').fill('Is it warm?')
+        await click(page.getByRole('button', { name: 'Send', exact: true }))
+        await page.locator('.answer[aria-busy=false]').waitFor()
+        await page.getByText('answered by').waitFor()
+      },
+    ],
+    [
+      'what does the server hold',
+      async (click, page) => {
+        await click(link(page, 'Settings'))
+        await page.getByText('trainyard/tiny-random').first().waitFor()
+      },
+    ],
+  ]
+
+  test.each(questions)('%s', async (_, answer) => {
+    const { context, page, problems } = await open()
+    await page.goto('/ui/')
+    await page.getByRole('link', { name: 'learner' }).first().waitFor()
+    let clicks = 0
+    await answer(async (target) => {
+      clicks += 1
+      await target.click()
+    }, page)
+    expect(clicks).toBeLessThanOrEqual(MOST_CLICKS)
+    expect(await problems()).toEqual([])
+    await context.close()
+  })
+
+  test('an error is said in words of the server and tried again; a busy server is waited for', async () => {
+    const { context, page } = await open()
+    let answer: { status: number; headers: Record<string, string>; message: string } | null = {
+      status: 500,
+      headers: {},
+      message: 'the disk is full',
+    }
+    await page.route('**/v1/preview/models?**', async (route) => {
+      if (answer === null) return await route.continue()
+      const { status, headers, message } = answer
+      const body = JSON.stringify({ error: { message, hint: 'make room' }, request_id: 'req_1' })
+      await route.fulfill({ status, headers, contentType: 'application/json', body })
+    })
+    await page.goto('/ui/')
+    const alert = page.getByRole('alert').filter({ hasText: 'the disk is full' })
+    await alert.getByText('make room').waitFor()
+    await alert.getByText('req_1').waitFor()
+    answer = { status: 429, headers: { 'retry-after': '30' }, message: 'too many requests' }
+    await alert.getByRole('button', { name: 'Try again' }).click()
+    const busy = page.getByRole('alert').filter({ hasText: 'too many requests' })
+    await busy.getByRole('button', { name: /^Try again in \d+ s$/ }).waitFor()
+    expect(await busy.getByRole('button', { name: /^Try again/ }).isDisabled()).toBe(true)
+    answer = null
+    await page.reload()
+    await page.getByRole('link', { name: 'learner' }).first().waitFor()
+    await context.close()
+  })
+
+  test('what is slow shows the place of what will come', async () => {
+    const { context, page } = await open()
+    let release = (): void => undefined
+    const gate = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    await page.route('**/v1/preview/models?**', async (route) => {
+      await gate
+      await route.continue()
+    })
+    await page.goto('/ui/')
+    await page.locator('[aria-busy="true"].skeleton').first().waitFor()
+    release()
+    await page.getByRole('link', { name: 'learner' }).first().waitFor()
+    await context.close()
+  })
+})

@@ -420,7 +420,7 @@ describe('train', () => {
     expect(requests.find((request) => request.path.endsWith('sft-training-jobs'))?.body).toEqual({
       model_id: MODEL.id,
       training_data_url: 'file-1',
-      config: { batch_size: 'auto', shuffle: true },
+      config: { batch_size: 'auto', shuffle: true, epochs: 6 },
     })
     expect(stdout.split('\n')).toEqual([
       `Submitted job ${JOB.id} to email-agent: 1 conversation`,

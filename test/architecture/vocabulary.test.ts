@@ -24,7 +24,7 @@ const files = readSourceTree()
 describe('defaults and bounds', () => {
   test.each([
     ['the port', String(SERVICE_DEFAULTS.port), 'src/contract/settings/service.ts'],
-    ['pending requests', `\\b${SERVICE_DEFAULTS.maxPendingRequests},`, 'src/contract/settings/service.ts'],
+    ['pending requests', `\\b${SERVICE_DEFAULTS.maxPendingRequests},`, 'src/contract/settings/limits.ts'],
     ['learning rate of SFT', SFT.options.learning_rate.default.toExponential(), 'src/contract/jobs/sft.ts'],
     ['longest packed row', '131_072', 'src/contract/jobs/rl.ts'],
   ])('%s is written once', (_, spelling, home) => {

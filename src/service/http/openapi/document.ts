@@ -23,6 +23,7 @@ const ERRORS: Readonly<Record<number, string>> = {
   415: 'The body has another media type',
   422: 'A field is wrong: `detail` names each one',
   429: 'Too many at once: repeat after `Retry-After` seconds',
+  431: 'The address and the headers together are too large',
   500: 'A fault of the server, told in its log under the request id',
   501: 'Known and not available here',
   503: 'Starting, stopping or full: repeat after `Retry-After` seconds',
@@ -30,7 +31,7 @@ const ERRORS: Readonly<Record<number, string>> = {
 const ON_ALL = [403, 500, 503]
 const WITH_KEY = [400, 401, 429]
 // a cursor or a filter may name what is not there
-const WITH_QUERY = [400, 404, 422]
+const WITH_QUERY = [400, 404, 422, 431]
 const WITH_ID = [404, 409, 422]
 const WITH_BODY = [400, 404, 408, 409, 413, 415, 422, 429, 501]
 

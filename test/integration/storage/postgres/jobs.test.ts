@@ -5,5 +5,4 @@ onPostgres({
   'worker-routes': () => import('../../../integration/api/worker-routes.test.js'),
   resume: () => import('../../../integration/api/resume.test.js'),
   idempotency: () => import('../../../integration/api/access/idempotency.test.js'),
-  faults: () => import('../../../integration/api/faults.test.js'),
 })

@@ -256,6 +256,7 @@ describe('resolveSftConfig', () => {
       validationSplit: 0,
       weightDecay: 0,
       maxGradNorm: 1,
+      loraplusLrRatio: 1,
       adamBeta1: 0.9,
       adamBeta2: 0.99,
       adamEpsilon: 1e-8,

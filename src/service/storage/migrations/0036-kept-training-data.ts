@@ -7,6 +7,12 @@ const COLUMNS = ['data_sha256', 'rollouts_sha256'] as const
 
 /** Adds the table, and triggers as `0014-blob-upkeep.ts` has them; what jobs of before trained on is gone. */
 export async function up(db: Kysely<unknown>): Promise<void> {
+  await createTable(db)
+  await createTriggers(db)
+}
+
+/** What both databases are told in the same words. */
+export async function createTable(db: Kysely<unknown>): Promise<void> {
   await db.schema
     .createTable('kept_training_data')
     .addColumn('job_id', 'text', (c) => c.primaryKey())
@@ -19,6 +25,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     .addColumn('trajectory_count', 'integer')
     .execute()
   await db.schema.createIndex('kept_training_data_by_model').on('kept_training_data').column('model_id').execute()
+}
+
+async function createTriggers(db: Kysely<unknown>): Promise<void> {
   for (const column of COLUMNS) {
     const note = `insert into unnamed_blobs (sha256, known_at_ms, seen_at_ms, is_transient)
       values (old.${column}, cast(unixepoch('subsec') * 1000 as integer), null, 1)

@@ -50,14 +50,17 @@ const noteBlob = (clock: string): string => `create function note_dropped_blob()
     return null;
   end $$`
 
+/** Notes what a column of a row lets go. @param isTransient whether that serves one job, or one session, only */
+export function blobTriggers(table: string, column: string, isTransient: 0 | 1): readonly string[] {
+  const run = `for each row execute function note_dropped_blob('${column}', '${isTransient}')`
+  return [
+    `create trigger ${table}_${column}_dropped after delete on ${table} ${run}`,
+    `create trigger ${table}_${column}_changed after update of ${column} on ${table} ${run}`,
+  ]
+}
+
 /** @param clock the expression for the database's time, milliseconds */
 export function triggers(clock: string): readonly string[] {
-  const notes = BLOB_COLUMNS.flatMap(([table, column, isTransient]) => {
-    const run = `for each row execute function note_dropped_blob('${column}', '${isTransient}')`
-    return [
-      `create trigger ${table}_${column}_dropped after delete on ${table} ${run}`,
-      `create trigger ${table}_${column}_changed after update of ${column} on ${table} ${run}`,
-    ]
-  })
+  const notes = BLOB_COLUMNS.flatMap((row) => blobTriggers(...row))
   return [...COUNT_MODELS, noteBlob(clock), ...notes]
 }

@@ -203,10 +203,7 @@ describe('the daily loop', () => {
       'first',
       '--file',
       path,
-      '--batch-size',
-      '4',
-      '--learning-rate',
-      '0.001',
+      ...['--batch-size', '4', '--learning-rate', '0.001', '--epochs', '1'],
       '--watch',
       '--json',
     ])

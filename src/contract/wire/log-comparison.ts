@@ -18,6 +18,12 @@ export const compareLogsQuerySchema = z.object({
 })
 export type CompareLogsQuery = z.infer<typeof compareLogsQuerySchema>
 
+/** At a and at b. An array of two items: a tuple is written in different ways by versions of JSON Schema. */
+function two<T>(item: z.ZodType<T>): z.ZodType<readonly [T, T]> {
+  const pair: z.ZodType = z.array(item).length(2)
+  return pair as z.ZodType<readonly [T, T]>
+}
+
 const sideSchema = z.object({
   step: z.number().int(),
   /** Logs of the split at the step, whose prompts are pooled. */
@@ -35,11 +41,11 @@ const pairSchema = z.object({
   messages: z.array(z.record(z.string(), z.json())),
   outcome: z.enum(OUTCOMES),
   /** Means of all answers at a and at b. */
-  rewards: z.tuple([z.number(), z.number()]),
+  rewards: two(z.number()),
   /** How many answers they are means of. */
-  counts: z.tuple([z.number().int(), z.number().int()]),
+  counts: two(z.number().int()),
   /** The first ones at a and at b, long ones cut off. */
-  answers: z.tuple([z.array(answerSchema), z.array(answerSchema)]),
+  answers: two(z.array(answerSchema)),
 })
 export type LoggedPair = z.infer<typeof pairSchema>
 
@@ -55,10 +61,10 @@ export const logComparisonSchema = z.object({
   wins: z.number().int(),
   ties: z.number().int(),
   losses: z.number().int(),
-  rewards: z.tuple([z.number(), z.number()]),
+  rewards: two(z.number()),
   /** Mean of b minus a, and its 95% interval over prompts in pairs; null for fewer than two. */
   difference: z.number(),
-  interval: z.tuple([z.number(), z.number()]).nullable(),
+  interval: two(z.number()).nullable(),
   /** Prompts that only one of them has, and groups that were too large to be compared or beyond the most that are. */
   unpaired: z.number().int(),
   skipped: z.number().int(),

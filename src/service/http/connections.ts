@@ -7,6 +7,7 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { answerToUnreadable } from './unreadable.js'
 
 export interface ConnectionLimits {
   /** Open connections; a further one takes the place of one that is idle, or is closed. */
@@ -193,6 +194,12 @@ export function governConnections(
   // without listeners Node answers these by itself, before the key is looked at
   server.on('checkContinue', take)
   server.on('checkExpectation', take)
+  server.on('clientError', (error, socket) => {
+    const isAnswering = (lines.get(socket as Socket)?.running ?? null) !== null
+    // behind an answer that is on its way it would be read as a part of that
+    if (isAnswering || !socket.writable) socket.destroy(error)
+    else socket.end(answerToUnreadable(error), () => socket.destroy())
+  })
   const timer = setInterval(sweep, SWEEP_MS).unref()
   return () => clearInterval(timer)
 }

@@ -1,7 +1,7 @@
 /**
  * The TCP server: what must be done before it answers, and the port it lets go when that fails.
  */
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { Hono } from 'hono'
 import { expect, it } from 'vitest'
 import { createDeferred } from '#base/util/deferred.js'
@@ -48,4 +48,24 @@ it('lets the port go when the preparation fails', async () => {
   const failing = listen(app, address, () => Promise.reject(new Error('no key')))
   await expect(failing).rejects.toThrow('no key')
   await (await listen(app, address)).close(0)
+})
+
+it.each([
+  [
+    'headers that are too long',
+    `GET / HTTP/1.1\r\nhost: a\r\nx: ${'x'.repeat(20_000)}\r\n\r\n`,
+    431,
+    'headers_too_large',
+  ],
+  ['what is no HTTP', '\u0016\u0003\u0001 tls\r\n\r\n', 400, 'invalid_http'],
+])('answers %s with an error that says what to do', async (_, sent, status, code) => {
+  const listening = await listen(new Hono<AppEnvironment>(), { host: '127.0.0.1', port: 0 })
+  const socket = connect(listening.port, '127.0.0.1')
+  socket.write(sent)
+  let text = ''
+  for await (const chunk of socket) text += chunk
+  const [head = '', body = ''] = text.split('\r\n\r\n')
+  expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} .*\\r\\ncontent-type: application/json\\r\\n`))
+  expect(JSON.parse(body)).toMatchObject({ error: { code, hint: expect.stringContaining('send') } })
+  await listening.close(0)
 })

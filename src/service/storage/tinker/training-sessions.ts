@@ -3,7 +3,7 @@
  */
 
 import { type Database, databaseNowMs } from '../database.js'
-import type { Page } from '../paging.js'
+import { type Page, unknownCursor } from '../paging.js'
 
 /** A stored file. */
 export interface StoredFile {
@@ -104,8 +104,12 @@ export async function pageTrainingSessions(
 ): Promise<Page<TrainingSessionRecord>> {
   let rows = db.selectFrom('training_sessions').where('entity', '=', query.entity)
   if (query.project !== undefined) rows = rows.where('project', '=', query.project)
-  // ids begin with a time
-  if (query.after !== undefined) rows = rows.where('id', '<', query.after)
+  if (query.after !== undefined) {
+    const isThere = await rows.select('id').where('id', '=', query.after).executeTakeFirst()
+    if (isThere === undefined) throw unknownCursor(query.after)
+    // ids begin with a time
+    rows = rows.where('id', '<', query.after)
+  }
   const found = await rows
     .selectAll()
     .orderBy('id', 'desc')

@@ -306,6 +306,18 @@ it('sessions are listed with what they have done, and end when their owner says 
     optimizer_steps: 2,
     error: null,
   })
+  await tinker.createRun()
+  const ids: string[] = []
+  for (let cursor = ''; ; ) {
+    const { body: page } = await service.json<{ data: { id: string }[]; has_more: boolean }>(`${path}?limit=1${cursor}`)
+    ids.push(...page.data.map(({ id }) => id))
+    if (!page.has_more) break
+    cursor = `&after=${ids.at(-1)}`
+  }
+  const { body: whole } = await service.json<{ data: { id: string }[] }>(`${path}?limit=100`)
+  expect(ids).toEqual(whole.data.map(({ id }) => id))
+  expect(ids.indexOf(run.id)).toBeGreaterThan(0)
+  expect((await service.json(`${path}?after=nope`)).status).toBe(422)
   const waits = await run.post('optim_step', STEP, 100)
   const end = () => service.json(`${path}/${run.id}/end`, { method: 'POST' })
   expect(await end()).toMatchObject({ status: 200, body: { id: run.id, status: 'stopped', requests: 5 } })

@@ -21,6 +21,7 @@ const PARTS = [
   'clock watch',
   'sweeper',
   'bodies',
+  'engine nodes',
   'engines',
   'planner',
   'exporter',

@@ -195,8 +195,8 @@ export function governConnections(
   server.on('checkContinue', take)
   server.on('checkExpectation', take)
   server.on('clientError', (error, socket) => {
-    const isAnswering = (lines.get(socket as Socket)?.running ?? null) !== null
-    // behind an answer that is on its way it would be read as a part of that
+    // behind an answer that has begun it would be read as a part of that
+    const isAnswering = lines.get(socket as Socket)?.running?.outgoing.headersSent === true
     if (isAnswering || !socket.writable) socket.destroy(error)
     else socket.end(answerToUnreadable(error), () => socket.destroy())
   })

@@ -242,7 +242,7 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
 
 /** Lists that nobody adds to from outside: below, or where what they list is tested. */
 const OTHERS = [
-  // tinker/training-loop.test.ts, training/rollouts.test.ts
+  // test/integration/api/tinker/training-loop.test.ts, test/integration/api/training/rollouts.test.ts
   '/v1/preview/training-sessions',
   `${RL}/{training_job_id}/groups`,
   `${RL}/{training_job_id}/events`,

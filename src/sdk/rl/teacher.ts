@@ -2,7 +2,8 @@
  * A teacher: a stronger model that answers the prompts a small one is to learn, behind any server of the OpenAI chat format.
  *
  * Its answers are examples (sequence-level distillation, arXiv:1606.07947): `model.trainSft(await writeExamples(prompts, teacher))`. A
- * teacher that refuses ends the run with its reason; one that is busy or away is asked again, and what still fails is left out and told of.
+ * teacher that refuses all ends the run with its reason; one that is busy or away is asked again, and what still fails is left out and told
+ * of, as is a prompt that it refuses.
  */
 import { AppError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
@@ -18,7 +19,10 @@ export interface TeacherOptions {
   readonly baseURL: string
   readonly apiKey: string | null
   readonly model: string
-  /** A system message that only the teacher sees: what it is told, the small model learns to do untold. */
+  /**
+   * A system message that only the teacher sees: what it is told, the small model learns to do untold. It stands before a prompt's own
+   * one, in the same message.
+   */
   readonly system?: string
   /** More fields of each request, for example `{ temperature: 0 }`. */
   readonly body?: JsonObject
@@ -39,8 +43,12 @@ export interface Teacher {
   answer(messages: readonly Message[], options?: { readonly signal?: AbortSignal | undefined }): Promise<TeacherAnswer>
 }
 
-/** Refusals that hold for every prompt: a wrong key, model, address or option. */
-const FATAL: ReadonlySet<number> = new Set([400, 401, 403, 404, 405, 422])
+/** Refusals that hold for every prompt: a wrong key, model or address. */
+const OF_ALL: ReadonlySet<number> = new Set([401, 403, 404, 405])
+/** Refusals of an option, which all prompts meet, or of one prompt that is too long or not to the teacher's liking. */
+const OF_SOME: ReadonlySet<number> = new Set([400, 422])
+/** Where so many are refused before any was answered, it is not the prompts. */
+const ENOUGH_REFUSALS = 8
 
 /** Creates the teacher; opens no connection. */
 export function createTeacher(options: TeacherOptions): Teacher {
@@ -83,7 +91,7 @@ function teacherOf(asked: {
       try {
         return readAnswer(await asked.ask(messages, signal), name)
       } catch (error) {
-        if (!(error instanceof ApiError && FATAL.has(error.status))) throw error
+        if (!(error instanceof ApiError && (OF_ALL.has(error.status) || OF_SOME.has(error.status)))) throw error
         throw new AppError(error.category, 'teacher_refused', `the teacher ${name} refuses: ${error.message}`, {
           cause: error,
           hint: asked.hintOf(error.status),
@@ -104,7 +112,13 @@ function hintOf(status: number, baseURL: string): string {
 
 function withSystem(messages: readonly Message[], system: string | undefined): readonly Message[] {
   if (system === undefined) return messages
-  return [{ role: 'system', content: system }, ...messages.filter(({ role }) => role !== 'system')]
+  const [first, ...rest] = messages
+  // many chat templates take one system message, and only as the first
+  if (first?.role !== 'system') return [{ role: 'system', content: system }, ...messages]
+  const { content } = first
+  const before = `${system}\n\n`
+  const both = Array.isArray(content) ? [{ type: 'text', text: before }, ...content] : `${before}${content ?? ''}`
+  return [{ ...first, content: both }, ...rest]
 }
 
 function readAnswer(response: unknown, name: string): TeacherAnswer {
@@ -137,7 +151,7 @@ export interface LessonOptions {
   readonly signal?: AbortSignal | undefined
   /** Answers that are there already, from an earlier run. */
   readonly has?: (prompt: number, sample: number) => boolean
-  /** Told of each answer as it comes; awaited, so that it can be kept. */
+  /** Told of each answer as it comes; awaited, so that it can be kept. What it throws ends the run. */
   readonly onLesson?: (lesson: Lesson) => Promise<void> | void
   /** Told of what failed after it was tried again. */
   readonly onFailure?: (failure: { readonly prompt: number; readonly error: unknown }) => void
@@ -147,7 +161,7 @@ export interface LessonOptions {
  * Asks a teacher all prompts, so many side by side.
  *
  * @returns what came, by prompt and sample
- * @throws {AppError} `teacher_refused` at once; the last failure when nothing came at all; the signal's reason
+ * @throws {AppError} `teacher_refused` at once where it holds for all prompts; the last failure when nothing came at all; the signal's reason
  */
 export async function askTeacher(
   prompts: readonly (readonly Message[])[],
@@ -163,21 +177,31 @@ export async function askTeacher(
   const lessons: Lesson[] = []
   const ending = new AbortController()
   const both = signal === undefined ? ending.signal : AbortSignal.any([signal, ending.signal])
-  let [next, failed] = [0, null as { readonly error: unknown } | null]
+  const hadSome = waiting.length < prompts.length * samples
+  let [next, refused, failed] = [0, 0, null as { readonly error: unknown } | null]
   async function work(): Promise<void> {
     for (let item = waiting[next]; item !== undefined; item = waiting[next]) {
       next += 1
       both.throwIfAborted()
       const { messages, prompt, sample } = item
-      try {
-        const lesson = { ...(await teacher.answer(messages, { signal: both })), prompt, sample }
-        lessons.push(lesson)
-        await onLesson?.(lesson)
-      } catch (error) {
-        if (both.aborted || isFinal(error)) throw error
-        failed = { error }
-        onFailure?.({ prompt, error })
-      }
+      const said = await ask(messages, prompt)
+      if (said === null) continue
+      const lesson = { ...said, prompt, sample }
+      lessons.push(lesson)
+      await onLesson?.(lesson)
+    }
+  }
+  /** Null for what failed, and was told of. */
+  async function ask(messages: readonly Message[], prompt: number): Promise<TeacherAnswer | null> {
+    try {
+      return await teacher.answer(messages, { signal: both })
+    } catch (error) {
+      if (both.aborted || isFinal(error)) throw error
+      refused += isRefusal(error) ? 1 : 0
+      if (refused >= ENOUGH_REFUSALS && lessons.length === 0 && !hadSome) throw error
+      failed = { error }
+      onFailure?.({ prompt, error })
+      return null
     }
   }
   const workers = Array.from({ length: Math.min(concurrency, waiting.length) }, () => work())
@@ -190,13 +214,21 @@ export async function askTeacher(
     throw error
   }
   const { error } = failed ?? {}
-  if (lessons.length === 0 && error !== undefined) throw error
+  // prompts that are refused every time do not keep the answers of an earlier run from being used
+  if (lessons.length === 0 && error !== undefined && !(hadSome && isRefusal(error))) throw error
   return lessons.toSorted((a, b) => a.prompt - b.prompt || a.sample - b.sample)
 }
 
-/** What no other prompt would come out of better: a refusal, or a disk that keeps nothing. */
+/** What no other prompt would come out of better. */
 function isFinal(error: unknown): boolean {
-  return !(error instanceof AppError) || error.code === 'teacher_refused' || error.category === 'invalid_request'
+  return !(error instanceof AppError) || (error.code === 'teacher_refused' && !isRefusal(error))
+}
+
+/** Whether it may be for one prompt alone. */
+function isRefusal(error: unknown): boolean {
+  if (!(error instanceof AppError)) return false
+  if (error.code !== 'teacher_refused') return error.category === 'invalid_request'
+  return error.cause instanceof ApiError && OF_SOME.has(error.cause.status)
 }
 
 /**

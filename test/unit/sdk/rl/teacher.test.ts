@@ -2,6 +2,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
+import { AppError } from '../../../../src/base/errors/errors.js'
 import { createTeacher, type Teacher, type TeacherOptions, writeExamples } from '../../../../src/rl.js'
 import { askTeacher } from '../../../../src/sdk/rl/teacher.js'
 
@@ -94,6 +95,53 @@ test('a refusal ends the run at once, in words that say what to do', async () =>
     hint: "is its key right, and allowed to use this model? It is not this service's key",
   })
   expect(asked).toHaveLength(1)
+})
+
+test('a prompt that is refused is left out and told of, also where it is the first or the only one that is left', async () => {
+  const { teacher, asked } = await serve(({ messages }, response) =>
+    messages[0]?.content === 'q0' ? refuse(response, 400, 'too long') : answer(response, 'a'),
+  )
+  const failures: number[] = []
+  const onFailure = ({ prompt }: { readonly prompt: number }) => failures.push(prompt)
+  const lessons = await askTeacher(prompts(3), teacher, { concurrency: 1, onFailure })
+  expect({ failures, came: lessons.map(({ prompt }) => prompt) }).toEqual({ failures: [0], came: [1, 2] })
+  const has = (prompt: number) => prompt > 0
+  expect(await askTeacher(prompts(3), teacher, { has, onFailure })).toEqual([])
+  expect({ failures, asked: asked.length }).toEqual({ failures: [0, 0], asked: 4 })
+  await expect(askTeacher(prompts(1), teacher)).rejects.toMatchObject({ code: 'teacher_refused' })
+})
+
+test('where nothing is answered, refusals end the run before all prompts were asked', async () => {
+  const { teacher, asked } = await serve((_, response) => refuse(response, 422, 'temperature is not supported'))
+  await expect(askTeacher(prompts(40), teacher, { concurrency: 1 })).rejects.toMatchObject({
+    code: 'teacher_refused',
+    hint: 'a smaller limit of tokens, or no temperature, may be what it wants',
+  })
+  expect(asked).toHaveLength(8)
+})
+
+test('an answer that cannot be kept ends the run', async () => {
+  const { teacher, asked } = await serve((_, response) => answer(response, 'a'))
+  const onLesson = () => Promise.reject(new AppError('unavailable', 'disk_full', 'the disk is full'))
+  await expect(askTeacher(prompts(9), teacher, { concurrency: 1, onLesson })).rejects.toMatchObject({
+    code: 'disk_full',
+  })
+  expect(asked).toHaveLength(1)
+})
+
+test('the system message of the teacher stands before that of a prompt, in the same message', async () => {
+  const { teacher, asked } = await serve((_, response) => answer(response, 'a'), { system: 'Be brief.' })
+  const user = { role: 'user', content: 'q' }
+  const part = { type: 'text', text: 'You are a clerk.' }
+  const own = [
+    [{ role: 'system', content: 'You are a clerk.' }, user],
+    [{ role: 'system', content: [part] }, user],
+  ]
+  await askTeacher(own, teacher, { concurrency: 1 })
+  expect(asked.map(({ body }) => body)).toMatchObject([
+    { messages: [{ role: 'system', content: 'Be brief.\n\nYou are a clerk.' }, user] },
+    { messages: [{ role: 'system', content: [{ type: 'text', text: 'Be brief.\n\n' }, part] }, user] },
+  ])
 })
 
 test('an address without its version is said to be one', async () => {

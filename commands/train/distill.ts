@@ -21,7 +21,7 @@ export const trainDistill = defineCommand({
   path: ['train', 'distill'],
   summary: 'Train a model on what a stronger one says',
   details:
-    'The teacher answers the prompts, and a supervised job trains on its answers; they stay in a file, from which a run that was stopped goes on. With --reward only good answers are trained on. With --on-policy the model answers, and a teacher of this service says of every token how likely it finds it: that needs the same tokenizer, no reward and no file.',
+    'The teacher answers the prompts, and a supervised job trains on its answers; they stay in a file, from which a run that was stopped goes on. --dry-run and --plan ask it nothing, and go by what is in the file. With --reward only good answers are trained on. With --on-policy the model answers, and a teacher of this service says of every token how likely it finds it: that needs the same tokenizer, no reward and no file.',
   examples: [
     [
       'trainyard train distill orders --prompts mails.jsonl --teacher https://api.openai.com/v1 --teacher-model gpt-5-mini --teacher-key-file key.txt --watch',

@@ -64,7 +64,8 @@ function isStronger(file: SettingSource, key: SettingSource): boolean {
   return strength[file] > strength[key]
 }
 
-async function readKeyFile(path: string, origin: string): Promise<string> {
+/** @param origin flag, variable or config file that names it @throws {InvalidRequestError} `invalid_api_key_file` */
+export async function readKeyFile(path: string, origin: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (cause) {
@@ -72,7 +73,8 @@ async function readKeyFile(path: string, origin: string): Promise<string> {
   }
 }
 
-function requireKey(text: string, origin: string): string {
+/** The key that a text holds, spaces and line feeds around it. @throws {InvalidRequestError} `invalid_api_key_file` */
+export function requireKey(text: string, origin: string): string {
   const key = text.trim()
   if (!/^[!-~]+$/.test(key)) {
     throw new InvalidRequestError(

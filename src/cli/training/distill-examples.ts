@@ -4,7 +4,7 @@
 import type { JsonObject } from '#base/util/json.js'
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
-import { askTeacher, type Lesson } from '#sdk/rl/teacher.js'
+import { askTeacher, type Lesson, type Teacher } from '#sdk/rl/teacher.js'
 import type { CommandContext } from '../command/context.js'
 import { messageOf } from '../input/input-file.js'
 import { assertWritable } from '../local/output-file.js'
@@ -15,7 +15,7 @@ import { formatNumber, plural } from '../terminal/format.js'
 import { startProgress } from '../terminal/progress.js'
 import { DEFAULT_ANSWER_TOKENS, DEFAULT_QUESTIONS } from './distill-flags.js'
 import { addSizeDefaults, type Hyperparameters, submitJob, toRowsRequest } from './submission.js'
-import { openTeacherAnswers } from './teacher-answers.js'
+import { openTeacherAnswers, type TeacherAnswers } from './teacher-answers.js'
 import { isAddress, openTeacher, type TeacherFlags } from './teacher-flags.js'
 
 export interface ExampleFlags extends TeacherFlags {
@@ -31,7 +31,7 @@ export interface ExampleFlags extends TeacherFlags {
   readonly watch: boolean
 }
 
-/** Gathers, filters, submits. */
+/** Gathers, filters, submits. `--dry-run` and `--plan` ask the teacher nothing. */
 export async function trainByExamples(
   context: CommandContext,
   client: Client,
@@ -45,7 +45,9 @@ export async function trainByExamples(
   },
 ): Promise<void> {
   const { flags, model, rows, score, hyperparameters } = job
-  const lessons = await gatherLessons(context, client, job)
+  const found = await findLessons(context, client, job)
+  if (flags.dryRun) return reportMissing(context, job, found)
+  const lessons = await gatherLessons(context, job, found)
   if (lessons.length === 0) {
     throw new UsageError('no_examples', 'no answer of the teacher is whole, so there is nothing to train on', {
       param: '--max-tokens',
@@ -94,15 +96,23 @@ export async function trainByExamples(
   })
 }
 
-/** Whole answers, old and new. */
-async function gatherLessons(
-  context: CommandContext,
-  client: Client,
-  job: Parameters<typeof trainByExamples>[2],
-): Promise<readonly Lesson[]> {
-  const { io, output, signal } = context
+type DistillJob = Parameters<typeof trainByExamples>[2]
+
+/** A teacher, and what it said already. */
+interface FoundLessons {
+  readonly teacher: Teacher
+  readonly path: string
+  readonly answers: TeacherAnswers
+  readonly old: readonly Lesson[]
+  readonly samples: number
+  readonly maxTokens: number
+}
+
+/** Opens the file of answers; asks the teacher nothing. */
+async function findLessons(context: CommandContext, client: Client, job: DistillJob): Promise<FoundLessons> {
+  const { output } = context
   const { flags, model, rows, key } = job
-  const { samples = 1, concurrency = DEFAULT_QUESTIONS, maxTokens = DEFAULT_ANSWER_TOKENS } = flags
+  const { samples = 1, maxTokens = DEFAULT_ANSWER_TOKENS } = flags
   const body = bodyOf(flags, { samples, maxTokens })
   const teacher = await openTeacher(context, client, flags, { key, body })
   const path = flags.answers ?? `distill-${model.name}.jsonl`
@@ -120,11 +130,58 @@ async function gatherLessons(
       `${plural(answers.others, 'line')} of ${path} ${answers.others === 1 ? 'is' : 'are'} of another teacher, other prompts or other options, and stay unused`,
     )
   }
-  const wanted = prompts.length * samples
+  return { teacher, path, answers, old, samples, maxTokens }
+}
+
+/** What a run would ask for. */
+function reportMissing({ output }: CommandContext, { model, rows }: DistillJob, found: FoundLessons): void {
+  const { teacher, old, samples } = found
+  const missing = rows.length * samples - old.length
+  output.result(
+    {
+      dry_run: true,
+      model_id: model.id,
+      prompts: rows.length,
+      samples,
+      answers_there: old.length,
+      answers_to_ask: missing,
+    },
+    `Would ask ${teacher.name} for ${plural(missing, 'answer')}, and train ${model.name} on them and on ${old.length} that ${old.length === 1 ? 'is' : 'are'} there (dry run)`,
+    [],
+  )
+}
+
+/** Whole answers, old and new; for a plan those that are there, since a teacher may be dear. */
+async function gatherLessons(
+  { io, output, signal }: CommandContext,
+  { flags, rows }: DistillJob,
+  { teacher, path, answers, old, samples, maxTokens }: FoundLessons,
+): Promise<readonly Lesson[]> {
+  const { concurrency = DEFAULT_QUESTIONS } = flags
+  const wanted = rows.length * samples
+  if (flags.plan) {
+    if (old.length === 0) {
+      throw new UsageError(
+        'no_examples',
+        `a job of this kind asks the teacher first, and ${path} holds no answer yet`,
+        {
+          param: '--plan',
+          hint: 'train options sft shows the options of such a job; --dry-run says how many answers would be asked for',
+        },
+      )
+    }
+    if (old.length < wanted) {
+      output.warning(
+        `the plan is for ${old.length} of ${plural(wanted, 'answer')}: a run asks the teacher for the rest`,
+      )
+    }
+    return old.filter(({ isCut }) => !isCut)
+  }
   let [came, failures] = [0, 0]
   let why = ''
   const progress = startProgress(io, output.mode === 'human', 'asking the teacher')
   try {
+    const prompts = rows.map(({ messages }) => messages)
     const asked = await askTeacher(prompts, teacher, {
       samples,
       concurrency,

@@ -1,17 +1,21 @@
 /**
  * Flags of `train distill` besides those of its teacher and of the job, and which of all say something where the model answers itself.
  */
+import { DISTILL_DEFAULTS } from '#sdk/rl/distill.js'
 import { flag, longName } from '../command/flags.js'
 import { UsageError } from '../terminal/errors.js'
 
 /** Questions side by side: hosted teachers limit them. */
 export const DEFAULT_QUESTIONS = 8
-/** Tokens of the longest answer. */
-export const DEFAULT_ANSWER_TOKENS = 256
+/** Tokens of the longest answer, in either way. */
+export const DEFAULT_ANSWER_TOKENS = DISTILL_DEFAULTS.maxTokens
 
 export const DISTILL_FLAGS = {
   answers: flag.text('--answers <file>', "keeps the teacher's answers, to go on from; default distill-<model>.jsonl"),
-  samples: flag.integer(1, 128)('-n, --samples <count>', 'answers per prompt, 1 to 128; default 1, with --on-policy 4'),
+  samples: flag.integer(1, 128)(
+    '-n, --samples <count>',
+    `answers per prompt, 1 to 128; default 1, with --on-policy ${DISTILL_DEFAULTS.samples}`,
+  ),
   system: flag.text('--system <text>', 'system message for teacher and model'),
   maxTokens: flag.integer(1)('--max-tokens <n>', `tokens of the longest answer; default ${DEFAULT_ANSWER_TOKENS}`),
   temperature: flag.number(0, 2)(
@@ -27,7 +31,10 @@ export const DISTILL_FLAGS = {
     isAdvanced: true,
   }),
   onPolicy: flag.switch('--on-policy', 'the model answers, a teacher of this service says how likely each token is'),
-  steps: flag.integer(1, 100_000)('--steps <n>', 'updates of --on-policy, of 16 prompts each; default 20'),
+  steps: flag.integer(1, 100_000)(
+    '--steps <n>',
+    `updates of --on-policy, of ${DISTILL_DEFAULTS.promptsPerStep} prompts each; default ${DISTILL_DEFAULTS.steps}`,
+  ),
 }
 
 /** What says something with `--on-policy`. */

@@ -36,12 +36,13 @@ export async function openTeacherAnswers(
   prompts: readonly (readonly Message[])[],
   manner: { readonly teacher: string; readonly options: JsonObject },
 ): Promise<TeacherAnswers> {
-  const keys = prompts.map((messages) => digest([manner.teacher, manner.options, messages]))
+  const keys = keysOf(prompts, manner)
   const at = new Map(keys.map((key, prompt) => [key, prompt]))
   const lessons: Lesson[] = []
   const there = new Set<string>()
   let others = 0
-  for (const row of await readRows(path)) {
+  const { rows, mended } = await readRows(path)
+  for (const row of rows) {
     const prompt = at.get(String(row['asked']))
     const sample = Number(row['sample'])
     const text = textOf(row)
@@ -53,15 +54,21 @@ export async function openTeacherAnswers(
     lessons.push({ prompt, sample, text, isCut: row['is_cut'] === true })
   }
   let turns: Promise<void> = Promise.resolve()
+  let isMended = mended === null
   return {
     lessons,
     others,
-    has: (prompt, sample) => there.has(`${at.get(keys[prompt] ?? '') ?? prompt} ${sample}`),
+    has: (prompt, sample) => there.has(`${prompt} ${sample}`),
     async add({ prompt, sample, text, isCut }) {
       const messages = [...(prompts[prompt] ?? []), { role: 'assistant', content: text }]
       const facts = { teacher: manner.teacher, asked: keys[prompt], sample, ...(isCut ? { is_cut: true } : {}) }
       const line = `${JSON.stringify({ messages, ...facts })}\n`
-      turns = turns.then(() => append(path, line))
+      turns = turns.then(async () => {
+        // not before there is something to keep: who only looks changes nothing
+        if (!isMended && mended !== null) await writeWhole(path, mended)
+        isMended = true
+        await append(path, line)
+      })
       await turns
     },
   }
@@ -75,23 +82,50 @@ async function append(path: string, line: string): Promise<void> {
   }
 }
 
-/** The rows; a last line that was cut off in the middle is removed from the file, so that the next begins on its own. */
-async function readRows(path: string): Promise<readonly JsonObject[]> {
+/** How a line of this file begins. */
+const BEGINNING = '{"messages":'
+
+/**
+ * The rows, and what the file must be before another can be added; null: as it is. A last line that was cut off in the middle is left
+ * out, a whole one gets its line feed. What may be somebody's own is refused and never shortened: a single line without a line feed is
+ * the whole of such a file.
+ */
+async function readRows(
+  path: string,
+): Promise<{ readonly rows: readonly JsonObject[]; readonly mended: string | null }> {
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return ''
     throw new UsageError('input_unreadable', `${path} cannot be read: ${error.message}`, { cause: error })
   })
-  const whole = text.slice(0, text.lastIndexOf('\n') + 1)
-  const rows = whole.split('\n').flatMap((line, i) => {
+  const lines = text.split('\n')
+  const tail = lines.pop() ?? ''
+  const rows = lines.flatMap((line, i) => {
     if (line.trim() === '') return []
     const row = parse(line)
     if (row !== null) return [row]
-    throw new UsageError('input_invalid', `${path}:${i + 1}: is no answer of a teacher`, {
+    throw foreign(i + 1)
+  })
+  if (tail.trim() === '') return { rows, mended: null }
+  const last = parse(tail)
+  if (last !== null) return { rows: [...rows, last], mended: `${text}\n` }
+  const isCut = !isJson(tail) && (tail.startsWith(BEGINNING) || BEGINNING.startsWith(tail))
+  if (rows.length === 0 || !isCut) throw foreign(lines.length + 1)
+  return { rows, mended: text.slice(0, text.length - tail.length) }
+
+  function foreign(line: number): UsageError {
+    return new UsageError('input_invalid', `${path}:${line}: is no answer of a teacher`, {
       hint: 'name another file with --answers: this one holds something else',
     })
-  })
-  if (whole !== text) await writeWhole(path, whole)
-  return rows
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function parse(line: string): JsonObject | null {
@@ -108,6 +142,21 @@ function textOf(row: JsonObject): string | null {
   const last = Array.isArray(messages) ? messages.at(-1) : undefined
   const content = last !== undefined && isJsonObject(last) ? last['content'] : null
   return typeof content === 'string' ? content : null
+}
+
+/** Of what is asked; a prompt that stands there several times is asked as often, and its answers are told apart by which time it is. */
+function keysOf(
+  prompts: readonly (readonly Message[])[],
+  manner: { readonly teacher: string; readonly options: JsonObject },
+): readonly string[] {
+  const times = new Map<string, number>()
+  return prompts.map((messages) => {
+    const asked = [manner.teacher, manner.options, messages]
+    const key = digest(asked)
+    const time = times.get(key) ?? 0
+    times.set(key, time + 1)
+    return time === 0 ? key : digest([...asked, time])
+  })
 }
 
 function digest(value: unknown): string {

@@ -1,13 +1,12 @@
 /**
  * Who teaches: flags of `train distill`, and the teacher that they name: one behind an address, or a model of this service.
  */
-import { readFile } from 'node:fs/promises'
 import type { JsonObject } from '#base/util/json.js'
 import type { Client } from '#sdk/client/client.js'
 import { createServedTeacher, createTeacher, type Teacher } from '#sdk/rl/teacher.js'
 import type { CommandContext } from '../command/context.js'
 import { flag } from '../command/flags.js'
-import { messageOf } from '../input/input-file.js'
+import { readKeyFile, requireKey } from '../config/credentials.js'
 import { resolveServed } from '../names/model-reference.js'
 import { UsageError } from '../terminal/errors.js'
 
@@ -24,7 +23,7 @@ export const teacherFlags = {
   teacherKeyFile: flag.text('--teacher-key-file <path>', 'file with the key of the address; without one none is sent'),
   teacherSystem: flag.text(
     '--teacher-system <text>',
-    'system message for the teacher alone, which the model learns to do without',
+    "system message for the teacher alone, before a prompt's own; the model learns to do without",
   ),
 }
 
@@ -43,7 +42,7 @@ export function isAddress(teacher: string): boolean {
  * What can be said of the flags before anything is asked.
  *
  * @returns the key of an address; null for none
- * @throws {UsageError} `missing_option`, `conflicting_options`, `input_unreadable`
+ * @throws {UsageError} `missing_option`, `conflicting_options`; {InvalidRequestError} `invalid_api_key_file`
  */
 export async function checkTeacher({ teacher, teacherModel, teacherKeyFile }: TeacherFlags): Promise<string | null> {
   if (!isAddress(teacher)) {
@@ -63,11 +62,7 @@ export async function checkTeacher({ teacher, teacherModel, teacherKeyFile }: Te
     })
   }
   if (teacherKeyFile === undefined) return null
-  const key = await readFile(teacherKeyFile, 'utf8').catch((cause: unknown) => {
-    throw new UsageError('input_unreadable', `${teacherKeyFile} cannot be read: ${messageOf(cause)}`, { cause })
-  })
-  if (key.trim() === '') throw new UsageError('input_invalid', `${teacherKeyFile} holds no key`)
-  return key.trim()
+  return requireKey(await readKeyFile(teacherKeyFile, '--teacher-key-file'), teacherKeyFile)
 }
 
 /** The teacher. @param asked.body fields of each request */

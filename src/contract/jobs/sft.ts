@@ -4,7 +4,17 @@
  */
 import { assertScheduleFits, defineJobKind, keepsBest } from './kind.js'
 import { defineOptions, type OptionValues } from './option.js'
-import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, MEASURED, TINY } from './shared-options.js'
+import {
+  COMMON_OPTIONS,
+  ENOUGH_ROWS,
+  epochOptions,
+  LEARNING_RATE,
+  MEASURED,
+  MOST_PASSES,
+  TINY,
+} from './shared-options.js'
+
+const epochs = epochOptions('conversations')
 
 const options = defineOptions({
   learning_rate: {
@@ -20,7 +30,11 @@ const options = defineOptions({
     flag: { isCommon: true },
     summary: 'step size of the optimizer',
   },
-  ...epochOptions('conversations'),
+  ...epochs,
+  epochs: {
+    ...epochs.epochs,
+    flag: { isCommon: true, whenAbsent: `more below ${ENOUGH_ROWS} conversations, up to ${MOST_PASSES}` },
+  },
   assistant_turns: {
     type: 'choice',
     default: 'all',

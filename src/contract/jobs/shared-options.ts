@@ -8,6 +8,8 @@ import { defineOptions, type OptionValues } from './option.js'
 export const MAX_FLOAT32 = 3.4028234663852886e38
 
 export const LEARNING_RATE = { min: 0, max: 1 } as const
+/** Conversations that a supervised job on few of them goes through, and how often at most: `size-defaults.ts` says why. */
+export const [ENOUGH_ROWS, MOST_PASSES] = [400, 6]
 /** Of LoRA. */
 const DIMENSIONS = { min: 1, max: 256 } as const
 

@@ -10,6 +10,7 @@ import type { JsonObject } from '#base/util/json.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { JOB_DEFINITIONS } from './kinds.js'
 import type { OptionRow } from './option.js'
+import { ENOUGH_ROWS, MOST_PASSES } from './shared-options.js'
 
 /** A rate below this share of the measured one is worth a warning. */
 const SMALL_SHARE = 0.1
@@ -64,9 +65,6 @@ export function advisedOptions(kind: JobKind, given: JsonObject): Readonly<Recor
   )
   return Object.fromEntries(advised)
 }
-
-/** Conversations that a job on few of them goes through, and how often at most. */
-const [ENOUGH_ROWS, MOST_PASSES] = [400, 6]
 
 /**
  * How often a supervised job should go through few rows, where nobody says otherwise: one pass over a hundred examples leaves most of

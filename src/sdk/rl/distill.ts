@@ -45,7 +45,8 @@ export interface DistillStep {
 
 /** A gradient longer than this says no more than its direction, as in reinforcement learning jobs. */
 const MAX_GRADIENT_NORM = 1
-const DEFAULTS = { steps: 20, promptsPerStep: 16, samples: 4, maxTokens: 256 }
+/** What counts where options say nothing. */
+export const DISTILL_DEFAULTS = { steps: 20, promptsPerStep: 16, samples: 4, maxTokens: 256 }
 /** Prompts whose tokens are compared before anything is trained. */
 const COMPARED = 8
 /** Answers that the teacher reads side by side. */
@@ -66,7 +67,7 @@ export async function distillOnPolicy(
 ): Promise<SavedCheckpoint & { readonly steps: readonly DistillStep[] }> {
   const { client } = model
   const { teacher, signal, onStep } = options
-  const { steps: count, promptsPerStep, samples, maxTokens } = { ...DEFAULTS, ...defined(options) }
+  const { steps: count, promptsPerStep, samples, maxTokens } = { ...DISTILL_DEFAULTS, ...defined(options) }
   if (prompts.length === 0) throw new AppError('invalid_request', 'no_prompts', 'there is no prompt to answer')
   const learningRate = options.learningRate ?? (await rateOf(model, signal))
   await assertSameTokens(client, { teacher, student: model.options.baseModel, prompts, signal })

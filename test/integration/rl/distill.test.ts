@@ -1,9 +1,12 @@
 /** Distillation against a real service: a student comes nearer to its teacher on its own answers, and the command trains on a teacher's. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLogger } from '../../../src/base/logging/logger.js'
+import { openTeacherAnswers } from '../../../src/cli/training/teacher-answers.js'
 import { distillOnPolicy, type LocalService, startLocal, TrainableModel } from '../../../src/rl.js'
 import { runCli } from '../../support/service/run-cli.js'
 
@@ -86,6 +89,49 @@ test('the command keeps the answers of a teacher of the service, trains on the g
   expect(second.stderr).toContain(`2 answers of the teacher are in ${answers} already`)
   expect(readFileSync(answers, 'utf8')).toBe(kept)
   expect((await local.client.models.list({ name: 'pupil' })).data[0]?.step).toBe(2)
+})
+
+test('neither --dry-run nor --plan asks the teacher: they go by the answers that are there', async () => {
+  const { baseURL, apiKey } = local.client.connection()
+  const env = { TRAINYARD_URL: baseURL.replace(/\/v1$/, ''), TRAINYARD_API_KEY: apiKey ?? '' }
+  let asked = 0
+  const server = createServer((_, response) => {
+    asked += 1
+    response.end('{}')
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const teacher = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`
+  const [prompts, path] = [join(folder, 'three.txt'), join(folder, 'three.jsonl')]
+  writeFileSync(prompts, 'q0\nq1\nq1\n')
+  await register('planned')
+  const line = ['train', 'distill', 'planned', '--prompts', prompts, '--teacher', teacher, '--teacher-model', 'big']
+  const cli = (...args: string[]) =>
+    runCli([...line, '--answers', path, '--max-tokens', '64', '--json', ...args], { env, fetch: globalThis.fetch })
+  try {
+    const counts = { dry_run: true, prompts: 3, samples: 2 }
+    const dry = await cli('--dry-run', '--samples', '2')
+    expect(JSON.parse(dry.stdout)).toMatchObject({ ...counts, answers_there: 0, answers_to_ask: 6 })
+    const early = await cli('--plan')
+    expect({ exit: early.exitCode, said: early.stderr }).toEqual({
+      exit: 2,
+      said: expect.stringContaining('asks the teacher first'),
+    })
+    const messages = ['q0', 'q1', 'q1'].map((content) => [{ role: 'user', content }])
+    const manner = { teacher: `big at ${teacher}`, options: { max_completion_tokens: 64 } }
+    const answers = await openTeacherAnswers(path, messages, manner)
+    for (const prompt of [0, 2]) await answers.add({ prompt, sample: 0, text: 'ab', isCut: false })
+    const again = await cli('--dry-run', '--samples', '2')
+    expect(JSON.parse(again.stdout)).toMatchObject({ ...counts, answers_there: 2, answers_to_ask: 4 })
+    const plan = await cli('--plan', '--epochs', '1')
+    expect({ exit: plan.exitCode, said: plan.stderr }).toEqual({
+      exit: 0,
+      said: expect.stringContaining('the plan is for 2 of 3 answers'),
+    })
+    expect(JSON.parse(plan.stdout)).toMatchObject({ object: 'training_plan', num_rows: 2 })
+    expect(asked).toBe(0)
+  } finally {
+    await new Promise((resolve) => server.close(resolve))
+  }
 })
 
 test('an address without the name of a model is refused', async () => {

@@ -58,3 +58,58 @@ test('a file of something else is refused by its line, and left as it is', async
   })
   expect(readFileSync(path, 'utf8')).toBe('{"prompt":"q","answer":"a"}\n')
 })
+
+test.each(['{"my":"only copy"}', '{"messages":[],"mine":1}', '{"messages":[{"ro'])(
+  'a file of nothing but %s, without a line feed, is refused and left as it is',
+  async (mine) => {
+    const path = join(folder, 'mine.json')
+    writeFileSync(path, mine)
+    await expect(openTeacherAnswers(path, PROMPTS, MANNER)).rejects.toMatchObject({
+      code: 'input_invalid',
+      message: `${path}:1: is no answer of a teacher`,
+    })
+    expect(readFileSync(path, 'utf8')).toBe(mine)
+  },
+)
+
+test.each(['{"my":"note"}', 'my note', '{"messages":[],"mine":1}'])(
+  'behind answers, %s without a line feed is refused and left as it is',
+  async (mine) => {
+    const path = join(folder, 'answers.jsonl')
+    await (await openTeacherAnswers(path, PROMPTS, MANNER)).add({ prompt: 0, sample: 0, text: 'a', isCut: false })
+    const all = `${readFileSync(path, 'utf8')}${mine}`
+    writeFileSync(path, all)
+    await expect(openTeacherAnswers(path, PROMPTS, MANNER)).rejects.toMatchObject({
+      message: `${path}:2: is no answer of a teacher`,
+    })
+    expect(readFileSync(path, 'utf8')).toBe(all)
+  },
+)
+
+test('a whole answer without its line feed counts, and the next begins on a line of its own', async () => {
+  const path = join(folder, 'answers.jsonl')
+  await (await openTeacherAnswers(path, PROMPTS, MANNER)).add({ prompt: 0, sample: 0, text: 'a', isCut: false })
+  const bare = readFileSync(path, 'utf8').trimEnd()
+  writeFileSync(path, bare)
+  const again = await openTeacherAnswers(path, PROMPTS, MANNER)
+  expect({ has: again.has(0, 0), file: readFileSync(path, 'utf8') }).toEqual({ has: true, file: bare })
+  await again.add({ prompt: 1, sample: 0, text: 'b', isCut: false })
+  expect((await openTeacherAnswers(path, PROMPTS, MANNER)).lessons.map(({ text }) => text)).toEqual(['a', 'b'])
+})
+
+test('a prompt that stands there twice has an answer for each time', async () => {
+  const path = join(folder, 'answers.jsonl')
+  const [a = [], b = []] = PROMPTS
+  const first = await openTeacherAnswers(path, [a, a, b], MANNER)
+  for (const prompt of [0, 1, 2]) await first.add({ prompt, sample: 0, text: `a${prompt}`, isCut: false })
+  const second = await openTeacherAnswers(path, [a, a, b], MANNER)
+  expect({ lessons: second.lessons.map(({ prompt, text }) => [prompt, text]), others: second.others }).toEqual({
+    lessons: [
+      [0, 'a0'],
+      [1, 'a1'],
+      [2, 'a2'],
+    ],
+    others: 0,
+  })
+  expect([0, 1, 2].map((prompt) => second.has(prompt, 0))).toEqual([true, true, true])
+})

@@ -1,7 +1,8 @@
 /**
  * Answers with a label (`examples/unpaired-example.ts`) tokenized and cut into batches, each answer with a mismatched one: the answer
- * of the row before it in the batch, behind its own prompt. Those say how far the policy has moved where nothing is labelled (the
- * reference point of KTO, arXiv:2402.01306, section 4.1; TRL makes them the same way).
+ * of the nearest row before it in the batch, in a circle, that has another prompt, behind its own prompt. Those say how far the policy
+ * has moved where nothing is labelled (the reference point of KTO, arXiv:2402.01306, section 4.1). Deviation from TRL, which takes the
+ * row before it whatever its prompt: answers to one prompt often stand side by side, and a labelled answer is no mismatched one.
  *
  * Streams as preference pairs do: order is the file's, and a row that is too long or has nothing to train on is dropped, counted and
  * named by line. A mismatched answer that is too long is left out alone.
@@ -25,7 +26,7 @@ export interface UnpairedAnswer {
   readonly lineNumber: number
   readonly isDesirable: boolean
   readonly answer: AnswerSequence
-  /** Another row's answer behind the same prompt; null where there is none, or it is too long. */
+  /** An answer to another prompt behind this one; null where the batch has none, or it is too long. */
   readonly mismatched: AnswerSequence | null
 }
 
@@ -120,9 +121,10 @@ function toBatch(examples: readonly UnpairedExample[], index: number, options: P
   const isEmpty = ({ lossMask }: AnswerSequence): boolean => !lossMask.includes(1)
   const linesOf = (rows: typeof rendered): number[] => rows.map(({ example: { lineNumber } }) => lineNumber)
   const kept = rendered.filter(({ answer }) => !isLong(answer) && !isEmpty(answer))
+  const prompts = kept.map(({ example: { prompt, tools } }) => JSON.stringify([prompt, tools]))
   const answers = kept.map(({ example, answer }, at): UnpairedAnswer => {
-    const other = kept.at(at - 1)?.example ?? example
-    const mismatched = other === example ? null : tokenizeAnswer(example, other.completion, options.text).sequence
+    const other = kept[otherBefore(prompts, at) ?? -1]?.example
+    const mismatched = other === undefined ? null : tokenizeAnswer(example, other.completion, options.text).sequence
     return {
       lineNumber: example.lineNumber,
       isDesirable: example.isDesirable,
@@ -147,4 +149,13 @@ function toBatch(examples: readonly UnpairedExample[], index: number, options: P
     ),
     longestLength: all.reduce((longest, { tokenIds }) => Math.max(longest, tokenIds.length), 0),
   }
+}
+
+/** The nearest place before this one, in a circle, with another prompt; null for none. */
+function otherBefore(prompts: readonly string[], at: number): number | null {
+  for (let back = 1; back < prompts.length; back += 1) {
+    const place = (at - back + prompts.length) % prompts.length
+    if (prompts[place] !== prompts[at]) return place
+  }
+  return null
 }

@@ -50,7 +50,7 @@ export interface SftExample {
   readonly tools: readonly JsonObject[] | null
   /** What the line says trains; null leaves it to the job. */
   readonly trainedTurns: TrainedTurns | null
-  /** What multiplies the loss of its tokens, above 0; absent: 1. */
+  /** What multiplies the loss of its tokens; 0: no turn of it trains. Absent: 1. */
   readonly weight?: number
 }
 
@@ -223,7 +223,7 @@ function checkExample(value: unknown, number: number, options: RowOptions): SftE
     messages: messages.map(withoutWeight),
     tools: checkTools(value, row),
     trainedTurns,
-    ...(weight === 0 || weight === 1 ? {} : { weight }),
+    ...(weight === 1 ? {} : { weight }),
   }
 }
 

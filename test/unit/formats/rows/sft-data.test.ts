@@ -294,7 +294,7 @@ describe('readSftBatches', () => {
     expect(batches.at(-1)).toMatchObject({ untrainableCount: 1, trainableTokenCount: 0 })
     const { notes } = await surveySftData(bytes(content), options)
     expect(notes).toEqual([
-      '1 of 3 rows has a weight of its own (all from 1 to 2.5), which multiplies the loss of their tokens',
+      '2 of 3 rows have a weight of their own (all from 0 to 2.5), which multiplies the loss of their tokens',
     ])
   })
 

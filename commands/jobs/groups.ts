@@ -6,7 +6,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
-import { formatNumber } from '#cli/terminal/format.js'
+import { formatNumber, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
 import { GROUP_ORDERS } from '#contract/wire/training/rollout-words.js'
 import type { RolloutGroup, Spread } from '#contract/wire/training/rollouts.js'
@@ -66,11 +66,16 @@ export const jobGroups = defineCommand({
       nextCommand: nextPageCommand(command, page, given),
       empty: 'no group is like this',
     })
-    const { group_count: groups, trajectory_count: all, trained_count: trained, unnoted_count: unnoted } = first
+    const { group_count: groups, trajectory_count: all, trained_count: trained } = first
+    const { unnoted_count: unnoted, untrained_count: untrained = 0 } = first
     output.status(`${groups} groups, ${trained} of ${all} trajectories trained`)
     if (unnoted > 0)
       output.warning(
-        `of ${unnoted} of them no tokens are noted: there were too many, or an earlier attempt trained them`,
+        `of ${plural(unnoted, 'sequence')} no tokens are noted: there were too many, or an earlier attempt trained them`,
+      )
+    if (untrained > 0)
+      output.warning(
+        `${plural(untrained, 'sequence')} of them did not train: the job ended before ${untrained === 1 ? 'its' : 'their'} step`,
       )
   },
 })

@@ -72,6 +72,8 @@ export const rolloutsHeadSchema = z.object({
   sequences: z.array(sequenceSchema),
   /** Sequences that trained and of which nothing is noted: they were too many, or an earlier attempt trained them. */
   omitted: count,
+  /** Sequences whose step was not made: the job ended before. Absent in older files. */
+  untrained: count.optional(),
   pieces: z.object({ offset: count, count: count, bytes: count }),
 })
 export type RolloutsHead = z.infer<typeof rolloutsHeadSchema>

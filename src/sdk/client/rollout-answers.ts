@@ -58,6 +58,8 @@ export const rolloutGroups = objectOf<RolloutGroupList>({
   trajectory_count: number,
   trained_count: number,
   unnoted_count: number,
+  // older servers do not count them
+  untrained_count: maybe(number),
   clip,
   parent_step: number,
   kept_until: maybe(text),

@@ -38,6 +38,10 @@ export interface NotedJob {
   readonly groups: readonly NotedGroup[]
   readonly clip: RolloutsHead['clip']
   readonly parentStep: number
+  /** Sequences of each gradient step, in the order of training. */
+  readonly stepSequences: readonly number[]
+  /** Steps that an earlier attempt made. */
+  readonly stepsBefore: number
 }
 
 /** A micro-batch of a step, with what the ratio was taken against where that is not the sampler's. */
@@ -74,6 +78,7 @@ export function createRolloutNotes(names: TokenNames, maxBytes: number): Rollout
   let job: NotedJob | null = null
   const kept: KeptSequence[] = []
   let bytes = 0
+  let dropped = 0
   return {
     begin: (noted) => {
       job = noted
@@ -85,13 +90,14 @@ export function createRolloutNotes(names: TokenNames, maxBytes: number): Rollout
         for (const sequence of sequencesOf(step, batch, output)) {
           bytes += sequenceBytes(sequence.length, sequence.trained, ROLLOUT_COLUMNS.length)
           if (bytes <= maxBytes) kept.push(sequence)
+          else dropped += 1
         }
       })
     },
     encode: () => {
       if (job === null) return null
       const trajectories = job.groups.reduce((sum, group) => sum + group.trajectories.length, 0)
-      return { bytes: encode(job, kept, names), groups: job.groups.length, trajectories }
+      return { bytes: encode(job, { kept, dropped }, names), groups: job.groups.length, trajectories }
     },
   }
 }
@@ -161,7 +167,11 @@ function ownerOf({ sequences }: PackedRow, index: number): PackedSequence | null
   return null
 }
 
-function encode(job: NotedJob, kept: readonly KeptSequence[], names: TokenNames): Uint8Array {
+function encode(
+  job: NotedJob,
+  { kept, dropped }: { readonly kept: readonly KeptSequence[]; readonly dropped: number },
+  names: TokenNames,
+): Uint8Array {
   const columns = ROLLOUT_COLUMNS.filter((name) =>
     kept.some((sequence) => sequence.columns.get(name)?.some((value) => !Number.isNaN(value)) === true),
   )
@@ -174,8 +184,8 @@ function encode(job: NotedJob, kept: readonly KeptSequence[], names: TokenNames)
     offset += sequenceBytes(sequence.length, sequence.trained, columns.length)
     return { ...sequence, offset: at }
   })
-  const trainedTrajectories = job.groups.flatMap(({ trajectories }) => trajectories.filter(({ tokens }) => tokens > 0))
-  const noted = new Set(kept.map(({ group, trajectory }) => `${group}:${trajectory}`)).size
+  const countOf = (steps: readonly number[]): number => steps.reduce((sum, count) => sum + count, 0)
+  const omitted = countOf(job.stepSequences.slice(0, job.stepsBefore)) + dropped
   const head: RolloutsHead = {
     version: 1,
     clip: job.clip,
@@ -183,7 +193,8 @@ function encode(job: NotedJob, kept: readonly KeptSequence[], names: TokenNames)
     parent_step: job.parentStep,
     groups: job.groups.map((group) => ({ ...group, trajectories: [...group.trajectories] })),
     sequences,
-    omitted: Math.max(0, trainedTrajectories.length - noted),
+    omitted,
+    untrained: countOf(job.stepSequences) - omitted - kept.length,
     pieces: { offset, count: ids.length, bytes: textBytes },
   }
   const line = Buffer.from(`${JSON.stringify(head)}\n`)

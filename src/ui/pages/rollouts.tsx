@@ -80,8 +80,16 @@ function Shown(props: { readonly id: string; readonly path: string; readonly fir
       {first.unnoted_count > 0 && (
         <ul class="warnings open">
           <li>
-            Of {formatCount(first.unnoted_count)} that trained no tokens were kept: there were too many, or an earlier
-            attempt of the job trained them.
+            Of {plural(first.unnoted_count, 'sequence')} that trained no tokens were kept: there were too many, or an
+            earlier attempt of the job trained them.
+          </li>
+        </ul>
+      )}
+      {first.untrained_count > 0 && (
+        <ul class="warnings open">
+          <li>
+            {plural(first.untrained_count, 'sequence')} did not train: the job ended before{' '}
+            {first.untrained_count === 1 ? 'its' : 'their'} step.
           </li>
         </ul>
       )}

@@ -80,7 +80,7 @@ const GROUPS = [
   group('long', [0, 1], [4, ...randomSequence('long', 40, 0).tokenIds]),
 ]
 
-async function train(config: JsonObject, { isNoted = true, maxBytes = 2 ** 20, isRandom = true } = {}) {
+function begin(config: JsonObject, { isNoted = true, maxBytes = 2 ** 20, isRandom = true } = {}) {
   const groups = parseTrajectoryGroups(JSON.parse(JSON.stringify(GROUPS)))
   const context = fixture.context('rollouts')
   const adapter = isRandom ? withRandomB(context.adapter, 'rollouts') : context.adapter
@@ -88,7 +88,11 @@ async function train(config: JsonObject, { isNoted = true, maxBytes = 2 ** 20, i
   const rollouts = isNoted ? createRolloutNotes(NAMES, maxBytes) : null
   const hyperparameters = resolveRlConfig(config)
   const job = { groups, hyperparameters, text: TEXT, padTokenId: 0, currentStep: 3, rollouts }
-  const running = trainRl(job, { ...context, adapter })
+  return { start, rollouts, running: trainRl(job, { ...context, adapter }) }
+}
+
+async function train(config: JsonObject, options: Parameters<typeof begin>[1] = {}) {
+  const { start, rollouts, running } = begin(config, options)
   let next = await running.next()
   while (next.done !== true) next = await running.next()
   return { start, outcome: next.value, notes: rollouts?.encode() ?? null }
@@ -230,11 +234,31 @@ describe('notes of rollouts', () => {
     expect(plain.notes).toBeNull()
   })
 
+  it('count what was not trained because the job ended before its step, apart from what was too much to keep', async () => {
+    const { rollouts, running } = begin({ learning_rate: 0, packed_sequence_length: 64 })
+    for await (const { type } of running) if (type === 'gradient_step') break
+    const { head } = await open(rollouts!.encode()!.bytes)
+    expect(head.sequences.length).toBeGreaterThan(0)
+    expect({ omitted: head.omitted, untrained: head.untrained }).toEqual({
+      omitted: 0,
+      untrained: 6 - head.sequences.length,
+    })
+    expect(head.untrained).toBeGreaterThan(0)
+  })
+
+  it('count what an earlier attempt trained', async () => {
+    const rollouts = createRolloutNotes(NAMES, 1024)
+    const clip = { low: null, high: null }
+    rollouts.begin({ groups: [], clip, parentStep: 0, stepSequences: [3, 2, 4], stepsBefore: 1 })
+    expect((await open(rollouts.encode()!.bytes)).head).toMatchObject({ omitted: 3, untrained: 6 })
+  })
+
   it('keep what fits, count the rest, and name every token they keep', async () => {
     const { notes } = await train({ learning_rate: 0, packed_sequence_length: 64 }, { maxBytes: 900 })
     const file = await open(notes!.bytes)
     expect(file.head.sequences.length).toBeGreaterThan(0)
     expect(file.head.sequences.length + file.head.omitted).toBe(6)
+    expect(file.head.untrained).toBe(0)
     const pieces = await file.readPieces()
     for (const sequence of file.head.sequences) {
       for (const id of await file.readIds(sequence)) {

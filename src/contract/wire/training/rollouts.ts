@@ -54,8 +54,10 @@ export const rolloutGroupListSchema = listSchema(rolloutGroupSchema).extend({
   group_count: count,
   trajectory_count: count,
   trained_count: count,
-  /** Trajectories that trained and of whose tokens nothing is noted: they were too many, or an earlier attempt trained them. */
+  /** Sequences that trained and of whose tokens nothing is noted: they were too many, or an earlier attempt trained them. */
   unnoted_count: count,
+  /** Sequences that were to train, and whose step was not made: the job ended before it. */
+  untrained_count: count,
   /** Bounds of the importance ratio beyond which a token counts as clipped; null: none. */
   clip: z.object({ low: nullableNumber, high: nullableNumber }),
   /** Step of the checkpoint that the job went on from. */

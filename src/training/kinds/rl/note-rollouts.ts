@@ -42,6 +42,8 @@ export function toNotedJob(job: {
   readonly leftOut: LeftOutBook
   readonly hyperparameters: RlHyperparameters
   readonly parentStep: number
+  readonly stepSequences: readonly number[]
+  readonly stepsBefore: number
 }): NotedJob {
   const { hyperparameters, leftOut } = job
   const { epsilon, epsilonHigh } = hyperparameters.policyLoss
@@ -55,6 +57,8 @@ export function toNotedJob(job: {
   return {
     clip: { low: finiteOrNull(1 - epsilon), high: finiteOrNull(1 + epsilonHigh) },
     parentStep: job.parentStep,
+    stepSequences: job.stepSequences,
+    stepsBefore: job.stepsBefore,
     groups: job.groups.map((group, g) => {
       const shaped = job.shaped[g]?.trajectories.map(({ reward }) => reward) ?? []
       const isAlone = shaped.length === 1 && hyperparameters.advantageEstimator !== 'batch'

@@ -92,7 +92,16 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   const order = passOrder(steps.length, { passes: hyperparameters.numPasses, seed })
   const parentStep = job.currentStep ?? 0
   job.rollouts?.begin(
-    toNotedJob({ groups, shaped: shaped.groups, sequences, leftOut: leftOutBook, hyperparameters, parentStep }),
+    toNotedJob({
+      groups,
+      shaped: shaped.groups,
+      sequences,
+      leftOut: leftOutBook,
+      hyperparameters,
+      parentStep,
+      stepSequences: steps.map(({ sequenceCount }) => sequenceCount),
+      stepsBefore: context.resumePoint?.progress.stepCount ?? 0,
+    }),
   )
   const { report } = context.progress
   report.plannedSteps = order.length

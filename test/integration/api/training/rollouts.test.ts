@@ -90,6 +90,7 @@ describe('what a job trained on', () => {
       trajectory_count: 6,
       trained_count: 4,
       unnoted_count: 0,
+      untrained_count: 0,
       parent_step: 0,
       kept_until: job.data_kept_until,
       clip: { low: 0, high: 5 },

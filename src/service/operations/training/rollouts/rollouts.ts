@@ -189,6 +189,7 @@ export function createRolloutService(context: Context): RolloutService {
         trajectory_count: all.length,
         trained_count: all.filter(({ left_out: reason }) => reason === undefined).length,
         unnoted_count: head.omitted,
+        untrained_count: head.untrained ?? 0,
         clip: head.clip,
         parent_step: head.parent_step,
         kept_until: keptUntil,

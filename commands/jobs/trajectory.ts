@@ -6,6 +6,7 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { parseInteger } from '#cli/input/parse.js'
 import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
 import type { RolloutTokens, RolloutTrajectory } from '#contract/wire/training/rollouts.js'
@@ -59,41 +60,53 @@ export const jobTrajectory = defineCommand({
   },
   flags: {
     tokens: flag.switch('--tokens', 'token by token'),
-    sequence: flag.integer(0)('--sequence <n>', 'which of its sequences, where it was cut into several', {
-      default: 0,
-    }),
+    sequence: flag.integer(0)(
+      '--sequence <n>',
+      'whose tokens, where it was cut into several sequences, from 0; default 0',
+    ),
     under: flag.text('--under <step>', 'score the tokens with this checkpoint: a step, or latest; 0 is the base model'),
   },
   exits: ['not_found'],
   async run(context) {
     const { connect, output, args, flags, signal } = context
+    const { sequence = 0, under } = flags
+    if (flags.sequence !== undefined && !flags.tokens && under === undefined) {
+      throw new UsageError('conflicting_options', '--sequence chooses whose tokens are shown, and none are asked for', {
+        param: '--sequence',
+        hint: 'add --tokens, or --under with a step',
+      })
+    }
     const [group, trajectory] = [parseInteger(args.group, 0), parseInteger(args.trajectory, 0)]
     const client = await connect()
     const place = { jobId: await resolveJobId(context, client, args.job), group, trajectory }
-    if (!flags.tokens && flags.under === undefined) {
+    if (!flags.tokens && under === undefined) {
       const found = await client.rollouts.trajectory(place, { signal })
       if (output.mode !== 'human') return output.record(found, found.id, [])
       return output.record(found, found.id, describe(found))
     }
     const rows: TokenRow[] = []
     const parts: RolloutTokens[] = []
-    for await (const { tokens, scores } of readParts(client, place, { ...flags, signal })) {
+    let step: number | undefined
+    for await (const { tokens, scores } of readParts(client, place, { sequence, under, signal })) {
       parts.push(tokens)
-      tokens.ids.forEach((_, i) => void rows.push({ at: tokens.from + i, tokens, i, score: scores?.[i] ?? null }))
+      step ??= scores?.step
+      tokens.ids.forEach(
+        (_, i) => void rows.push({ at: tokens.from + i, tokens, i, score: scores?.logprob[i] ?? null }),
+      )
     }
-    const scored = flags.under === undefined ? [] : [number(`step ${flags.under}`, ({ score }) => score)]
+    const scored = step === undefined ? [] : [number(`step ${step}`, ({ score }) => score)]
     const json = parts.map((tokens) => ({
       ...tokens,
-      ...(flags.under === undefined
+      ...(step === undefined
         ? {}
-        : { scores: { step: flags.under, logprob: rows.slice(tokens.from, tokens.to).map(({ score }) => score) } }),
+        : { scores: { step, logprob: rows.slice(tokens.from, tokens.to).map(({ score }) => score) } }),
     }))
     output.rows(json, rows, [...columns, ...scored], ({ at }) => String(at))
     const [first] = parts
     if (first === undefined) return
-    const { advantage, weight, gradient_step: step } = first
+    const { advantage, weight, gradient_step: trainedIn } = first
     output.status(
-      `advantage ${advantage === null ? 'none' : formatNumber(advantage)}, weight ${weight === null ? 'none' : formatNumber(weight)}, trained in gradient step ${step}`,
+      `advantage ${advantage === null ? 'none' : formatNumber(advantage)}, weight ${weight === null ? 'none' : formatNumber(weight)}, trained in gradient step ${trainedIn}`,
     )
   },
 })
@@ -110,9 +123,9 @@ async function* readParts(
   for (let from = 0; ; from += PART) {
     const range = { sequence, from, to: from + PART }
     const tokens = await client.rollouts.tokens(place, range, { signal })
-    const scored =
+    const scores =
       under === undefined ? null : await client.rollouts.scores(place, { ...range, step: under }, { signal })
-    yield { tokens, scores: scored?.logprob ?? null }
+    yield { tokens, scores }
     if (tokens.to >= tokens.length) return
   }
 }

@@ -3,15 +3,17 @@
  */
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
+import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
 import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
+import { collectPages } from '#sdk/client/pages.js'
 
-/** Evaluations of a list. */
-const LISTED = 50
+/** Prompts of a comparison that are shown. */
+const SHOWN = 5
 
 export const modelEvaluations = defineCommand({
   path: ['models', 'evaluations'],
@@ -28,31 +30,68 @@ export const modelEvaluations = defineCommand({
     split: flag.text('--split <name>', 'only this split; default val where two steps are compared'),
     from: flag.integer(0)('--from <step>', 'step to compare with; 0 is what was logged before the first job'),
     to: flag.integer(0)('--to <step>', 'step that is judged'),
-    show: flag.integer(1, 100)('--show <n>', 'prompts shown, 1 to 100, the worst first', { default: 5 }),
+    show: flag.integer(1, 100)(
+      '--show <n>',
+      `prompts shown of a comparison, 1 to 100, the worst first; default ${SHOWN}`,
+    ),
+    ...pageFlags,
   },
   exits: ['not_found'],
   next: ['trainyard compare <model>:step3 <model> --prompts held-out.jsonl'],
   async run(context) {
-    const { connect, output, args, flags, signal } = context
+    const { connect, config, output, args, flags, signal } = context
     const { from, to } = flags
     if ((from === undefined) !== (to === undefined)) {
       throw new UsageError('missing_option', '--from and --to name the two steps together: give both of them')
     }
+    assertOneList(flags)
     const client = await connect()
     const model = await findModel(parseWholeModel(args.model), { ...context, client })
     if (from === undefined || to === undefined) {
       const split = flags.split === undefined ? {} : { split: flags.split }
-      const found = await client.models.logs(model.id, { ...split, limit: LISTED }, { signal })
-      output.rows(found, found.data, COLUMNS, ({ id }) => id)
-      if (found.data.length === 0 && output.mode === 'human') output.status(`nothing was logged of ${model.name} yet`)
-      return
+      const { limit, after } = flags
+      const page = flags.all
+        ? await collectPages((query) => client.models.logs(model.id, { ...split, ...query }, { signal }), { after })
+        : await client.models.logs(model.id, { ...split, limit, after }, { signal })
+      const { project, entity } = askedNamespace(config)
+      return output.list(page, COLUMNS, {
+        isWide: flags.wide,
+        nextCommand: nextPageCommand(`models evaluations ${quoteWord(args.model)}`, page, {
+          '--split': flags.split,
+          '--limit': limit,
+          '--project': project,
+          '--entity': entity,
+        }),
+        empty: `nothing was logged of ${model.name} yet`,
+      })
     }
-    const query = { split: flags.split ?? 'val', a: from, b: to, limit: flags.show }
+    const query = { split: flags.split ?? 'val', a: from, b: to, limit: flags.show ?? SHOWN }
     const found = await client.models.compareLogs(model.id, query, { signal })
     if (found.skipped > 0) output.warning(`${plural(found.skipped, 'group')} not compared: too many, or too large`)
     output.result(found, describe(found), [formatNumber(found.difference)])
   },
 })
+
+/** Flags of the list and of the comparison say nothing of one another. */
+function assertOneList(flags: {
+  readonly from: number | undefined
+  readonly show: number | undefined
+  readonly after: string | undefined
+  readonly all: boolean
+}): void {
+  if (flags.from === undefined && flags.show !== undefined) {
+    throw new UsageError('conflicting_options', '--show counts prompts of a comparison, and none is asked for', {
+      param: '--show',
+      hint: '--from and --to name two steps; --limit says how many evaluations are listed',
+    })
+  }
+  if (flags.from === undefined || (flags.after === undefined && !flags.all)) return
+  const name = flags.all ? '--all' : '--after'
+  throw new UsageError('conflicting_options', `${name} is for the list, and --from and --to ask for a comparison`, {
+    param: name,
+    hint: '--show says how many prompts of a comparison are shown',
+  })
+}
 
 const COLUMNS: readonly Column<TrajectoryLog>[] = [
   { header: 'STEP', kind: 'number', get: ({ step }) => step },

@@ -309,4 +309,15 @@ describe('a server that answers anything', () => {
       }
     })
   })
+
+  test('a row without an end is told of before the memory is full', async () => {
+    const part = Buffer.alloc(8 * 1024 ** 2, 'a')
+    const body = new ReadableStream({ pull: (controller) => controller.enqueue(part) })
+    const { stdout, stderr, exitCode } = await runCli([...lineOf('jobs data')], {
+      env: { TRAINYARD_API_KEY: 'k' },
+      fetch: async () => new Response(body, { headers: { 'content-type': 'application/jsonl' } }),
+    })
+    expect({ stdout, exitCode }).toEqual({ stdout: '', exitCode: 1 })
+    expect(stderr).toContain('answered a line of more than 536870888 characters, expected rows as a Trainyard server')
+  })
 })

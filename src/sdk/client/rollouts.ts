@@ -14,6 +14,9 @@ const TRAJECTORY = `${GROUP}/trajectories/{trajectory}` as const
 const TOKENS = `${TRAJECTORY}/tokens` as const
 const SCORES = `${TRAJECTORY}/scores` as const
 
+/** Longest row, in UTF-16 units: V8 has no longer text, and a service may be set to take groups of about as much. */
+const MAX_ROW_LENGTH = 0x1fffffe8
+
 /** Which trajectory of which job, both counted from 0. */
 export interface TrajectoryPlace {
   readonly jobId: string
@@ -45,7 +48,7 @@ export function createRolloutCalls(http: Http, baseUrl: string) {
     const request = requestOf(DATA, { ids: [jobId] }, { isLong: true, signal })
     const { body, headers } = await http.open(request)
     let count = 0
-    for await (const line of body === null ? [] : linesOf(body)) {
+    for await (const line of body === null ? [] : linesOf(body, noEnd)) {
       if (!isRow(line)) throw noRows(line)
       count += 1
       yield line
@@ -53,6 +56,12 @@ export function createRolloutCalls(http: Http, baseUrl: string) {
     // a job may have been given none
     if (count === 0 && headers.get('content-type') !== 'application/jsonl') throw noRows('')
 
+    function noEnd(): ProtocolError {
+      const source = sourceOf(baseUrl, request)
+      return new ProtocolError(
+        `${source} answered a line of more than ${MAX_ROW_LENGTH} characters, expected rows as a Trainyard server sends them`,
+      )
+    }
     function noRows(line: string): ProtocolError {
       const given = line === '' ? 'nothing' : JSON.stringify(line.slice(0, 60))
       const source = sourceOf(baseUrl, request)
@@ -61,15 +70,24 @@ export function createRolloutCalls(http: Http, baseUrl: string) {
   }
 }
 
-async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+/** A line is put together once, when it is whole. @throws what `noEnd` makes, for one beyond the limit */
+async function* linesOf(body: AsyncIterable<Uint8Array>, noEnd: () => ProtocolError): AsyncGenerator<string> {
   const decoder = new TextDecoder()
-  let rest = ''
+  let parts: string[] = []
+  let length = 0
   for await (const part of body) {
-    const lines = (rest + decoder.decode(part, { stream: true })).split('\n')
-    rest = lines.pop() ?? ''
-    yield* lines.filter((line) => line.trim() !== '')
+    const [first = '', ...others] = decoder.decode(part, { stream: true }).split('\n')
+    parts.push(first)
+    length += first.length
+    if (length > MAX_ROW_LENGTH) throw noEnd()
+    for (const next of others) {
+      const line = parts.join('')
+      if (line.trim() !== '') yield line
+      parts = [next]
+      length = next.length
+    }
   }
-  rest += decoder.decode()
+  const rest = parts.join('') + decoder.decode()
   if (rest.trim() !== '') yield rest
 }
 

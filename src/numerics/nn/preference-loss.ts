@@ -8,7 +8,6 @@
  * | `ipo` | (m - 1 / (2 beta))^2, answers averaged over their tokens | IPO, arXiv:2310.12036, equation 17 |
  * | `orpo` | -beta * log sigmoid(log odds(chosen) - log odds(rejected)), averaged | ORPO, arXiv:2403.07691, equation 6 |
  * | `simpo` | -log sigmoid(beta * m - gamma), averaged, no reference | SimPO, arXiv:2405.14734, equation 6 |
- *
  * | `kto` | w * sigmoid(-beta * s * (logp - logp_ref - z0)), s = 1 or -1 by the label | KTO, arXiv:2402.01306, equation 8 |
  *
  * m is the policy's margin, chosen minus rejected, minus the reference's. An SFT term (arXiv:2404.19733, ORPO's first term) is

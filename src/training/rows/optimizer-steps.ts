@@ -59,7 +59,7 @@ export function partitionSteps<Sequence extends TrainingSequence>(
   const bins = new Bins(stepLength)
   for (const index of placementOrder(sequences)) bins.place(index, paths[index] ?? [])
   const steps = bins.members().map((members) => members.flatMap((index) => sequences[index] ?? []))
-  shuffle(steps, seed)
+  shuffle(steps, `rows:${seed}`)
   return steps
 }
 
@@ -241,8 +241,8 @@ function isBetter(
 }
 
 /** Fisher-Yates, in place. */
-function shuffle<Item>(items: Item[], seed: string | number): void {
-  const rng = createRng(`rows:${seed}`)
+export function shuffle<Item>(items: Item[], seed: string): void {
+  const rng = createRng(seed)
   for (let last = items.length - 1; last > 0; last -= 1) {
     const chosen = rng.integer(last + 1)
     const [a, b] = [items[last], items[chosen]]

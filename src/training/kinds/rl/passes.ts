@@ -5,7 +5,7 @@
  * (PPO, arXiv:1707.06347, algorithm 1: K epochs over one rollout). What stands in a step is the same in every pass, so that its
  * rows are packed, and scored under a reference, once.
  */
-import { createRng } from '#base/util/rng.js'
+import { shuffle } from '#training/rows/optimizer-steps.js'
 import type { JobReport } from '#training/trainer/report.js'
 import { rowOf } from '#training/trainer/row-batch.js'
 import type { TokenOutputs } from '#training/trainer/trainer.js'
@@ -27,7 +27,8 @@ export function passOrder(
 ): number[] {
   return Array.from({ length: passes }, (_, pass) => {
     const order = Array.from({ length: stepCount }, (_, step) => step)
-    return pass === 0 ? order : shuffled(order, `rows:${seed}:pass:${pass + 1}`)
+    if (pass > 0) shuffle(order, `rows:${seed}:pass:${pass + 1}`)
+    return order
   }).flat()
 }
 
@@ -90,17 +91,4 @@ export function passMetrics({ facts: { passes } }: JobReport): Record<string, nu
   if (passes === undefined) return {}
   const { made = 0, ended_by_target_kl: isEnded = 0 } = passes
   return { 'data/step_num_passes': made, 'data/step_passes_ended_by_target_kl': isEnded }
-}
-
-/** Fisher-Yates, of a copy. */
-function shuffled(order: readonly number[], seed: string): number[] {
-  const rng = createRng(seed)
-  const result = [...order]
-  for (let last = result.length - 1; last > 0; last -= 1) {
-    const chosen = rng.integer(last + 1)
-    const kept = result[last] as number
-    result[last] = result[chosen] as number
-    result[chosen] = kept
-  }
-  return result
 }

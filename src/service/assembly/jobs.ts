@@ -3,6 +3,7 @@
  */
 import { systemClock } from '#base/util/clock.js'
 import type { WorkerFolders } from '#contract/processes/worker.js'
+import type { TrainerName } from '#contract/settings/service.js'
 import type { WorkerCount } from '../metrics/metrics.js'
 import { type ActivityFeed, createActivityFeed } from '../operations/activity/feed.js'
 import { createJobActivity } from '../operations/activity/job-activity.js'
@@ -74,6 +75,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     const base = served.find(({ name }) => name === baseModel)
     return { base_model: base?.sourcePath ?? null, prepared: preparedDir, fetched: null }
   }
+  const localTrainers = trainersOf(start, workers)
   const dispatcher = createDispatcher({
     db: storage.db,
     ids: storage.ids,
@@ -81,7 +83,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     signals,
     trainWorkers: settings.trainWorkers,
     localWorker: { ...workerFacts(), ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}) },
-    localTrainers: settings.trainer === 'onnx' ? ['onnx'] : ['onnx', 'torch'],
+    localTrainers,
     hasRoom: () => workers.hasRoom(),
     timing,
     sharer: () => sessions,
@@ -111,4 +113,19 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     onChange: () => dispatcher.wake(),
   })
   return { signals, activity, dispatcher, sessions, leaseMs: timing.leaseMs }
+}
+
+/** Where a worker itself chooses, a job that began with PyTorch is left alone until one has said that it has it. */
+function trainersOf({ settings, logger }: Start, workers: Pick<WorkerPool, 'probeComputing'>) {
+  let trainers: readonly TrainerName[] = settings.trainer === 'torch' ? ['onnx', 'torch'] : ['onnx']
+  if (settings.trainer === 'auto' && settings.trainWorkers > 0) {
+    workers.probeComputing().then(
+      ({ trainer }) => {
+        if (trainer === 'torch') trainers = ['onnx', 'torch']
+      },
+      // with ONNX Runtime it trains all the same, or says in a job why it does not
+      (error: unknown) => logger.warn({ err: error }, 'worker.not_probed'),
+    )
+  }
+  return () => trainers
 }

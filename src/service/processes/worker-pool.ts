@@ -77,7 +77,7 @@ export interface WorkerPool {
   probeComputing(): Promise<ComputingFacts>
   /** Process ids of kept workers. */
   idlePids(): readonly number[]
-  /** Ends the kept workers and keeps none from now on. */
+  /** Ends the kept workers and those that only show that they run, and keeps none from now on. */
   stop(): void
 }
 
@@ -105,6 +105,7 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   /** Longest idle first. */
   let idle: IdleWorker[] = []
   const running = new Set<ChildProcess>()
+  const probing = new Set<ChildProcess>()
   let isStopped = false
   let memoryTimer: NodeJS.Timeout | null = null
 
@@ -205,24 +206,29 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     probe: async () => {
       if (running.size > 0) return 'a worker trains'
       if (idle.some(({ child }) => child.connected)) return 'a worker is loaded and waits'
-      const { trainer } = await probeNew(options)
+      const { trainer } = await probeNew(options, probing)
       return `a worker was started and loaded its runtime${trainer === null ? '' : `; ${trainer}`}`
     },
-    probeComputing: async () => (await probeNew(options)).computing,
+    probeComputing: async () => (await probeNew(options, probing)).computing,
     idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
     stop: () => {
       isStopped = true
       for (const worker of idle) giveUp(worker, 'the pool stops')
+      for (const child of probing) child.kill('SIGKILL')
     },
   }
 }
 
 /** Starts a worker that only loads its runtime. */
-function probeNew(options: WorkerPoolOptions): Promise<Extract<WorkerProbe, { readonly type: 'ready' }>> {
+function probeNew(
+  options: WorkerPoolOptions,
+  probing: Set<ChildProcess>,
+): Promise<Extract<WorkerProbe, { readonly type: 'ready' }>> {
   const child = startChild(options.entryPath ?? WORKER, {
     environment: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
   })
   const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
+  probing.add(child)
   return new Promise((resolve, reject) => {
     let said: WorkerProbe | null = null
     let unreadable = ''
@@ -234,6 +240,7 @@ function probeNew(options: WorkerPoolOptions): Promise<Extract<WorkerProbe, { re
     child.on('error', (error) => reject(new Error(`a worker could not be started: ${error.message}`)))
     child.on('exit', (code, signal) => {
       clearTimeout(timer)
+      probing.delete(child)
       if (said?.type === 'ready') {
         resolve(said)
       } else if (said?.type === 'failed') reject(new Error(said.message))

@@ -63,8 +63,8 @@ export interface DispatcherOptions {
   readonly startWorker: StartWorker
   /** What is known of the workers that are started here. */
   readonly localWorker: WorkerFacts
-  /** What can compute gradients here. Default: ONNX Runtime alone. */
-  readonly localTrainers?: readonly TrainerName[]
+  /** What can compute gradients here, as far as is known by now. Default: ONNX Runtime alone. */
+  readonly localTrainers?: () => readonly TrainerName[]
   /** Jobs that may run at once. */
   readonly trainWorkers: number
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
@@ -121,7 +121,7 @@ export interface Dispatcher {
   gone(name: string, reason: string): Promise<void>
   /** Jobs that workers of this machine run. */
   runningCount(): number
-  /** Workers of other machines that were heard of lately. */
+  /** Workers of other machines that wait, train, or were heard of lately. */
   remoteWorkers(): readonly RemoteWorkerState[]
   /** A sweep failed: what the system check reports; null while all is well. */
   lastError(): string | null
@@ -181,7 +181,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let wasJob = false
   let wasRemoteJob = false
   const sharer = (): WorkerSharer | undefined => options.sharer?.()
-  const here: Claimant = { tenant: null, trainers: options.localTrainers ?? ['onnx'], memoryBytes: null }
+  const here = (): Claimant => ({ tenant: null, trainers: options.localTrainers?.() ?? ['onnx'], memoryBytes: null })
 
   async function sweep(): Promise<void> {
     const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs: leaseMs })
@@ -196,7 +196,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       // those that run must not be killed for memory by the next; alone, a job always starts
       if (usedWorkers() > 0 && !(await hasRoom())) break
       if (wasJob && (await startSharer())) continue
-      const claimed = await claimNextJob(db, ids, { ...here, owner, leaseMs, worker: options.localWorker })
+      const claimed = await claimNextJob(db, ids, { ...here(), owner, leaseMs, worker: options.localWorker })
       if (claimed !== null) {
         wasJob = true
         launch(claimed)
@@ -221,7 +221,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   async function askForRoom(): Promise<void> {
     const other = sharer()
     if (isStopped || other === undefined || other.count() === 0 || usedWorkers() < options.trainWorkers) return
-    if (other.isWaiting() || (await findClaimableJob(db, here)) !== null) other.makeRoom(null)
+    if (other.isWaiting() || (await findClaimableJob(db, here())) !== null) other.makeRoom(null)
   }
 
   /** Sessions that rest keep a worker of another machine from nobody who could have it. */
@@ -235,6 +235,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   const localSlots = (): readonly (Slot & { readonly worker: RunningWorker })[] =>
     [...slots].filter((slot): slot is Slot & { readonly worker: RunningWorker } => slot.worker !== null)
+
+  /** Ids of workers of other machines that have a job or a session. */
+  function busyElsewhere(): ReadonlySet<string> {
+    const held = sharer()?.elsewhere() ?? []
+    return new Set([...[...slots].flatMap(({ remoteId }) => remoteId ?? []), ...held.map(({ id }) => id)])
+  }
 
   /** Jobs and sessions take turns here too. */
   async function claimFor(worker: RemoteWorker): Promise<RemoteClaim | null> {
@@ -400,7 +406,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       timer = setInterval(() => {
         for (const slot of slots) slot.watch.tick()
         sharer()?.tick()
-        remote.tick()
+        remote.tick(busyElsewhere())
         wake()
       }, sweepMs)
       wake()
@@ -416,7 +422,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     claim,
     whyNobody: ({ trainer, weightBytes }) => {
       const workers: readonly Pick<Claimant, 'trainers' | 'memoryBytes'>[] = [
-        ...(options.trainWorkers > 0 ? [here] : []),
+        ...(options.trainWorkers > 0 ? [here()] : []),
         ...remote.list(),
       ]
       const coming = options.placementNotes?.() ?? null
@@ -429,8 +435,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     },
     runningCount: () => localSlots().length,
     remoteWorkers: () => {
-      const held = sharer()?.elsewhere() ?? []
-      const busy = new Set([...[...slots].map((slot) => slot.remoteId), ...held.map(({ id }) => id)])
+      const busy = busyElsewhere()
       return remote.list().map(({ id, name, trainer, device, versions }) => ({
         ...{ name, trainer, device, versions },
         isBusy: busy.has(id),

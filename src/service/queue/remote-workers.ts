@@ -46,9 +46,9 @@ export interface RemoteWorkers {
   /** Ends earlier waits of a worker: their connections are gone. */
   supersede(id: string): void
   forget(id: string): void
-  /** Another moment has passed in which nobody needs to have been heard of. */
-  tick(): void
-  /** Those who wait, and those heard of lately. */
+  /** Another moment has passed in which nobody needs to have been heard of. @param busy those who train, and do not ask meanwhile */
+  tick(busy: ReadonlySet<string>): void
+  /** Those who wait or train, and those heard of lately. */
   list(): readonly RemoteWorker[]
   /** Nobody gets anything any more. */
   close(): void
@@ -114,10 +114,10 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
         else if (!entry.give(claimed)) await giveBack(claimed, entry.worker)
       }
     },
-    tick: () => {
+    tick: (busy) => {
       const present = new Set([...waiting].map(({ worker }) => worker.id))
       for (const [id, entry] of heard) {
-        entry.silentTicks = present.has(id) ? 0 : entry.silentTicks + 1
+        entry.silentTicks = present.has(id) || busy.has(id) ? 0 : entry.silentTicks + 1
         if (entry.silentTicks > forgetTicks) heard.delete(id)
       }
     },

@@ -12,7 +12,7 @@ import { encodeRollouts } from './rollouts.mjs'
 const env = process.env
 if (env.TRAINYARD_WORKER_PROBE === '1') {
   if (env.STAND_IN_PROBE_FAILS === '1') process.exit(3)
-  const computing = { trainer: 'onnx', device: 'cpu', versions: {} }
+  const computing = { trainer: env.STAND_IN_PROBE_TRAINER ?? 'onnx', device: 'cpu', versions: {} }
   process.send({ type: 'ready', trainer: null, computing }, () => process.exit(0))
   await new Promise(() => undefined)
 }

@@ -107,6 +107,27 @@ describe('a worker that is slow to start', () => {
   })
 })
 
+describe('a worker of another machine', () => {
+  const elsewhere = {
+    ...{ ...TEST_WORKER, id: 'w', name: 'w', trainers: ['onnx'], memoryBytes: null },
+    tenant: { entity: 'local', project: null },
+  }
+  const ask = () =>
+    dispatcher.claim(elsewhere, { waitMs: 60_000, signal: new AbortController().signal, left: null, isLeaving: false })
+
+  it('is known as long as it trains, though it asks for nothing, and forgotten when it has ended', async () => {
+    start({ startMs: 600_000 }, 0)
+    const id = await submit()
+    expect(await ask()).toMatchObject({ jobId: id })
+    await pass(150_000)
+    expect(dispatcher.remoteWorkers()).toMatchObject([{ name: 'w', isBusy: true }])
+    expect(dispatcher.whyNobody(await jobOf(id))).toBeNull()
+    await dispatcher.gone('w', 'its machine is gone')
+    await until(async () => expect((await jobOf(id)).status).toBe('queued'))
+    expect(dispatcher.remoteWorkers()).toEqual([])
+  })
+})
+
 describe('a machine that slept', () => {
   it('finds its jobs running: a lease that is over by the clock alone is renewed', async () => {
     start()

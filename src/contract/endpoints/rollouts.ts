@@ -71,6 +71,5 @@ export const ROLLOUTS = endpoints({
       ...tokenParameters,
       step: 'Step of the checkpoint that scores: a number, or `latest`; 0 is the base model. Default `latest`',
     },
-    isAdmitted: true,
   },
 })

@@ -22,7 +22,8 @@ import type {
 } from '#inference/host/protocol.js'
 
 export type GenerationEvent = StartedEvent | PromptEvent | DeltaEvent
-export type GenerateRequest = GenerateOptions & PromptInput
+/** Whose it is must be said: without it no engine node would see it. */
+export type GenerateRequest = GenerateOptions & PromptInput & Required<Pick<GenerateOptions, 'owner'>>
 
 export interface EngineCalls {
   /** Generations and text work that are under way: what a limit counts. */

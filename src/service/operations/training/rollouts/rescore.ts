@@ -5,6 +5,7 @@
  */
 import type { GenerateOptions } from '#inference/host/protocol.js'
 import { findModel } from '#service/storage/models.js'
+import { ownerOf } from '../../access/tenant.js'
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { checkpointOf } from '../../generation/chat/chat.js'
@@ -61,6 +62,7 @@ export function createScorer(context: Context) {
     const command = {
       id: context.ids.uuid(),
       keyId: principal.keyId,
+      owner: ownerOf(principal),
       adapter: policy.adapter,
       prompt: { tokenIds: [...tokenIds] },
       sampling: SAMPLING,

@@ -88,7 +88,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     await claim()
     await dropOldTrainingData(retention)
   }
-  const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep })
+  const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep, beforeEnd: claim })
   lifetimes.add('sweeper', () => sweeper.stop())
   await sweeper.start(Math.max(0, ...newestIds.map((id) => timeOfId(id) ?? 0)))
 

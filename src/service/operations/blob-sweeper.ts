@@ -56,8 +56,10 @@ export interface BlobSweeperOptions {
   /** How long a blob stays that nothing names. */
   readonly graceMs: number
   readonly transientGraceMs?: number | undefined
-  /** Called before each sweep of the background, and at the end. */
+  /** Called before each sweep of the background. */
   readonly beforeSweep?: () => Promise<void>
+  /** Called before it is noted until when this run knew the store. */
+  readonly beforeEnd?: () => Promise<void>
 }
 
 export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
@@ -169,7 +171,7 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
       if (timer !== null) clearTimeout(timer)
       await running
       try {
-        await options.beforeSweep?.()
+        await options.beforeEnd?.()
         if (runId !== null) await extendRun(db, runId, clock.nowMs())
       } catch (error) {
         // a full disk, or a directory that is gone: the server ends all the same, and less is known, so less is ever deleted

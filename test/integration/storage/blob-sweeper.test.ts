@@ -15,6 +15,7 @@ import { openDataDir } from '#service/storage/data-dir.js'
 import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { deleteFileRow, insertFile } from '#service/storage/files.js'
 import { BLOB_COLUMNS } from '#service/storage/upkeep/blob-references.js'
+import { listRuns } from '#service/storage/upkeep/unnamed-blobs.js'
 
 const HOUR_MS = 3_600_000
 const GRACE_MS = 24 * HOUR_MS
@@ -207,6 +208,21 @@ it('a blob that this process wrote a moment ago stays, whatever the clock and th
   })
   expect((await impatient.sweep()).removed).toBe(0)
   expect(await here.has(sha256)).toBe(true)
+})
+
+it('a stop prepares no sweep, and notes until when it knew the store', async () => {
+  const prepared: string[] = []
+  const options = { db: database.db, blobs, clock, logger: createLogger({ level: 'silent' }), graceMs: GRACE_MS }
+  const beforeSweep = async () => {
+    prepared.push('sweep')
+    throw new Error('what it would do cannot be done')
+  }
+  const stopped = createBlobSweeper({ ...options, beforeSweep, beforeEnd: async () => void prepared.push('end') })
+  await stopped.start(0)
+  aheadMs = HOUR_MS
+  await stopped.stop()
+  expect(prepared).toEqual(['end'])
+  expect((await listRuns(database.db)).at(-1)?.seenAtMs).toBeGreaterThanOrEqual(Date.now() + HOUR_MS - 60_000)
 })
 
 it('every column that names a blob notes what it lets go', async () => {

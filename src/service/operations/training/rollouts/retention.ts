@@ -42,10 +42,14 @@ export async function dropOldTrainingData(options: RetentionOptions): Promise<vo
     const known = dataBytes ?? (await blobs.factsOf(dataSha256))?.sizeBytes ?? 0
     if (dataBytes === null) await setKeptDataBytes(db, jobId, known)
     // two jobs may have trained on the same rows
-    if (!counted.has(dataSha256)) bytes += known
+    const size = (counted.has(dataSha256) ? 0 : known) + (rolloutsSha256 === null ? 0 : (rolloutsBytes ?? 0))
+    // only what stays takes room: one that is larger than the bound costs no other its place
+    if (bytes + size > maxBytes) {
+      dropped.push(jobId)
+      continue
+    }
     counted.add(dataSha256)
-    if (rolloutsSha256 !== null) bytes += rolloutsBytes ?? 0
-    if (bytes > maxBytes) dropped.push(jobId)
+    bytes += size
   }
   for (let at = 0; at < dropped.length; at += 500) await deleteKeptData(db, dropped.slice(at, at + 500))
   if (dropped.length > 0) logger.info({ jobs: dropped.length }, 'training_data.dropped')

@@ -140,6 +140,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
     keepTrainingDataMs: settings.keepTrainingDataMs,
+    maxGroupBytes: settings.maxGroupBytes,
     probeWorker: () => processes.workers.probe(),
     toolFormatOf,
     chatRules: {

@@ -84,6 +84,8 @@ export interface ServiceContext {
   readonly resumeIntervalMs: number
   /** How long what a job trained on is kept past its end; 0: not at all. */
   readonly keepTrainingDataMs: number
+  /** Largest trajectory group that is taken. */
+  readonly maxGroupBytes: number
   /** Shows that training workers can run. @returns how, as a clause */
   probeWorker(): Promise<string>
   readonly chatRules: ChatRules

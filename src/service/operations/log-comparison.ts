@@ -2,7 +2,8 @@
  * Evaluations of a model at two steps, in pairs of prompts. Groups are paired by `metadata.id`, else by what was said before the first answer;
  * logs of a split at one step are pooled, as their metrics are.
  *
- * Reads at most so many groups and bytes of each step, and says how many it left out: it runs on the event loop, a line at a time.
+ * Reads at most so many groups and bytes of each step, and says how many groups it left out: it runs on the event loop, a line at a time,
+ * and ends with whoever asked.
  */
 import { createHash } from 'node:crypto'
 import { byDifference, comparePairs, outcomeOf } from '#base/statistics/paired.js'
@@ -13,7 +14,7 @@ import {
   type LogComparison,
   type LoggedPair,
 } from '#contract/wire/log-comparison.js'
-import { readLines } from '#formats/rows/json-lines.js'
+import { DEFAULT_MAX_LINE_BYTES, readLines } from '#formats/rows/json-lines.js'
 import { parseTrajectoryGroup } from '#formats/rows/parse.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { listTrajectoryLogs } from '#service/storage/trajectories.js'
@@ -46,29 +47,35 @@ interface Side {
 
 export interface LogComparisonService {
   /** @throws {NotFoundError} `model_not_found` */
-  compare(principal: Principal, modelId: string, query: CompareLogsQuery): Promise<LogComparison>
+  compare(principal: Principal, modelId: string, query: CompareLogsQuery, signal: AbortSignal): Promise<LogComparison>
 }
 
-export function createLogComparisonService(context: Pick<ServiceContext, 'db' | 'blobs'>): LogComparisonService {
+export function createLogComparisonService(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'maxGroupBytes'>,
+): LogComparisonService {
   const { db, blobs } = context
+  // what was logged under a larger bound is there all the same
+  const maxLineBytes = Math.max(DEFAULT_MAX_LINE_BYTES, context.maxGroupBytes)
 
-  async function readSide(modelId: string, split: string, step: number): Promise<Side> {
-    const { items } = await listTrajectoryLogs(db, modelId, { split, step, limit: MAX_LOGS })
+  async function readSide(modelId: string, split: string, step: number, signal: AbortSignal): Promise<Side> {
+    const { items, hasMore } = await listTrajectoryLogs(db, modelId, { split, step, limit: MAX_LOGS })
     const asked = new Map<string, Asked>()
-    let skipped = 0
+    let skipped = hasMore ? await countOlder(modelId, { split, step, after: items.at(-1)?.id }) : 0
     let groups = 0
     let bytes = 0
     let turn = 0
+    const isFull = (): boolean => groups > MAX_GROUPS || bytes > MAX_BYTES
     // oldest first: the first answers of a prompt are those that came first
     for (const log of items.toReversed()) {
-      for await (const { text } of readLines(await blobs.openRead(log.bodySha256))) {
+      let compared = 0
+      for await (const { text } of isFull() ? [] : readLines(await blobs.openRead(log.bodySha256), { maxLineBytes })) {
+        signal.throwIfAborted()
         if (text.trim() === '') continue
         groups += 1
         bytes += text.length
-        if (groups > MAX_GROUPS || bytes > MAX_BYTES || text.length > MAX_LINE_CHARACTERS) {
-          skipped += 1
-          continue
-        }
+        if (isFull()) break
+        if (text.length > MAX_LINE_CHARACTERS) continue
+        compared += 1
         turn += text.length
         if (turn > TURN_BYTES) {
           turn = 0
@@ -76,15 +83,30 @@ export function createLogComparisonService(context: Pick<ServiceContext, 'db' | 
         }
         add(asked, parseTrajectoryGroup(JSON.parse(text), 'trajectory_groups'))
       }
+      skipped += log.groupCount - compared
     }
     return { logs: items.length, asked, skipped }
   }
 
+  /** Groups of the logs that are too many to be read. */
+  async function countOlder(
+    modelId: string,
+    of: { readonly split: string; readonly step: number; readonly after: string | undefined },
+  ): Promise<number> {
+    let count = 0
+    for (let { after } = of; after !== undefined; ) {
+      const { items, hasMore } = await listTrajectoryLogs(db, modelId, { ...of, after, limit: 1000 })
+      count += items.reduce((sum, { groupCount }) => sum + groupCount, 0)
+      after = hasMore ? items.at(-1)?.id : undefined
+    }
+    return count
+  }
+
   return {
-    compare: async (principal, modelId, { split, a, b, outcome, limit = DEFAULT_PAIRS, offset = 0 }) => {
+    compare: async (principal, modelId, { split, a, b, outcome, limit = DEFAULT_PAIRS, offset = 0 }, signal) => {
       const model = await requireModel(context, principal, modelId)
-      const first = await readSide(model.id, split, a)
-      const second = a === b ? first : await readSide(model.id, split, b)
+      const first = await readSide(model.id, split, a, signal)
+      const second = a === b ? first : await readSide(model.id, split, b, signal)
       const pairs: LoggedPair[] = []
       for (const [key, was] of first.asked) {
         const is = second.asked.get(key)

@@ -15,8 +15,8 @@ export function logHandlers({ services: { trajectoryLog, logComparison } }: AppO
     },
     'GET /v1/preview/models/{model_id}/log': ({ principal, params, query }) =>
       trajectoryLog.list(principal, params.model_id, query()),
-    'GET /v1/preview/models/{model_id}/log/compare': ({ principal, params, query }) =>
-      logComparison.compare(principal, params.model_id, query()),
+    'GET /v1/preview/models/{model_id}/log/compare': ({ principal, params, query, c }) =>
+      logComparison.compare(principal, params.model_id, query(), c.req.raw.signal),
     'GET /v1/preview/models/{model_id}/log/{log_id}/groups': async ({ principal, params, c }) => {
       const stream = await trajectoryLog.openGroups(principal, params.model_id, params.log_id)
       return sendFile(c, stream, { 'content-type': 'application/jsonl' })

@@ -64,8 +64,11 @@ export function createTrainingRequests(context: TrainingContext) {
     const { sessionId, seq } = request
     if (seq < 1) throw new InvalidRequestError('invalid_value', `seq_id must be at least 1, got ${seq}`)
     assertRoom(await countWaitingRequests(db, sessionId), MOST_WAITING)
-    const end = session.error === null ? endOf(refusal) : { error: session.error, isUserError: false }
-    await inTransaction(db, (transaction) => insertSessionRequest(transaction, request, end))
+    await inTransaction(db, async (transaction) => {
+      // it may have ended since it was looked for: a request that is stored as waiting after that would wait for ever
+      const { error } = (await findTrainingSession(transaction, sessionId)) ?? session
+      await insertSessionRequest(transaction, request, error === null ? endOf(refusal) : { error, isUserError: false })
+    })
     sessions.notify(sessionId)
     return { request_id: requestIdOf(sessionId, seq), model_id: sessionId }
   }

@@ -330,7 +330,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     end: async (id, reason) => {
       waiting.delete(id)
       await giveUp(id, reason)
-      lives.get(id)?.turns.close()
+      lives.get(id)?.turns.closeUnstored()
     },
     stateOf: (id) => (lives.has(id) ? 'live' : waiting.has(id) ? 'waiting' : 'resting'),
     heldBy: ({ jobId, attempt, token }) => {

@@ -57,6 +57,8 @@ export interface SessionTurns {
   wake(): void
   /** Takes the session from its worker once its state is stored. */
   close(): void
+  /** Takes it from its worker as it is: nobody goes on with its state. */
+  closeUnstored(): void
   isClosing(): boolean
   /** The worker was told to close, with everything stored. */
   isClosed(): boolean
@@ -115,6 +117,11 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   function wake(): void {
     change.resolve()
     change = createDeferred<void>()
+  }
+
+  function close(): void {
+    if (state === 'open') state = 'closing'
+    wake()
   }
 
   function inOrder<T>(action: () => Promise<T>): Promise<T> {
@@ -308,9 +315,10 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
 
   return {
     wake,
-    close: () => {
-      if (state === 'open') state = 'closing'
-      wake()
+    close,
+    closeUnstored: () => {
+      isStoreGivenUp = true
+      close()
     },
     isClosing: () => state === 'closing' || state === 'closed',
     isClosed: () => state === 'closed',

@@ -3,7 +3,7 @@
  */
 
 import { type Database, databaseNowMs } from '../database.js'
-import { type Page, unknownCursor } from '../paging.js'
+import { type Page, toPage, unknownCursor } from '../paging.js'
 
 /** A stored file. */
 export interface StoredFile {
@@ -105,17 +105,23 @@ export async function pageTrainingSessions(
   let rows = db.selectFrom('training_sessions').where('entity', '=', query.entity)
   if (query.project !== undefined) rows = rows.where('project', '=', query.project)
   if (query.after !== undefined) {
-    const isThere = await rows.select('id').where('id', '=', query.after).executeTakeFirst()
-    if (isThere === undefined) throw unknownCursor(query.after)
-    // ids begin with a time
-    rows = rows.where('id', '<', query.after)
+    const last = await rows.select(['id', 'created_at_ms']).where('id', '=', query.after).executeTakeFirst()
+    if (last === undefined) throw unknownCursor(query.after)
+    // ids end with a number, which is not padded: as texts they are in no order of time
+    rows = rows.where((e) =>
+      e.or([
+        e('created_at_ms', '<', last.created_at_ms),
+        e.and([e('created_at_ms', '=', last.created_at_ms), e('id', '<', last.id)]),
+      ]),
+    )
   }
   const found = await rows
     .selectAll()
+    .orderBy('created_at_ms', 'desc')
     .orderBy('id', 'desc')
     .limit(query.limit + 1)
     .execute()
-  return { items: found.slice(0, query.limit).map(toTrainingSession), hasMore: found.length > query.limit }
+  return toPage(found, query.limit, toTrainingSession)
 }
 
 /** Sessions with a request that could be carried out now. */

@@ -118,10 +118,12 @@ export const serve = defineCommand({
         }
         output.event(ready, null)
       }
-      await new Promise<void>((done) => {
-        if (signal.aborted) done()
-        signal.addEventListener('abort', () => done(), { once: true })
+      const stopped = new Promise<null>((done) => {
+        if (signal.aborted) done(null)
+        signal.addEventListener('abort', () => done(null), { once: true })
       })
+      const failure = await Promise.race([stopped, service.failed])
+      if (failure !== null) throw failure
       output.status('Stopping: no new work is taken; press Ctrl-C again to stop at once.')
     } finally {
       idleCollection.stop()

@@ -8,6 +8,7 @@
 
 import { AppError } from '#base/errors/errors.js'
 import { createLogger } from '#base/logging/logger.js'
+import { createDeferred } from '#base/util/deferred.js'
 import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
@@ -44,6 +45,8 @@ export interface Service {
   signInCode(): Promise<string | null>
   /** The HTTP application, for requests without a port. */
   readonly app: App
+  /** Resolves with why it cannot go on, for example another server that took its database over: it stops by itself then. */
+  readonly failed: Promise<AppError>
   /** Refuses new work, drains, stops children, leaves the database clean. Jobs that run are queued again. */
   close(deadlineMs: number): Promise<void>
 }
@@ -74,13 +77,15 @@ export async function startService(options: ServiceOptions, seams: ServiceSeams 
     failed: (part, error) => logger.error({ err: error, part }, 'service.part_not_ended'),
   })
   try {
-    return await startOrEnd(lifetimes, () => assemble({ options, settings, seams, logger, lifetimes }))
+    const { promise: failed, resolve: fail } = createDeferred<AppError>()
+    const start = { options, settings, seams, logger, lifetimes, fail }
+    return await startOrEnd(lifetimes, () => assemble(start, failed))
   } catch (error) {
     throw toStorageError(error) ?? error
   }
 }
 
-async function assemble(start: Start): Promise<StartedService> {
+async function assemble(start: Start, failed: Promise<AppError>): Promise<StartedService> {
   const { options, logger, lifetimes } = start
   const dataDir = await openDataDir(options.dataDir)
   lifetimes.add('data directory', () => dataDir.unlock())
@@ -123,11 +128,17 @@ async function assemble(start: Start): Promise<StartedService> {
     inventory: { modelCount: storage.modelCount, baseModelCount: served.length },
     signInCode: server.signInCode,
     app: server.app,
+    failed,
     close: (deadlineMs) => {
       closed ??= close(deadlineMs)
       return closed
     },
   }
+  void failed.then((error) => {
+    logger.error({ err: error }, 'service.failed')
+    // what cannot be ended is logged by its lifetime
+    service.close(0).catch(() => undefined)
+  })
   return { service, processes }
 }
 

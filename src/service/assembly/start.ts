@@ -2,6 +2,7 @@
  * What every part of a start is given: what the service is started with, where it logs, and the list of what has begun.
  */
 import { readEnvironment } from '#base/environment.js'
+import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
 import type { ResolvedSettings, ServiceOptions } from '../options.js'
@@ -31,6 +32,8 @@ export interface Start {
   readonly logger: Logger
   /** Whatever runs is added here as soon as it does. */
   readonly lifetimes: Lifetimes
+  /** The service cannot go on: it stops by itself. */
+  readonly fail: (reason: AppError) => void
 }
 
 /** What this process was started with. */

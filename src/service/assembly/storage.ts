@@ -99,7 +99,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
 
 /** A file of the data directory, or the database that the settings name, once it is clear that it belongs to what lies beside it. */
 async function openRows(
-  { settings, seams, logger }: Start,
+  { settings, seams, logger, fail }: Start,
   dataDir: DataDir,
   adoption: Adoption,
 ): Promise<OpenDatabase> {
@@ -111,6 +111,7 @@ async function openRows(
     adoption,
     maxConnections: settings.databaseConnections,
     onTrouble: (error) => logger.warn({ err: error }, 'database.connection_lost'),
+    onTakenOver: fail,
   })
   logger.info({ database: parsePostgresAddress(settings.database).name }, 'database.opened')
   return database

@@ -64,6 +64,7 @@ class Compiler extends PostgresQueryCompiler {
 class Connection implements DatabaseConnection {
   readonly client: PooledClient
   isBroken = false
+  isInTransaction = false
 
   constructor(client: PooledClient) {
     this.client = client
@@ -75,8 +76,11 @@ class Connection implements DatabaseConnection {
       const isWrite = command === 'INSERT' || command === 'UPDATE' || command === 'DELETE'
       return { rows: rows ?? [], ...(isWrite ? { numAffectedRows: BigInt(rowCount ?? 0) } : {}) }
     } catch (error) {
-      if (isConnectionLost(error)) this.isBroken = true
-      throw toDatabaseError(error)
+      if (!isConnectionLost(error)) throw toDatabaseError(error)
+      this.isBroken = true
+      // without a commit of a transaction nothing is changed; a write of its own is its own commit
+      const isRead = query.query.kind === 'SelectQueryNode' || /^\s*select\b/i.test(query.sql)
+      throw !isRead && !this.isInTransaction ? unknownOutcome(error) : toDatabaseError(error)
     }
   }
 
@@ -105,6 +109,7 @@ class PoolDriver implements Driver {
 
   async beginTransaction(connection: Connection, { isolationLevel }: TransactionSettings): Promise<void> {
     const isolation = isolationLevel === undefined ? '' : ` isolation level ${isolationLevel}`
+    connection.isInTransaction = true
     await connection.executeQuery(CompiledQuery.raw(`start transaction${isolation}`))
   }
 

@@ -69,7 +69,7 @@ function unavailable(cause: Error): AppError {
   })
 }
 
-/** A commit was sent, and the connection was lost before its answer. */
+/** A commit, or a write outside a transaction, was sent, and the connection was lost before its answer. */
 export function unknownOutcome(cause: unknown): AppError {
   return new AppError(
     'unavailable',

@@ -23,8 +23,10 @@ export interface PostgresOptions {
   readonly isBeside?: boolean
   /** Looks at the database before its tables change; what it throws leaves them as they are. */
   readonly beforeMigrating?: (db: Kysely<Schema>) => Promise<void>
-  /** Hears of connections that broke while nobody used them, and of the lock when it is lost. */
+  /** Hears of connections that broke while nobody used them, and of the lock's. */
   readonly onTrouble?: (error: unknown) => void
+  /** Another server has the lock, which was lost with its connection: this one must not go on. Told once. */
+  readonly onTakenOver?: (error: AppError) => void
 }
 
 /** How long a statement waits for a connection before it is told that the database cannot be reached. */
@@ -43,7 +45,7 @@ const INTEGER_OIDS = [20, 1700]
  */
 export async function openPostgres(address: string, options: PostgresOptions): Promise<OpenDatabase> {
   const { url, name } = parsePostgresAddress(address)
-  const onTrouble = options.onTrouble ?? (() => undefined)
+  const { onTrouble = () => undefined, onTakenOver = () => undefined } = options
   const pg = loadDriver()
   const connection = {
     connectionString: url,
@@ -62,7 +64,7 @@ export async function openPostgres(address: string, options: PostgresOptions): P
   const createClient = () => new pg.Client(connection)
   const lock = isBeside
     ? null
-    : await holdServerLock(createClient, onTrouble).catch((error: unknown) => {
+    : await holdServerLock(createClient, { onTrouble, onTakenOver }).catch((error: unknown) => {
         throw withReason(error, name)
       })
   const pool = new pg.Pool({ ...connection, max: options.maxConnections })

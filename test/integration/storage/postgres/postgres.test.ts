@@ -13,6 +13,7 @@ import { addUsage } from '#service/storage/access/usage-days.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { countRetries, inTransaction } from '#service/storage/in-transaction.js'
 import { insertModel } from '#service/storage/models.js'
+import { loadDriver } from '#service/storage/postgres/driver.js'
 import { openPostgres, type PostgresOptions } from '#service/storage/postgres/open-postgres.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
 import { createTestService, STAND_INS, sampleGroup } from '../../../support/service/create-test-service.js'
@@ -137,6 +138,82 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'PostgreSQL' : NO_POSTGRES, () =
     await failed
     // the pool goes on with other connections
     expect(await db.selectFrom('health_probes').selectAll().execute()).toEqual([])
+  })
+
+  test('a single write whose answer is lost may be done too; a read changes nothing', async () => {
+    const db = await open(await postgres.createDatabase())
+    await sql`create function wait() returns trigger language plpgsql as
+      $$ begin perform pg_sleep(600); return new; end $$`.execute(db)
+    await sql`create trigger waits before insert on health_probes for each row execute function wait()`.execute(db)
+    const cutOff = async (statement: string) => {
+      const kill = sql<{ killed: boolean }>`select pg_terminate_backend(pid) as killed from pg_stat_activity
+        where query like ${statement} and state = 'active' and pid <> pg_backend_pid() and datname = current_database()`
+      await until(async () => ((await kill.execute(db)).rows.length > 0 ? true : null), 'the statement to be cut off')
+    }
+    const write = db.insertInto('health_probes').values({ id: 'x', value: 'y' }).execute()
+    const unknown = { code: 'database_unavailable', message: expect.stringContaining('it may be done all the same') }
+    const failed = expect(write).rejects.toMatchObject(unknown)
+    await cutOff('insert into "health_probes"%')
+    await failed
+    const read = expect(sql`select pg_sleep(600)`.execute(db)).rejects.toMatchObject({
+      hint: expect.stringContaining('nothing was changed'),
+    })
+    await cutOff('select pg_sleep%')
+    await read
+  })
+
+  describe('a server whose lock is lost with its connection', () => {
+    /** Ends the connection that has the lock. */
+    const cutLock = (address: string) =>
+      postgres.query(address, "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted")
+
+    /** Waits for the lock as its next holder. @returns once it waits */
+    async function queueUp(address: string): Promise<void> {
+      const { Client } = loadDriver()
+      const other = new Client({ connectionString: address })
+      other.on('error', () => undefined)
+      await other.connect()
+      onTestFinished(() => other.end())
+      other.query('select pg_advisory_lock(8642001)').catch(() => undefined)
+      const waiting = "select pid from pg_locks where locktype = 'advisory' and not granted"
+      const isThere = async () => ((await postgres.query(address, waiting)).length > 0 ? true : null)
+      await until(isThere, 'the other to wait')
+    }
+
+    test('stops, once another server has the database', async () => {
+      const address = await postgres.createDatabase()
+      const service = await serve(address)
+      await queueUp(address)
+      await cutLock(address)
+      expect(await service.failed).toMatchObject({ code: 'database_in_use' })
+      await service.close(0)
+      await expect(service.fetch('/v1/preview/models')).rejects.toThrow('fetch failed')
+      // nothing of it is left open
+      const open =
+        "select pid from pg_stat_activity where application_name = 'trainyard' and datname = current_database()"
+      const isGone = async () => ((await postgres.query(address, open)).length === 0 ? true : null)
+      await until(isGone, 'its connections to end')
+    })
+
+    test('is told of it once, and goes on where nobody has taken the lock', async () => {
+      const address = await postgres.createDatabase()
+      const told: unknown[] = []
+      await open(address, { onTakenOver: (error) => told.push(error) })
+      const holders = () =>
+        postgres.query<{ pid: number }>(address, "select pid from pg_locks where locktype = 'advisory' and granted")
+      const [before] = await holders()
+      await cutLock(address)
+      const isHeld = async () => {
+        const [now] = await holders()
+        return now !== undefined && now.pid !== before?.pid ? true : null
+      }
+      await until(isHeld, 'the lock to be taken again')
+      expect(told).toEqual([])
+      await queueUp(address)
+      await cutLock(address)
+      await until(async () => (told.length > 0 ? true : null), 'it to be told')
+      expect(told).toMatchObject([{ code: 'database_in_use' }])
+    })
   })
 
   test('a text with U+0000 is refused by name: PostgreSQL cannot store it', async () => {

@@ -28,6 +28,12 @@ export const ROLLOUT_COLUMNS = [
 ] as const
 export type RolloutColumn = (typeof ROLLOUT_COLUMNS)[number]
 
+/** Longest sequence that is noted, tokens: longer ones count as left out. */
+export const MAX_NOTED_TOKENS = 2 ** 20
+/** Most pieces, more than any vocabulary has, and most bytes of their texts. */
+const MAX_PIECES = 2 ** 20
+const MAX_PIECE_BYTES = 64 * 1024 ** 2
+
 const count = z.number().int().nonnegative()
 
 const trajectorySchema = z.object({
@@ -51,8 +57,8 @@ const sequenceSchema = z.object({
   trajectory: count,
   /** Gradient step that trained it, from 1. */
   step: z.number().int().positive(),
-  length: count,
-  trained: count,
+  length: count.max(MAX_NOTED_TOKENS),
+  trained: count.max(MAX_NOTED_TOKENS),
   offset: count,
   /** Sum of the entropies of its trained tokens. */
   entropy: z.number().nullable(),
@@ -63,7 +69,7 @@ export const rolloutsHeadSchema = z.object({
   version: z.literal(1),
   /** Bounds of the ratio beyond which a token counts as clipped; null: none. */
   clip: z.object({ low: z.number().nullable(), high: z.number().nullable() }),
-  columns: z.array(z.enum(ROLLOUT_COLUMNS)),
+  columns: z.array(z.enum(ROLLOUT_COLUMNS)).max(ROLLOUT_COLUMNS.length),
   /** Step of the checkpoint the job went on from. */
   parent_step: count,
   /** In the order of the job's rows. */
@@ -74,7 +80,7 @@ export const rolloutsHeadSchema = z.object({
   omitted: count,
   /** Sequences whose step was not made: the job ended before. Absent in older files. */
   untrained: count.optional(),
-  pieces: z.object({ offset: count, count: count, bytes: count }),
+  pieces: z.object({ offset: count, count: count.max(MAX_PIECES), bytes: count.max(MAX_PIECE_BYTES) }),
 })
 export type RolloutsHead = z.infer<typeof rolloutsHeadSchema>
 

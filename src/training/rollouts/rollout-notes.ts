@@ -7,6 +7,7 @@
  */
 import { differ } from '#base/differ.js'
 import {
+  MAX_NOTED_TOKENS,
   ROLLOUT_COLUMNS,
   type RolloutColumn,
   type RolloutSequence,
@@ -73,7 +74,7 @@ interface KeptSequence extends Omit<RolloutSequence, 'offset'> {
   readonly columns: ReadonlyMap<RolloutColumn, Float32Array>
 }
 
-/** @param maxBytes beyond it sequences are only counted */
+/** @param maxBytes beyond it sequences are only counted, as are those that are too long */
 export function createRolloutNotes(names: TokenNames, maxBytes: number): RolloutNotes {
   let job: NotedJob | null = null
   const kept: KeptSequence[] = []
@@ -88,8 +89,9 @@ export function createRolloutNotes(names: TokenNames, maxBytes: number): Rollout
         const output = outputs[at]
         if (output === undefined) return
         for (const sequence of sequencesOf(step, batch, output)) {
-          bytes += sequenceBytes(sequence.length, sequence.trained, ROLLOUT_COLUMNS.length)
-          if (bytes <= maxBytes) kept.push(sequence)
+          const isNotable = sequence.length <= MAX_NOTED_TOKENS
+          if (isNotable) bytes += sequenceBytes(sequence.length, sequence.trained, ROLLOUT_COLUMNS.length)
+          if (isNotable && bytes <= maxBytes) kept.push(sequence)
           else dropped += 1
         }
       })

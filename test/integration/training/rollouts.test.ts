@@ -131,6 +131,8 @@ function merged({ config, a, b }: AdapterWeights): Map<string, Float64Array> {
   return weights
 }
 
+const ROOM = Buffer.alloc(80 * 1024 ** 2)
+
 describe('notes of rollouts', () => {
   it('are what the reference computes of the same tokens, token by token', async () => {
     // three rows of ART's and a rate of 0: every step sees the policy of the start
@@ -276,11 +278,17 @@ describe('notes of rollouts', () => {
 
   it('that are damaged are refused, and none are made of a file that is none', async () => {
     const { notes } = await train({ learning_rate: 0 })
+    const { head } = await open(notes!.bytes)
+    /** As large as it says: nothing but the bounds refuses it. */
+    const claiming = (claim: object) => Buffer.concat([Buffer.from(`${JSON.stringify({ ...head, ...claim })}\n`), ROOM])
     for (const bytes of [
       Buffer.from('{"version":2}\n'),
       Buffer.from('no line'),
       Buffer.from('{"version":1'),
       Buffer.alloc(0),
+      claiming({ pieces: { offset: 0, count: 2 ** 20 + 1, bytes: 0 } }),
+      claiming({ pieces: { offset: 0, count: 1, bytes: 2 ** 26 + 1 } }),
+      claiming({ sequences: [{ ...head.sequences[0], length: 2 ** 20 + 1 }] }),
     ]) {
       await expect(open(bytes)).rejects.toMatchObject({ code: 'rollouts_damaged' })
     }

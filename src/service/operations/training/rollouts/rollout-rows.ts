@@ -15,14 +15,22 @@ const BARS = 10
 
 type Group = RolloutsHead['groups'][number]
 
-/** The rows of all groups, in the order they were sent. */
-export function toGroupRows({ groups, sequences }: RolloutsHead): RolloutGroup[] {
+/** The sequences of each group that has some, in the order they trained. */
+export function sequencesByGroup({ sequences }: RolloutsHead): ReadonlyMap<number, readonly RolloutSequence[]> {
   const ofGroup = new Map<number, RolloutSequence[]>()
   for (const sequence of sequences) {
     const list = ofGroup.get(sequence.group)
     if (list === undefined) ofGroup.set(sequence.group, [sequence])
     else list.push(sequence)
   }
+  return ofGroup
+}
+
+/** The rows of all groups, in the order they were sent. */
+export function toGroupRows(
+  { groups }: RolloutsHead,
+  ofGroup: ReadonlyMap<number, readonly RolloutSequence[]>,
+): RolloutGroup[] {
   return groups.map((group, index) => toGroupRow(group, index, ofGroup.get(index) ?? []))
 }
 

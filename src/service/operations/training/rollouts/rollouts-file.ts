@@ -13,12 +13,14 @@ import {
   rolloutsHeadSchema,
   sequenceBytes,
 } from '#contract/processes/rollouts.js'
+import type { RolloutGroup } from '#contract/wire/training/rollouts.js'
 import type { BlobStore } from '#service/storage/blobs.js'
+import { sequencesByGroup, toGroupRows } from './rollout-rows.js'
 
 /** Heads, and places of lines, that stay in memory. */
 const KEPT = 4
 /** Longest head: groups and sequences of a job, about a hundred bytes each. */
-const MAX_HEAD_BYTES = 128 * 1024 ** 2
+const MAX_HEAD_BYTES = 64 * 1024 ** 2
 /** Longest group that is read as a whole; the rows themselves are sent at any length. */
 const MAX_GROUP_BYTES = 64 * 1024 ** 2
 const LINE_FEED = 10
@@ -37,8 +39,21 @@ export interface Piece {
   readonly isControl: boolean
 }
 
+/** What is remembered of a file: to make it of a job of 100,000 trajectories takes a tenth of a second. */
+interface Known {
+  readonly head: RolloutsHead
+  /** The byte behind the head. */
+  readonly start: number
+  readonly rows: readonly RolloutGroup[]
+  readonly ofGroup: ReadonlyMap<number, readonly RolloutSequence[]>
+}
+
 export interface RolloutsFile {
   readonly head: RolloutsHead
+  /** The rows of all groups, in the order they were sent. */
+  readonly rows: readonly RolloutGroup[]
+  /** Those of a trajectory whose tokens were noted. */
+  sequencesOf(group: number, trajectory: number): readonly RolloutSequence[]
   /** All ids of a sequence, from its first token. */
   readIds(sequence: RolloutSequence): Promise<Int32Array>
   readTokens(sequence: RolloutSequence, from: number, to: number): Promise<NotedTokens>
@@ -57,13 +72,12 @@ export interface RolloutFiles {
 }
 
 export function createRolloutFiles(blobs: Pick<BlobStore, 'localFile'>): RolloutFiles {
-  const heads = new Map<string, Promise<{ readonly head: RolloutsHead; readonly start: number }>>()
+  const heads = new Map<string, Promise<Known>>()
   const lines = new Map<string, Promise<Float64Array>>()
   return {
     open: async (sha256) => {
       const path = await blobs.localFile(sha256)
-      const { head, start } = await remembered(heads, sha256, () => readHead(path))
-      return rolloutsFile(path, head, start)
+      return rolloutsFile(path, await remembered(heads, sha256, () => readHead(path)))
     },
     readRow: async (sha256, index) => {
       const path = await blobs.localFile(sha256)
@@ -94,9 +108,11 @@ function remembered<T>(kept: Map<string, Promise<T>>, key: string, make: () => P
   return made
 }
 
-function rolloutsFile(path: string, head: RolloutsHead, start: number): RolloutsFile {
+function rolloutsFile(path: string, { head, start, rows, ofGroup }: Known): RolloutsFile {
   return {
     head,
+    rows,
+    sequencesOf: (group, trajectory) => (ofGroup.get(group) ?? []).filter((each) => each.trajectory === trajectory),
     readIds: (sequence) =>
       withFile(path, async (file) => {
         const at = start + sequence.offset
@@ -141,7 +157,7 @@ function rolloutsFile(path: string, head: RolloutsHead, start: number): Rollouts
   }
 }
 
-async function readHead(path: string): Promise<{ readonly head: RolloutsHead; readonly start: number }> {
+async function readHead(path: string): Promise<Known> {
   const parts: Buffer[] = []
   let size = 0
   for await (const part of createReadStream(path, { highWaterMark: CHUNK_BYTES }) as AsyncIterable<Buffer>) {
@@ -151,8 +167,9 @@ async function readHead(path: string): Promise<{ readonly head: RolloutsHead; re
     if (size > MAX_HEAD_BYTES) break
     if (end === -1) continue
     const found = rolloutsHeadSchema.safeParse(parseJson(Buffer.concat(parts).toString('utf8')))
-    if (found.success) return { head: found.data, start: size + 1 }
-    break
+    if (!found.success) break
+    const ofGroup = sequencesByGroup(found.data)
+    return { head: found.data, start: size + 1, rows: toGroupRows(found.data, ofGroup), ofGroup }
   }
   throw damaged()
 }

@@ -4,7 +4,7 @@
 import type { Readable } from 'node:stream'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import type { RolloutTrajectory as Noted, RolloutSequence, RolloutsHead } from '#contract/processes/rollouts.js'
+import type { RolloutTrajectory as Noted, RolloutSequence } from '#contract/processes/rollouts.js'
 import { DEFAULT_PAGE_LIMIT, toList } from '#contract/wire/list.js'
 import { DEFAULT_ROLLOUT_TOKENS, MAX_ROLLOUT_TOKENS } from '#contract/wire/training/rollout-words.js'
 import type {
@@ -24,7 +24,7 @@ import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { isOwn } from '../../access/tenant.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { createScorer } from './rescore.js'
-import { chooseGroups, entropyOf, histogramOf, toGroupRows } from './rollout-rows.js'
+import { chooseGroups, entropyOf, histogramOf } from './rollout-rows.js'
 import { createRolloutFiles, type Piece, type RolloutsFile } from './rollouts-file.js'
 import { toTokenColumns } from './token-columns.js'
 
@@ -115,7 +115,7 @@ export function createRolloutService(context: Context): RolloutService {
     if (listed === undefined) throw noSuch('group', group)
     const noted = listed.trajectories[trajectory]
     if (noted === undefined) throw noSuch('trajectory', trajectory)
-    const sequences = sequencesOf(kept.file.head, group, trajectory)
+    const sequences = kept.file.sequencesOf(group, trajectory)
     return { ...kept, group, trajectory, size: listed.trajectories.length, noted, sequences }
   }
 
@@ -170,8 +170,7 @@ export function createRolloutService(context: Context): RolloutService {
     },
     groups: async (principal, jobId, query) => {
       const { file, keptUntil } = await requireRollouts(principal, jobId)
-      const { head } = file
-      const rows = toGroupRows(head)
+      const { head, rows } = file
       const chosen = chooseGroups(head, rows, query)
       const begin = query.after === undefined ? 0 : chosen.findIndex(({ id }) => id === query.after) + 1
       if (begin === 0 && query.after !== undefined) {
@@ -198,7 +197,7 @@ export function createRolloutService(context: Context): RolloutService {
     group: async (principal, jobId, given) => {
       const { file, record } = await requireRollouts(principal, jobId)
       const index = toIndex('group', given)
-      const row = toGroupRows(file.head)[index]
+      const row = file.rows[index]
       const listed = file.head.groups[index]
       if (row === undefined || listed === undefined) throw noSuch('group', index)
       const group = await readGroup(record, index)
@@ -209,7 +208,7 @@ export function createRolloutService(context: Context): RolloutService {
         failed: group.exceptions.map(({ type, message }) => ({ type, message })),
         members: listed.trajectories.map((noted, t) => {
           const trajectory = group.trajectories[t]
-          const sequences = sequencesOf(file.head, index, t)
+          const sequences = file.sequencesOf(index, t)
           return { ...toMember(noted, t, { trajectory, sequences }), answer: answerOf(trajectory) }
         }),
       }
@@ -269,10 +268,6 @@ export function createRolloutService(context: Context): RolloutService {
       }
     },
   }
-}
-
-function sequencesOf({ sequences }: RolloutsHead, group: number, trajectory: number): RolloutSequence[] {
-  return sequences.filter((sequence) => sequence.group === group && sequence.trajectory === trajectory)
 }
 
 function toMember(

@@ -141,11 +141,13 @@ it('a loop that is killed anywhere has the losses of an undisturbed one, as far 
       if (step >= sentAtKill) inRow = 0
     },
   }
+  let isOver = false
   async function killAll(): Promise<void> {
-    while (kills < KILLS) {
+    while (kills < KILLS && !isOver) {
       await sleep(rng.uniform() * MOST_DELAY_MS)
       // a third in a row at one request ends that request
-      await until(() => inRow < 2, `a loss after ${kills} kills, ${said}`, 200_000)
+      await until(() => inRow < 2 || isOver, `a loss after ${kills} kills, ${said}`, 200_000)
+      if (isOver) return
       inRow += 1
       sentAtKill = progress.sent
       if (await kill(rng.integer(3) === 0 ? 'server' : 'worker')) kills += 1
@@ -157,9 +159,20 @@ it('a loop that is killed anywhere has the losses of an undisturbed one, as far 
       sentAtKill = 0
       inRow = 0
       expect(await loop(tinker, progress), said).toEqual(undisturbed)
-    } while (kills < KILLS)
+    } while (kills < KILLS && !isOver)
   }
-  await Promise.all([killAll(), loopOn()])
+  // where one fails the other ends too, and only then it is said: no server is started behind the end of the test
+  const either = async (run: () => Promise<void>): Promise<void> => {
+    try {
+      await run()
+    } catch (error) {
+      isOver = true
+      throw error
+    }
+  }
+  for (const end of await Promise.allSettled([either(loopOn), either(killAll)])) {
+    if (end.status === 'rejected') throw end.reason
+  }
 
   // from here on no worker lives for long
   const stopped = loop(tinker)

@@ -1,3 +1,6 @@
+/**
+ * Sessions of browsers: they stand for a key and never reach further, are stored hashed, end with it, and begin with codes that work once.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'

@@ -1,3 +1,6 @@
+/**
+ * The curves of a model: they outlive weights, end with the model, and are thinned without losing a spike.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'

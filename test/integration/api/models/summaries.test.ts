@@ -1,3 +1,6 @@
+/**
+ * The list of models: found by a part of the name, in every order without loss, with summaries that say what the parts say.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ListedModel } from '#contract/wire/models.js'
 import type { DatabaseHandle } from '#service/storage/database.js'

@@ -1,3 +1,4 @@
+/** Keys, sessions, tenants and limits on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({

@@ -1,3 +1,4 @@
+/** The facade of W&B and the webhooks on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({

@@ -1,3 +1,4 @@
+/** Jobs, their workers' routes, resuming and idempotency on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({

@@ -1,3 +1,4 @@
+/** Lists, their pages and summaries on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({

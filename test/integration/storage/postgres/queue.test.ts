@@ -1,3 +1,4 @@
+/** The queue, its fences and its dispatcher on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({

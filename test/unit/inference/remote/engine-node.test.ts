@@ -1,3 +1,4 @@
+/** Which node a request goes to, and which requests a node may see. */
 import { describe, expect, it } from 'vitest'
 import { type EngineNode, maySee, orderNodes } from '#inference/remote/engine-node.js'
 

@@ -1,3 +1,4 @@
+/** Requests as bodies for engine nodes: our own engine reads the same request again, vLLM is told it in its own words. */
 import { describe, expect, it } from 'vitest'
 import type { GenerationRequest, GenerationRules, RuleWords } from '#inference/engine/generation.js'
 import { readGenerateBody, toEngineRequest } from '#inference/node/generate-request.js'

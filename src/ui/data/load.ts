@@ -44,7 +44,10 @@ export function useLoad<T>(key: string | null, load: (signal: AbortSignal) => Pr
     latest
       .current(cancel.signal)
       .then(
-        (data) => setState({ key, data, error: null }),
+        (data) => {
+          // an answer that others wait for too comes also to who does not want it any more
+          if (!cancel.signal.aborted) setState({ key, data, error: null })
+        },
         (error: unknown) => {
           if (cancel.signal.aborted) return
           setState((before) => ({ key, data: before.key === key ? before.data : null, error: toApiError(error) }))
@@ -64,6 +67,13 @@ export function useLoad<T>(key: string | null, load: (signal: AbortSignal) => Pr
     isSlow: isSlow && !(isCurrent && state.data !== null),
     reload: () => setRound((n) => n + 1),
   }
+}
+
+/** Aborted once the part of the page that called this is gone: what it waited for must change nothing then. */
+export function useGone(): AbortSignal {
+  const [cancel] = useState(() => new AbortController())
+  useEffect(() => () => cancel.abort(), [])
+  return cancel.signal
 }
 
 /** Runs something again and again while the tab is seen. @param everyMs null: not at all */

@@ -12,11 +12,11 @@ import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { go, hrefOf, query, setQuery } from '../data/address.js'
 import { type ApiError, ask } from '../data/client.js'
 import { formatBytes } from '../data/format.js'
-import { toApiError, useLoad } from '../data/load.js'
+import { toApiError, useGone, useLoad } from '../data/load.js'
 import { readModel } from '../data/models.js'
 import { missingScope } from '../data/session.js'
 import { FIRST_KIND, KINDS } from '../data/train/kinds.js'
-import { optionsNamedIn, PREFIX, toConfig, typedOptions } from '../data/train/options.js'
+import { optionsNamedIn, PREFIX, spreadObjects, toConfig, typedOptions } from '../data/train/options.js'
 import { type Asked, askPlan, startJob } from '../data/train/request.js'
 import { Block, Command, Failure } from '../parts/block.js'
 import { Title } from '../parts/layout.js'
@@ -74,6 +74,7 @@ export function TrainPage(): JSX.Element {
             <option key={each.id} value={`${each.project}/${each.name}`} />
           ))}
         </datalist>
+        {models.error !== null && <Failure error={models.error} onRetry={models.reload} />}
         {model.data !== null && (
           <p class="soft small">
             {model.data.base_model} → step {model.data.step}; the job makes step {model.data.step + 1}
@@ -82,6 +83,7 @@ export function TrainPage(): JSX.Element {
         {model.error !== null && model.error.status !== 404 && <Failure error={model.error} onRetry={model.reload} />}
         {(model.error?.status === 404 || (models.data?.data.length === 0 && model.data === null)) && (
           <NewModel
+            key={name}
             name={name}
             onMade={(made) => {
               models.reload()
@@ -99,6 +101,16 @@ export function TrainPage(): JSX.Element {
 /** Changes that take typed options out of the address. */
 function without(typed: Readonly<Record<string, string>>): Record<string, null> {
   return Object.fromEntries(Object.keys(typed).map((name) => [PREFIX + name, null]))
+}
+
+/** Texts of options in the address as it is now. */
+function currentOf(known: KindOptions): Readonly<Record<string, string>> {
+  return spreadObjects(known, typedOptions(query.value))
+}
+
+/** Changes that put texts of options into the address; an empty one takes it out. */
+function addressOf(typed: Readonly<Record<string, string>>): Record<string, string | null> {
+  return Object.fromEntries(Object.entries(typed).map(([name, text]) => [PREFIX + name, text === '' ? null : text]))
 }
 
 function Form({ kind, model }: { readonly kind: JobKind; readonly model: Model }): JSX.Element {
@@ -139,10 +151,11 @@ interface Seen {
 
 function Options(props: { readonly known: KindOptions; readonly model: Model; readonly chosen: Chosen }): JSX.Element {
   const { known, model, chosen } = props
-  const typed = typedOptions(query.value)
+  const typed = currentOf(known)
   const config = toConfig(known, typed)
   const [seen, setSeen] = useState<Seen | null>(null)
   const [busy, setBusy] = useState<'plan' | 'start' | null>(null)
+  const gone = useGone()
   const asked: Asked | null =
     chosen === null ? null : { kind: known.kind, modelId: model.id, source: chosen, root: known.root, config }
   const key = JSON.stringify([model.id, model.step, nameOfSource(chosen), config])
@@ -153,11 +166,18 @@ function Options(props: { readonly known: KindOptions; readonly model: Model; re
   async function run(what: 'plan' | 'start'): Promise<void> {
     if (asked === null || busy !== null) return
     setBusy(what)
-    const { signal } = new AbortController()
     try {
-      if (what === 'plan') setSeen({ key, plan: await askPlan(asked, signal), error: null })
-      else go(`/jobs/${(await startJob(asked, signal)).id}`)
+      if (what === 'plan') {
+        const next = await askPlan(asked, gone)
+        if (gone.aborted) return
+        setSeen({ key, plan: next, error: null })
+      } else {
+        const { id } = await startJob(asked)
+        if (gone.aborted) return
+        go(`/jobs/${id}`)
+      }
     } catch (raw) {
+      if (gone.aborted) return
       setSeen({ key, plan: what === 'start' ? plan : null, error: toApiError(raw) })
     }
     setBusy(null)
@@ -181,7 +201,9 @@ function Options(props: { readonly known: KindOptions; readonly model: Model; re
         <OptionFields
           known={known}
           typed={typed}
-          onType={(name, text) => setQuery({ [PREFIX + name]: text === '' ? null : text })}
+          onType={(name, text) =>
+            setQuery({ ...without(typedOptions(query.value)), ...addressOf({ ...currentOf(known), [name]: text }) })
+          }
         />
       </section>
       <div class="row start">

@@ -12,42 +12,65 @@ export const PREFIX = 'o.'
 /** Texts of options in an address, by their names. */
 export function typedOptions(query: URLSearchParams): Readonly<Record<string, string>> {
   return Object.fromEntries(
-    [...query].flatMap(([name, text]) => (name.startsWith(PREFIX) && text !== '' ? [[name.slice(2), text]] : [])),
+    [...query].flatMap(([name, text]) =>
+      name.startsWith(PREFIX) && text !== '' ? [[name.slice(PREFIX.length), text]] : [],
+    ),
   )
 }
 
-/** The same for a link, from the options that a job was asked with. */
-export function toTyped(options: Readonly<Record<string, Value>>, outer = ''): readonly (readonly [string, string])[] {
-  return Object.entries(options).flatMap(([name, value]): readonly (readonly [string, string])[] => {
-    if (value === null || value === undefined) return []
-    if (typeof value === 'object' && !Array.isArray(value) && outer === '' && name !== 'chat_template_kwargs') {
-      return toTyped(value as Readonly<Record<string, Value>>, `${name}.`)
+/** The same for a link, from the options that a job was asked with; objects as JSON, for only the server knows which hold options. */
+export function toTyped(options: Readonly<Record<string, Value>>): readonly (readonly [string, string])[] {
+  return Object.entries(options).flatMap(([name, value]): readonly (readonly [string, string])[] =>
+    value === null || value === undefined
+      ? []
+      : [[PREFIX + name, typeof value === 'string' ? value : JSON.stringify(value)]],
+  )
+}
+
+/** The same texts with the options inside an object, where it came as JSON, each under its own name. */
+export function spreadObjects(
+  { options }: KindOptions,
+  typed: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  let spread = typed
+  for (const option of options) {
+    const { [option.name]: text, ...rest } = spread
+    const value = option.options === null || text === undefined ? null : fromJson(text)
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) continue
+    const inner = toTyped(value as Readonly<Record<string, Value>>)
+    spread = {
+      ...Object.fromEntries(inner.map(([name, each]) => [`${option.name}.${name.slice(PREFIX.length)}`, each])),
+      ...rest,
     }
-    return [[`${PREFIX}${outer}${name}`, typeof value === 'string' ? value : JSON.stringify(value)]]
-  })
+  }
+  return spread
 }
 
 /**
  * The options of a request: what was typed, and what is suggested where nothing was. What cannot be read as the option's type goes as it
- * is: the server's words about it are better than any here.
+ * is, and so does a name that is none of the options: the server's words about either are better than any here.
  */
-export function toConfig({ options }: KindOptions, typed: Readonly<Record<string, string>>): Record<string, Value> {
+export function toConfig(known: KindOptions, given: Readonly<Record<string, string>>): Record<string, Value> {
   const config: Record<string, Value> = {}
-  for (const option of options) {
+  const typed = spreadObjects(known, given)
+  const unread = new Map(Object.entries(typed))
+  for (const option of known.options) {
     const { name } = option
     if (option.options !== null) {
       const inner = option.options.flatMap((each) => {
         const text = typed[`${name}.${each.name}`]
+        unread.delete(`${name}.${each.name}`)
         return text === undefined ? [] : [[each.name, readText(each, text)]]
       })
       if (inner.length > 0) config[name] = Object.fromEntries(inner)
     } else {
       const text = typed[name]
+      unread.delete(name)
       if (text !== undefined) config[name] = readText(option, text)
       else if (option.suggested !== null) config[name] = option.suggested
     }
   }
-  return config
+  return { ...config, ...Object.fromEntries(unread) }
 }
 
 function readText(option: InnerOption, text: string): Value {

@@ -30,12 +30,12 @@ export function askPlan(asked: Asked, signal: AbortSignal): Promise<TrainingPlan
   return send(asked, true, signal)
 }
 
-/** Starts it. @throws {ApiError} */
-export function startJob(asked: Asked, signal: AbortSignal): Promise<TrainingJob> {
-  return send(asked, false, signal)
+/** Starts it, also if who asked leaves meanwhile. @throws {ApiError} */
+export function startJob(asked: Asked): Promise<TrainingJob> {
+  return send(asked, false)
 }
 
-async function send<T>(asked: Asked, isPlanned: boolean, signal: AbortSignal): Promise<T> {
+async function send<T>(asked: Asked, isPlanned: boolean, signal?: AbortSignal): Promise<T> {
   const kind = KINDS[asked.kind]
   const path = `${kind.path}${isPlanned ? '?plan=true' : ''}`
   const options = { [asked.root]: asked.config }
@@ -46,22 +46,41 @@ async function send<T>(asked: Asked, isPlanned: boolean, signal: AbortSignal): P
     const body = `${rest.slice(0, -1)},"trajectory_groups":[${groups.join(',')}]}`
     return await ask<T>(path, { body, method: 'POST', headers: { 'content-type': 'application/json' }, signal })
   }
-  const url = await addressOfRows(asked.source, isPlanned, signal)
-  return await ask<T>(path, { json: { model_id: asked.modelId, training_data_url: url, ...options }, signal })
+  const { url, isKnown } = await addressOfRows(asked.source, isPlanned, signal)
+  try {
+    return await ask<T>(path, { json: { model_id: asked.modelId, training_data_url: url, ...options }, signal })
+  } catch (error) {
+    const isGone = error instanceof ApiError && error.code === 'training_data_not_found'
+    if (!isGone || !('file' in asked.source)) throw error
+    uploads.delete(asked.source.file)
+    if (!isKnown) throw error
+  }
+  return await send(asked, isPlanned, signal)
 }
 
-/** Small rows are part of a plan's request, so that planning leaves nothing on the server. */
-async function addressOfRows(source: Source, isPlanned: boolean, signal: AbortSignal): Promise<string> {
-  if ('id' in source) return source.id
+/** Ids of files that were uploaded: a large one is sent once for all of its plans and its start. */
+const uploads = new WeakMap<File, string>()
+
+/** Small rows are part of a plan's request, so that planning leaves nothing on the server. @returns isKnown: uploaded before */
+async function addressOfRows(
+  source: Source,
+  isPlanned: boolean,
+  signal?: AbortSignal,
+): Promise<{ readonly url: string; readonly isKnown: boolean }> {
+  if ('id' in source) return { url: source.id, isKnown: false }
   const { file } = source
-  if (isPlanned && file.size <= MAX_INLINE_BYTES) return `data:application/jsonl;base64,${await toBase64(file)}`
+  if (isPlanned && file.size <= MAX_INLINE_BYTES)
+    return { url: `data:application/jsonl;base64,${await toBase64(file)}`, isKnown: false }
+  const known = uploads.get(file)
+  if (known !== undefined) return { url: known, isKnown: true }
   const uploaded = await ask<FileObject>(`/v1/files?purpose=fine-tune&filename=${encodeURIComponent(file.name)}`, {
     body: file,
     method: 'POST',
     headers: { 'content-type': 'application/octet-stream' },
     signal,
   })
-  return uploaded.id
+  uploads.set(file, uploaded.id)
+  return { url: uploaded.id, isKnown: false }
 }
 
 async function toBase64(file: Blob): Promise<string> {

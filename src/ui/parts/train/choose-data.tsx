@@ -11,6 +11,7 @@ import { formatBytes } from '../../data/format.js'
 import { useLoad } from '../../data/load.js'
 import { KINDS } from '../../data/train/kinds.js'
 import type { Source } from '../../data/train/request.js'
+import { Failure } from '../block.js'
 
 /** Null: nothing yet. */
 export type Chosen = Source | null
@@ -76,6 +77,7 @@ export function ChooseData(props: {
         <span class="soft small">{props.rows}</span>
         <code class="small">{props.example}</code>
       </label>
+      {files.error !== null && <Failure error={files.error} onRetry={files.reload} />}
       {takesUploads && (uploaded.length > 0 || id !== null) && (
         <label class="row">
           or one that is on the server

@@ -5,14 +5,17 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Model } from '#contract/wire/models.js'
 import { type ApiError, ask } from '../../data/client.js'
-import { toApiError, useLoad } from '../../data/load.js'
+import { toApiError, useGone, useLoad } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
+import { Failure } from '../block.js'
 
 export function NewModel(props: { readonly name: string; readonly onMade: (model: Model) => void }): JSX.Element {
   const bases = useLoad('base model names', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
   const [base, setBase] = useState('')
   const [name, setName] = useState('')
   const [error, setError] = useState<ApiError | null>(null)
+  const [isBusy, setIsBusy] = useState(false)
+  const gone = useGone()
   const missing = missingScope('write')
   const chosen = base === '' ? (bases.data?.[0] ?? '') : base
   const [project = '', short = ''] = props.name.includes('/') ? props.name.split(/\/(.*)/s) : ['default', props.name]
@@ -20,12 +23,18 @@ export function NewModel(props: { readonly name: string; readonly onMade: (model
 
   async function create(event: Event): Promise<void> {
     event.preventDefault()
+    if (isBusy) return
+    setIsBusy(true)
     setError(null)
     try {
-      props.onMade(await ask<Model>('/v1/preview/models', { json: { project, name: wanted, base_model: chosen } }))
+      const made = await ask<Model>('/v1/preview/models', { json: { project, name: wanted, base_model: chosen } })
+      if (gone.aborted) return
+      props.onMade(made)
     } catch (raw) {
+      if (gone.aborted) return
       setError(toApiError(raw))
     }
+    setIsBusy(false)
   }
   return (
     <form class="stack" onSubmit={(event) => void create(event)}>
@@ -47,17 +56,14 @@ export function NewModel(props: { readonly name: string; readonly onMade: (model
         </label>
         <button
           type="submit"
-          disabled={missing !== null || wanted === '' || chosen === ''}
+          disabled={isBusy || missing !== null || wanted === '' || chosen === ''}
           title={missing ?? undefined}
         >
-          Create the model
+          {isBusy ? 'Creating…' : 'Create the model'}
         </button>
       </div>
-      {error !== null && (
-        <p class="wrong" role="alert">
-          {error.message}
-        </p>
-      )}
+      {bases.error !== null && <Failure error={bases.error} onRetry={bases.reload} />}
+      {error !== null && <Failure error={error} />}
     </form>
   )
 }

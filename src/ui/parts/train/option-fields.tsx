@@ -28,7 +28,9 @@ export function OptionFields(props: {
   const isFirst = ([name, option]: readonly [string, InnerOption]): boolean =>
     option.is_common || option.suggested !== null || typed[name] !== undefined
   const others = flat.filter((each) => !isFirst(each))
-  const found = others.filter(([name, { summary }]) => `${name} ${summary}`.includes(search.trim().toLowerCase()))
+  const found = others.filter(([name, { summary }]) =>
+    `${name} ${summary}`.toLowerCase().includes(search.trim().toLowerCase()),
+  )
   const field = ([name, option]: readonly [string, InnerOption]): JSX.Element => (
     <Field
       key={name}

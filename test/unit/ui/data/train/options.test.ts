@@ -3,7 +3,13 @@
  */
 import { describe, expect, test } from 'vitest'
 import type { KindOptions, TrainingOption } from '#contract/wire/training/option-list.js'
-import { optionsNamedIn, toConfig, toTyped, typedOptions } from '../../../../../src/ui/data/train/options.js'
+import {
+  optionsNamedIn,
+  spreadObjects,
+  toConfig,
+  toTyped,
+  typedOptions,
+} from '../../../../../src/ui/data/train/options.js'
 
 const option = (name: string, more: Partial<TrainingOption>): TrainingOption => ({
   name,
@@ -57,6 +63,24 @@ describe('options of a job', () => {
     const config = { rate: 0.5, batch: 2, shuffle: true, lora: { rank: 4 }, nothing: null }
     const query = new URLSearchParams(toTyped(config).map(([name, text]): [string, string] => [name, text]))
     expect(toConfig(known, typedOptions(query))).toEqual({ rate: 0.5, batch: 2, shuffle: true, lora: { rank: 4 } })
+  })
+
+  test('what no option is called goes as it is, for the server to say so', () => {
+    const typed = { rates: '1', 'lora.width': '2', 'kwargs.a': 'x' }
+    expect(toConfig(known, typed)).toEqual({ rate: 0.1, rates: '1', 'lora.width': '2', 'kwargs.a': 'x' })
+    expect(toConfig(known, { rate: '1', lora: '[' })).toEqual({ rate: 1, lora: '[' })
+  })
+
+  test('an object of the caller goes as a whole, whatever it is called; one of options under their names', () => {
+    const config = { kwargs: { thinking: true, level: '2' }, lora: { rank: 4 } }
+    const query = new URLSearchParams(toTyped(config).map(([name, text]): [string, string] => [name, text]))
+    expect(toConfig(known, { rate: '1', ...typedOptions(query) })).toEqual({ rate: 1, ...config })
+    expect(spreadObjects(known, typedOptions(query))).toEqual({
+      kwargs: '{"thinking":true,"level":"2"}',
+      'lora.rank': '4',
+    })
+    // what was typed since counts
+    expect(spreadObjects(known, { lora: '{"rank":4}', 'lora.rank': '8' })).toEqual({ 'lora.rank': '8' })
   })
 
   test('a sentence names an option as a whole word only', () => {

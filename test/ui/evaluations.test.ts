@@ -12,16 +12,17 @@ const HOSTILE = '<img src=x onerror=alert(1)>'
 let service: TestService
 let browser: Browser
 let token: string
+let modelId: string
 
 describe.skipIf(CHROMIUM === null)('evaluations', () => {
   beforeAll(async () => {
     service = await createTestService()
     browser = await launchBrowser()
     token = (await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'test' } })).body.token
-    const id = await service.createModel('learner')
+    modelId = await service.createModel('learner')
     await service.createModel('untouched')
     const log = (offset: number) =>
-      service.json(`/v1/preview/models/${id}/log`, {
+      service.json(`/v1/preview/models/${modelId}/log`, {
         json: {
           split: 'val',
           trajectory_groups: loggedGroups([
@@ -38,7 +39,7 @@ describe.skipIf(CHROMIUM === null)('evaluations', () => {
       })
     expect((await log(0)).status).toBe(200)
     const job = await service.json<{ id: string }>('/v1/preview/training-jobs', {
-      json: { model_id: id, trajectory_groups: [sampleGroup()] },
+      json: { model_id: modelId, trajectory_groups: [sampleGroup()] },
     })
     await service.waitForJob(job.body.id)
     expect((await log(1)).status).toBe(200)
@@ -61,9 +62,12 @@ describe.skipIf(CHROMIUM === null)('evaluations', () => {
     await expectSound(window, 'evaluations')
     await page.getByLabel('12 better').check()
     await page.getByRole('button', { name: 'More' }).waitFor({ state: 'detached' })
+    await page.locator('.pairs-list > li').nth(11).waitFor()
     expect(await page.locator('.pairs-list > li').count()).toBe(12)
     expect(page.url()).toContain('only=better')
+    const live = page.waitForResponse('**/v1/preview/events')
     await page.reload()
+    await live
     await page.locator('.pairs-list > li').nth(11).waitFor()
     // the other way round what was better is worse
     await page.getByLabel('From step').selectOption('1')
@@ -71,6 +75,12 @@ describe.skipIf(CHROMIUM === null)('evaluations', () => {
     await page.getByLabel('To step').selectOption('0')
     await page.getByText('12 worse').waitFor()
     expect(await problems()).toEqual([])
+    // what is logged meanwhile counts without a reload
+    await service.json(`/v1/preview/models/${modelId}/log`, {
+      json: { split: 'val', trajectory_groups: loggedGroups([{ asked: 'Question 0', answers: [['one more', -3]] }]) },
+    })
+    await page.getByRole('row', { name: /^1 / }).getByText('26').first().waitFor()
+    await page.getByText('11 worse').waitFor()
     await page.goto('/ui/models/tests/untouched/evaluations')
     await page.getByText('Nothing was logged yet').waitFor()
     await expectSound(window, 'evaluations-none')

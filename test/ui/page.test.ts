@@ -3,18 +3,17 @@
  * axe finds; signing in; a job that runs while it is watched; text that means harm.
  */
 import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
-import type { Browser, Page } from 'playwright-core'
+import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
 import type { TrainingEvent } from '#contract/wire/training-jobs.js'
 import { createTestService, sampleGroup, type TestService } from '../support/service/create-test-service.js'
 import { until } from '../support/until.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
+import { faultsOf, withoutAxe } from './sound.js'
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)<script>'
 const HOSTILE_LINK = '[go](javascript:alert(3)) [on](data:text/html,x) ‮ abc'
 const NAME = 'learner'
@@ -89,8 +88,9 @@ describe.skipIf(CHROMIUM === null)('the page', () => {
         'document.documentElement.scrollWidth - document.documentElement.clientWidth',
       )
       expect(overflow, `${name} is wider than its window`).toBe(0)
-      expect(await faultsOf(page), name).toEqual([])
       expect(await problems(), name).toEqual([])
+      expect(await faultsOf(page), name).toEqual([])
+      expect(withoutAxe(await problems()), name).toEqual([])
     }
     await context.close()
   })
@@ -348,15 +348,4 @@ test('what a first visit loads, and all scripts together, stay within their budg
 function pretend(state: 'hidden' | 'visible'): string {
   return `Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true })
     document.dispatchEvent(new Event('visibilitychange'))`
-}
-
-/** Faults of WCAG 2.1 A and AA, as `rule: element`. */
-async function faultsOf(page: Page): Promise<readonly string[]> {
-  await page.evaluate(AXE)
-  return await page.evaluate<string[]>(`(async () => {
-    const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']
-    const { violations } = await axe.run(document, { runOnly: { type: 'tag', values: tags } })
-    return violations.flatMap(({ id, nodes }) =>
-      nodes.map(({ html, failureSummary }) => id + ': ' + html + ' ' + failureSummary))
-  })()`)
 }

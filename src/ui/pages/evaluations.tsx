@@ -112,7 +112,8 @@ function BySplit(props: {
   }
   const a = stepOf('a', steps.at(-1))
   const b = stepOf('b', steps[0])
-  const curves = useLoad(`curves of ${model.id} at ${logs.length}`, (signal) => readCurves(model.id, signal))
+  const curves = useLoad(`curves of ${model.id}`, (signal) => readCurves(model.id, signal))
+  useLive(['log'], curves.reload)
   const values = curves.data?.series[`${split}/reward`]
   const at = nowMs()
   return (
@@ -199,6 +200,7 @@ function Changes(props: {
     offset: String(from),
   })}`
   const found = useLoad(a === b ? null : path, (signal) => ask<LogComparison>(path, { signal }))
+  useLive(['log'], found.reload)
   const choose = (name: string, title: string, value: number): JSX.Element => (
     <label>
       {title}{' '}

@@ -6,12 +6,12 @@ import { useEffect, useState } from 'preact/hooks'
 import { GROUP_ORDERS } from '#contract/wire/training/rollout-words.js'
 import type { RolloutGroup, RolloutGroupList, Spread } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
-import { ask } from '../data/client.js'
+import { type ApiError, ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatCount, formatNumber, formatTime, plural } from '../data/format.js'
 import { toApiError, useLoad } from '../data/load.js'
 import { choiceOf, groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
-import { Block, Empty } from '../parts/block.js'
+import { Block, Empty, Failure } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Title } from '../parts/layout.js'
 import { usePlaces } from '../parts/page-keys.js'
@@ -54,18 +54,19 @@ function Shown(props: { readonly id: string; readonly path: string; readonly fir
   const { id, first } = props
   const [more, setMore] = useState<readonly RolloutGroup[]>([])
   const [hasMore, setHasMore] = useState(first.has_more)
-  const [problem, setProblem] = useState<string | null>(null)
+  const [problem, setProblem] = useState<ApiError | null>(null)
   useEffect(() => setHasMore(first.has_more), [first])
   const rows = [...first.data, ...more]
   usePlaces({ j: rows[0] === undefined ? null : groupsPath(id, `/${rows[0].index}`) })
   async function readMore(): Promise<void> {
+    setProblem(null)
     try {
       const last = rows.at(-1)?.id ?? ''
       const page = await ask<RolloutGroupList>(`${props.path}&after=${last}`)
       setMore([...more, ...page.data])
       setHasMore(page.has_more)
     } catch (error) {
-      setProblem(toApiError(error).message)
+      setProblem(toApiError(error))
     }
   }
   const left = first.trajectory_count - first.trained_count
@@ -96,11 +97,7 @@ function Shown(props: { readonly id: string; readonly path: string; readonly fir
       <Histogram list={first} />
       <Filters />
       {rows.length === 0 ? <Empty>No group is like this.</Empty> : <Groups id={id} rows={rows} />}
-      {problem !== null && (
-        <p class="wrong" role="alert">
-          {problem}
-        </p>
-      )}
+      {problem !== null && <Failure error={problem} />}
       {hasMore && (
         <p>
           <button type="button" onClick={() => void readMore()}>

@@ -10,7 +10,7 @@ import type { RolloutScores, RolloutTokens } from '#contract/wire/training/rollo
 import { query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { formatNumber } from '../data/format.js'
-import { useLoad } from '../data/load.js'
+import { useGone, useLoad } from '../data/load.js'
 import { type Colour, classOf, numberOf, SCALES, shownOf, styleOf } from '../data/token-colour.js'
 import { Failure } from './block.js'
 
@@ -32,8 +32,30 @@ export interface TokensProps {
   readonly hasSpaces: boolean
 }
 
+/** Asks the API for what stands at a path. */
+type Read = <T>(path: string) => Promise<T>
+
+/**
+ * Answers by their paths, each asked for once: the token that is chosen is one of a part, and scores are a whole prefill. Nobody who
+ * waits for one ends it for the others.
+ */
+function useAnswers(): Read {
+  const answers = useRef(new Map<string, Promise<unknown>>()).current
+  const gone = useGone()
+  return <T,>(path: string): Promise<T> => {
+    const known = answers.get(path) as Promise<T> | undefined
+    if (known !== undefined) return known
+    const asked = ask<T>(path, { signal: gone })
+    answers.set(path, asked)
+    // what failed is asked for again
+    asked.catch(() => answers.delete(path))
+    return asked
+  }
+}
+
 export function Tokens(props: TokensProps): JSX.Element {
   const { length } = props
+  const read = useAnswers()
   const at = chosenOf(length)
   const box = useRef<HTMLDivElement>(null)
   const [isMoving, setIsMoving] = useState(false)
@@ -71,13 +93,14 @@ export function Tokens(props: TokensProps): JSX.Element {
           <Part
             key={part}
             {...props}
+            read={read}
             from={part * PART}
             chosen={at}
             isFocused={isMoving && Math.floor(at / PART) === part}
           />
         ))}
       </div>
-      <Detail {...props} at={at} />
+      <Detail {...props} read={read} at={at} />
     </>
   )
 }
@@ -88,19 +111,22 @@ function chosenOf(length: number): number {
   return Number.isInteger(at) && at >= 0 && at < length ? at : 0
 }
 
+interface Reads {
+  readonly read: Read
+}
+
 /** Tokens and their scores from `from` on. */
-function usePart({ path, sequence, under }: TokensProps, from: number, isWanted: boolean) {
+function usePart({ path, sequence, under, read }: TokensProps & Reads, from: number, isWanted: boolean) {
   const range = `sequence=${sequence}&from=${from}&to=${from + PART}`
-  const tokens = useLoad(isWanted ? `${path}/tokens?${range}` : null, (signal) =>
-    ask<RolloutTokens>(`${path}/tokens?${range}`, { signal }),
-  )
+  const plain = `${path}/tokens?${range}`
+  const tokens = useLoad(isWanted ? plain : null, () => read<RolloutTokens>(plain))
   const scored = `${path}/scores?${range}&step=${encodeURIComponent(under ?? '')}`
-  const scores = useLoad(isWanted && under !== null ? scored : null, (signal) => ask<RolloutScores>(scored, { signal }))
+  const scores = useLoad(isWanted && under !== null ? scored : null, () => read<RolloutScores>(scored))
   return { tokens, scores }
 }
 
 function Part(
-  props: TokensProps & { readonly from: number; readonly chosen: number; readonly isFocused: boolean },
+  props: TokensProps & Reads & { readonly from: number; readonly chosen: number; readonly isFocused: boolean },
 ): JSX.Element {
   const { from, length, chosen, isFocused } = props
   const box = useRef<HTMLDivElement>(null)
@@ -180,7 +206,7 @@ function Spans(
 }
 
 /** All that is known of the chosen token. */
-function Detail(props: TokensProps & { readonly at: number }): JSX.Element | null {
+function Detail(props: TokensProps & Reads & { readonly at: number }): JSX.Element | null {
   const { at, under } = props
   const from = Math.floor(at / PART) * PART
   const { tokens, scores } = usePart(props, from, true)

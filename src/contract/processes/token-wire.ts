@@ -87,54 +87,55 @@ export const generateBodySchema = z.strictObject({
 export type GenerateBody = z.infer<typeof generateBodySchema>
 
 /** A token and how likely it was. */
-export interface WireToken {
-  readonly token_id: number
-  readonly logprob: number
-  readonly rank?: number | null
-}
+const wireTokenSchema = z.object({ token_id: tokenId, logprob: z.number(), rank: z.number().nullish() })
+export type WireToken = z.infer<typeof wireTokenSchema>
 
-export interface WirePosition extends WireToken {
-  /** vLLM's begin with the sampled token; ours are the alternatives alone. */
-  readonly top_logprobs: readonly WireToken[]
-}
+/** vLLM's begin with the sampled token; ours are the alternatives alone. */
+const wirePositionSchema = wireTokenSchema.extend({ top_logprobs: z.array(wireTokenSchema) })
+export type WirePosition = z.infer<typeof wirePositionSchema>
 
-export interface WireChoice {
-  readonly index: number
-  readonly token_ids: readonly number[] | null
-  readonly logprobs: { readonly content: readonly WirePosition[] | null } | null
-  readonly finish_reason: string | null
-  readonly stop_reason?: number | string | null
-}
-
-export interface GenerateChunk {
-  readonly choices: readonly WireChoice[]
-  /** Our own engine says it first: prompt tokens it knew from before. */
-  readonly cached_tokens?: number
-  /** Positions of the prompt, of our own engine. */
-  readonly prompt?: readonly WirePromptPosition[]
-  readonly error?: WireError
-}
-
-export interface WirePromptPosition extends WirePosition {
-  readonly position: number
-  readonly rank: number
-}
-
-/** vLLM's answer to a request that reports its prompt: it has no stream of those. */
-export interface GenerateWhole {
-  readonly choices: readonly WireChoice[]
-  /** By position, then by token id; nothing before the first. */
-  readonly prompt_logprobs?: readonly (Readonly<
-    Record<string, { readonly logprob: number; readonly rank: number | null }>
-  > | null)[]
-}
+const wireChoiceSchema = z.object({
+  index: z.number().int().nonnegative(),
+  token_ids: tokenIds.nullish(),
+  logprobs: z.object({ content: z.array(wirePositionSchema).nullish() }).nullish(),
+  finish_reason: z.string().nullable(),
+  stop_reason: z.union([z.number(), z.string()]).nullish(),
+})
+export type WireChoice = z.infer<typeof wireChoiceSchema>
 
 /** As the APIs of both have it. */
-export interface WireError {
-  readonly message: string
-  readonly code?: string | number | null
-  readonly param?: string | null
-  readonly type?: string | null
+const wireErrorSchema = z.object({
+  message: z.string(),
+  code: z.union([z.string(), z.number()]).nullish(),
+  param: z.string().nullish(),
+  type: z.string().nullish(),
   /** Our own: an `ErrorMessage`. */
-  readonly trainyard?: unknown
-}
+  trainyard: z.unknown().optional(),
+})
+export type WireError = z.infer<typeof wireErrorSchema>
+
+/** What a node sends is checked: whose it is may be anybody, and who reads it serves others too. */
+export const generateChunkSchema = z
+  .object({
+    /** vLLM's errors have none. */
+    choices: z.array(wireChoiceSchema).optional(),
+    /** Our own engine says it first: prompt tokens it knew from before. */
+    cached_tokens: z.number().int().nonnegative().optional(),
+    /** Positions of the prompt, of our own engine. */
+    prompt: z
+      .array(wirePositionSchema.extend({ position: z.number().int().nonnegative(), rank: z.number() }))
+      .optional(),
+    error: wireErrorSchema.optional(),
+  })
+  .refine(({ choices, error }) => choices !== undefined || error !== undefined)
+export type GenerateChunk = z.infer<typeof generateChunkSchema>
+
+/** vLLM's answer to a request that reports its prompt: it has no stream of those. */
+export const generateWholeSchema = z.object({
+  choices: z.array(wireChoiceSchema),
+  /** By position, then by token id; nothing before the first. */
+  prompt_logprobs: z
+    .array(z.record(z.string(), z.object({ logprob: z.number(), rank: z.number().nullish() })).nullable())
+    .nullish(),
+})
+export type GenerateWhole = z.infer<typeof generateWholeSchema>

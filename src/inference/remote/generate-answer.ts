@@ -74,11 +74,11 @@ function topOf({ top_logprobs: listed }: WirePosition, { engine, rules }: Answer
 
 /** The positions of the prompt behind the first one. */
 export function toPromptEvents(
-  { prompt_logprobs: positions = [] }: GenerateWhole,
+  { prompt_logprobs: positions }: GenerateWhole,
   promptTokenIds: readonly number[],
   k: number,
 ): readonly PromptTokenEvent[] {
-  return positions.flatMap((entries, position): PromptTokenEvent[] => {
+  return (positions ?? []).flatMap((entries, position): PromptTokenEvent[] => {
     const tokenId = promptTokenIds[position]
     if (entries === null || tokenId === undefined) return []
     const own = entries[String(tokenId)]

@@ -15,6 +15,7 @@ import { type NodeFailure, type NodeRequest, sendToNode } from './node-request.j
 
 export interface NodeCallOptions {
   readonly contextLength: number
+  readonly vocabularySize: number
   readonly eosTokenIds: ReadonlySet<number>
   readonly baseModel: string
   /** The next node to try, none of `tried`; null: there is no other. */
@@ -131,6 +132,8 @@ export class NodeCall {
   #receive(node: EngineNode, chunk: GenerateChunk): void {
     if (this.#isOver) return
     if (chunk.error !== undefined) {
+      // whatever follows an error in its stream belongs to nobody
+      this.#cut()
       this.#ended(node, toStreamFailure(chunk.error))
       return
     }
@@ -144,7 +147,7 @@ export class NodeCall {
         top: top.map((each) => ({ id: each.token_id, logprob: each.logprob })),
       })
     }
-    for (const choice of chunk.choices) if (!this.#isOver) this.#receiveChoice(node, choice)
+    this.#receiveChoices(node, chunk.choices ?? [])
   }
 
   #receiveWhole(node: EngineNode, answer: GenerateWhole): void {
@@ -152,7 +155,7 @@ export class NodeCall {
     this.#begin(0)
     const { promptTokenIds, rules } = this.request
     for (const event of toPromptEvents(answer, promptTokenIds, rules.promptLogprobs ?? 0)) this.#tellPrompt(event)
-    for (const choice of answer.choices) if (!this.#isOver) this.#receiveChoice(node, choice)
+    this.#receiveChoices(node, answer.choices)
   }
 
   #begin(cachedTokens: number): void {
@@ -161,16 +164,37 @@ export class NodeCall {
     this.#listener.onStarted(cachedTokens)
   }
 
+  /** Nobody behind this can make text of other numbers. */
+  #assertKnown({ tokenId, top }: Pick<PromptTokenEvent, 'tokenId' | 'top'>): void {
+    const { vocabularySize } = this.#options
+    if ([tokenId, ...top.map(({ id }) => id)].every((id) => Number.isInteger(id) && id >= 0 && id < vocabularySize)) {
+      return
+    }
+    throw new RangeError('a token of another vocabulary')
+  }
+
   #tellPrompt(event: PromptTokenEvent): void {
+    if (event.position >= this.request.promptTokenIds.length) throw new RangeError('no position of the prompt')
+    this.#assertKnown(event)
     // told before, by a node that went away
     if (event.position <= this.#promptPositions) return
     this.#promptPositions = event.position
     this.#listener.onPromptToken?.(event)
   }
 
+  #receiveChoices(node: EngineNode, choices: readonly WireChoice[]): void {
+    const sent = this.#sent
+    for (const choice of choices) {
+      // it has ended, or another node begins anew
+      if (this.#isOver || this.#sent !== sent) return
+      this.#receiveChoice(node, choice)
+    }
+  }
+
   #receiveChoice(node: EngineNode, choice: WireChoice): void {
     if (!this.#open.has(choice.index)) return
     const events = toTokenEvents(choice, this.#answerOptions(node))
+    for (const event of events) this.#assertKnown(event)
     if (events.length > 0) this.#hasToken = true
     for (const event of events) {
       const mayGoOn = this.#listener.onToken(event)

@@ -1,9 +1,9 @@
 /**
  * What a request is told when engine nodes could not serve it.
  */
-import { type ErrorMessage, fromErrorMessage } from '#base/errors/error-message.js'
-import { AppError, InvalidRequestError } from '#base/errors/errors.js'
-import { isJsonObject } from '#base/util/json.js'
+import { fromErrorMessage } from '#base/errors/error-message.js'
+import { AppError, type ErrorCategory, InvalidRequestError } from '#base/errors/errors.js'
+import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import type { WireError } from '#contract/processes/token-wire.js'
 import type { EngineNode } from './engine-node.js'
 import type { NodeFailure } from './node-request.js'
@@ -69,8 +69,33 @@ function readError(body: string): WireError | null {
   }
 }
 
-/** An error of ours, with its category and field. */
+const CATEGORIES: Readonly<Record<ErrorCategory, true>> = {
+  invalid_request: true,
+  authentication: true,
+  permission: true,
+  not_found: true,
+  conflict: true,
+  too_large: true,
+  rate_limited: true,
+  unavailable: true,
+  not_implemented: true,
+  internal: true,
+  cancelled: true,
+}
+
+/** An error of ours, with its category and field; what is behind it stays with the node. */
 function ownMessage(error: WireError | null): AppError | null {
   const own = error?.trainyard
-  return typeof own === 'object' && own !== null && 'category' in own ? fromErrorMessage(own as ErrorMessage) : null
+  if (!isJsonObject(own)) return null
+  const { category, code, message, param, hint, details } = own
+  if (typeof category !== 'string' || !Object.hasOwn(CATEGORIES, category)) return null
+  if (typeof code !== 'string' || typeof message !== 'string') return null
+  return fromErrorMessage({
+    category: category as ErrorCategory,
+    code,
+    message,
+    param: typeof param === 'string' ? param : null,
+    hint: typeof hint === 'string' ? hint : null,
+    details: isJsonObject(details) ? (details as JsonObject) : null,
+  })
 }

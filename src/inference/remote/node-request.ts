@@ -3,14 +3,19 @@
  */
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
-import type { GenerateChunk, GenerateWhole } from '#contract/processes/token-wire.js'
+import {
+  type GenerateChunk,
+  type GenerateWhole,
+  generateChunkSchema,
+  generateWholeSchema,
+} from '#contract/processes/token-wire.js'
 
 export interface NodeAddress {
   readonly url: string
   readonly token: string
 }
 
-/** Called in order, `ended` once and last. */
+/** Called in order, `ended` once and last. What it throws at `chunk` and `whole` says that the answer is none. */
 export interface NodeListener {
   /** One event of the stream. */
   chunk(chunk: GenerateChunk): void
@@ -39,6 +44,8 @@ const AGENT_OPTIONS = { keepAlive: true, maxSockets: Number.POSITIVE_INFINITY, m
 const agents = { http: new HttpAgent(AGENT_OPTIONS), https: new HttpsAgent(AGENT_OPTIONS) }
 /** Largest error that is read. */
 const MAX_ERROR_CHARACTERS = 100_000
+/** Largest event of a stream, and largest answer in one piece. */
+const MAX_CHARACTERS = 64 * 1024 ** 2
 const END_OF_EVENT = '\n\n'
 
 /** @param adapter digest the node has to hold; null: none */
@@ -54,19 +61,28 @@ export function sendToNode(
     listener.ended(failure)
   }
   const request = open(url, token, { body, adapter })
+  /** Nothing that a node sends may end more than the request: what it computes for others goes on. */
+  const deliver = (take: () => void): void => {
+    if (isOver) return
+    try {
+      take()
+    } catch {
+      end({ kind: 'lost', reason: 'answered with what is no answer' })
+      request.destroy()
+    }
+  }
   request.once('error', (error) => end({ kind: 'lost', reason: `was not reached: ${error.message}` }))
   request.once('response', (response) => {
     response.setEncoding('utf8')
     response.once('error', (error) => end({ kind: 'lost', reason: `broke off: ${error.message}` }))
     response.once('close', () => end({ kind: 'lost', reason: 'broke off' }))
     if (response.statusCode !== 200)
-      readAll(response, (text) => end({ kind: 'refused', status: response.statusCode ?? 0, body: text }))
+      readAll(response, deliver, (text) => end({ kind: 'refused', status: response.statusCode ?? 0, body: text }))
     else if ((response.headers['content-type'] ?? '').startsWith('text/event-stream'))
-      readEvents(response, { listener, end, isOver: () => isOver })
+      readEvents(response, { listener, end, deliver, isOver: () => isOver })
     else
-      readAll(response, (text) => {
-        if (isOver) return
-        listener.whole(JSON.parse(text) as GenerateWhole)
+      readAll(response, deliver, (text) => {
+        listener.whole(generateWholeSchema.parse(JSON.parse(text)))
         end(null)
       })
   })
@@ -106,15 +122,19 @@ function open(
   })
 }
 
-function readAll(response: IncomingMessage, done: (text: string) => void): void {
+/** Runs what reads a part of the answer, and ends the request where it throws. */
+type Deliver = (take: () => void) => void
+
+function readAll(response: IncomingMessage, deliver: Deliver, done: (text: string) => void): void {
   const parts: string[] = []
   let length = 0
   const isError = response.statusCode !== 200
   response.on('data', (part: string) => {
     length += part.length
     if (!isError || length <= MAX_ERROR_CHARACTERS) parts.push(part)
+    deliver(() => assertBounded(length))
   })
-  response.once('end', () => done(parts.join('')))
+  response.once('end', () => deliver(() => done(parts.join(''))))
 }
 
 function readEvents(
@@ -122,25 +142,42 @@ function readEvents(
   {
     listener,
     end,
+    deliver,
     isOver,
   }: {
     readonly listener: NodeListener
     readonly end: (failure: NodeFailure | null) => void
+    readonly deliver: Deliver
     readonly isOver: () => boolean
   },
 ): void {
-  let unread = ''
+  // an event in many parts is put together once
+  let parts: string[] = []
+  let length = 0
   response.on('data', (part: string) => {
-    unread += part
+    const last = parts.at(-1)?.at(-1) ?? ''
+    parts.push(part)
+    length += part.length
+    if (!(last + part).includes(END_OF_EVENT)) {
+      deliver(() => assertBounded(length))
+      return
+    }
+    let unread = parts.join('')
     for (;;) {
       const at = unread.indexOf(END_OF_EVENT)
-      if (at < 0 || isOver()) return
+      if (at < 0 || isOver()) break
       const event = unread.slice(0, at)
       unread = unread.slice(at + END_OF_EVENT.length)
       if (!event.startsWith('data: ')) continue
       const data = event.slice('data: '.length)
       if (data === '[DONE]') end(null)
-      else listener.chunk(JSON.parse(data) as GenerateChunk)
+      else deliver(() => listener.chunk(generateChunkSchema.parse(JSON.parse(data))))
     }
+    parts = [unread]
+    length = unread.length
   })
+}
+
+function assertBounded(length: number): void {
+  if (length > MAX_CHARACTERS) throw new RangeError(`an answer of more than ${MAX_CHARACTERS} characters`)
 }

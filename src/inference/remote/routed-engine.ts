@@ -120,9 +120,9 @@ class Routing implements RoutedEngine {
   }
 
   idle(): Promise<void> {
-    const here = this.#local?.idle() ?? Promise.resolve()
-    if (this.#isEmpty) return here
-    return new Promise((resolve) => this.#whenIdle.push(() => resolve(here)))
+    if (this.#isEmpty) return this.#local?.idle() ?? Promise.resolve()
+    // asked then: what waits now may go to an engine here that is not loaded yet
+    return new Promise((resolve) => this.#whenIdle.push(() => resolve(this.#local?.idle())))
   }
 
   async close(): Promise<void> {
@@ -151,6 +151,7 @@ class Routing implements RoutedEngine {
   #send(request: GenerationRequest, listener: GenerationListener): void {
     const call = new NodeCall(request, listener, {
       contextLength: this.contextLength,
+      vocabularySize: this.#options.vocabularySize,
       eosTokenIds: this.#eosTokenIds,
       baseModel: this.#options.baseModel,
       nextNode: (tried) => this.#nextNode(request, tried),

@@ -1,0 +1,161 @@
+/** A node belongs to one tenant, the engine host to all: whatever a node answers ends its request and nothing else. */
+import { createServer, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { GenerationRequest } from '#inference/engine/generation.js'
+import type { EngineNode } from '#inference/remote/engine-node.js'
+import { createRoutedEngine, type RoutedEngine } from '#inference/remote/routed-engine.js'
+import { GREEDY } from '../../../support/generation-rules.js'
+
+const OWNER = { entity: 'local', project: null }
+let server: Server
+let engine: RoutedEngine
+let answer: (response: ServerResponse) => void
+
+beforeEach(async () => {
+  server = createServer((request, response) => {
+    request.resume().once('end', () => answer(response))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  engine = open()
+  engine.setNodes([node('a')])
+})
+afterEach(async () => {
+  await engine.close()
+  server.closeAllConnections()
+  await new Promise((resolve) => server.close(resolve))
+})
+
+function open(openLocal: (() => Promise<RoutedEngine>) | null = null): RoutedEngine {
+  return createRoutedEngine({ baseModel: 'm', contextLength: 64, vocabularySize: 10, eosTokenIds: [2], openLocal })
+}
+
+function node(id: string): EngineNode {
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const facts = { contextLength: 64, slots: 4, waiting: 0, isLeaving: false, reports: 1 }
+  return { id, name: id, url, token: 't', engine: 'onnx', owner: OWNER, ...facts }
+}
+
+/** What the listener hears, up to the end. */
+function ask(at = engine, rules: Partial<GenerationRequest['rules']> = {}): Promise<string[]> {
+  const heard: string[] = []
+  const request = { id: 'r', promptTokenIds: [1], adapter: null, cacheSalt: null, owner: OWNER }
+  return new Promise((resolve) => {
+    at.submit(
+      { ...request, rules: { ...GREEDY, ...rules } },
+      {
+        onStarted: () => undefined,
+        onToken: ({ choice, tokenId }) => heard.push(`${choice}: ${tokenId}`) > 0,
+        onAborted: () => undefined,
+        onFinished: () => resolve([...heard, 'finished']),
+        onFailed: ({ message }) => resolve([...heard, message]),
+      },
+    )
+  })
+}
+
+function streamed(text: string): (response: ServerResponse) => void {
+  return (response) => response.writeHead(200, { 'content-type': 'text/event-stream' }).write(text)
+}
+
+const event = (chunk: object): string => `data: ${JSON.stringify(chunk)}\n\n`
+const token = (id: number, more: object = {}): object => ({
+  index: 0,
+  token_ids: [id],
+  logprobs: { content: [{ token_id: id, logprob: -1, top_logprobs: [] }] },
+  finish_reason: null,
+  ...more,
+})
+const NO_ANSWER = 'engine node "a" answered with what is no answer'
+
+describe('an engine node that answers anything', () => {
+  it.each([
+    ['no JSON', 'data: x\n\n'],
+    ['a chunk without choices', event({})],
+    ['null', 'data: null\n\n'],
+    ['choices that are none', event({ choices: [null] })],
+    ['a token outside the vocabulary', event({ choices: [token(10)] })],
+    ['a negative token', event({ choices: [token(-1)] })],
+    [
+      'a likely token outside the vocabulary',
+      event({
+        choices: [
+          token(1, {
+            logprobs: { content: [{ token_id: 1, logprob: -1, top_logprobs: [{ token_id: 99, logprob: -1 }] }] },
+          }),
+        ],
+      }),
+    ],
+    ['a position behind the prompt', event({ choices: [], prompt: [{ position: 9, ...position(1) }] })],
+  ])('ends its request alone: %s', async (_, text) => {
+    answer = streamed(text)
+    expect(await ask()).toEqual([NO_ANSWER])
+  })
+
+  it('ends it also with an answer in one piece', async () => {
+    for (const body of ['x', '{}', 'null', '{"choices":[{"index":0}]}']) {
+      answer = (response) => response.writeHead(200, { 'content-type': 'application/json' }).end(body)
+      expect(await ask(), body).toEqual([NO_ANSWER])
+    }
+  })
+
+  it('is believed no error of ours that is none', async () => {
+    const error = { message: 'no', code: 'c', trainyard: { category: 'x', code: 'c', message: 'no', cause: {} } }
+    const failed = 'engine node "a" failed: no'
+    answer = streamed(event({ error }))
+    expect(await ask()).toEqual([failed])
+    answer = (response) => response.writeHead(500).end(JSON.stringify({ error }))
+    expect(await ask()).toEqual([failed])
+    const own = { category: 'invalid_request', code: 'c', message: 'ours', cause: {} }
+    answer = streamed(event({ choices: [], error: { ...error, trainyard: own } }))
+    expect(await ask()).toEqual(['ours'])
+  })
+
+  it('ends it when it sends without an end', async () => {
+    answer = (response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const part = `data: ${'x'.repeat(1024 ** 2)}`
+      const write = (): void => {
+        while (!response.destroyed && response.write(part));
+      }
+      response.on('drain', write)
+      write()
+    }
+    expect(await ask()).toEqual([NO_ANSWER])
+  }, 60_000)
+
+  it('is not heard any more behind what made its request begin anew elsewhere', async () => {
+    engine.setNodes([node('a'), node('b')])
+    let asked = 0
+    answer = (response) => {
+      asked += 1
+      const cut = { index: 0, token_ids: [], logprobs: null, finish_reason: 'abort' }
+      const good = [1, 0].map((index) => token(3, { index, finish_reason: 'length' }))
+      streamed(event({ choices: asked === 1 ? [cut, token(9, { index: 1 })] : good }))(response)
+    }
+    expect(await ask(engine, { n: 2 })).toEqual(['1: 3', '0: 3', 'finished'])
+  })
+})
+
+it('a routed engine is idle when the engine here is that its requests went to', async () => {
+  let respond: () => void = () => undefined
+  const isAsked = new Promise<void>((resolve) => {
+    answer = (response) => {
+      respond = () => streamed(event({ choices: [token(3, { finish_reason: 'length' })] }))(response)
+      resolve()
+    }
+  })
+  const outer = open(() => Promise.resolve(engine))
+  const order: string[] = []
+  const finished = ask(outer).then((heard) => order.push(...heard))
+  const idle = outer.idle().then(() => order.push('idle'))
+  await isAsked
+  respond()
+  await Promise.all([finished, idle])
+  expect(order.at(-1)).toBe('idle')
+  expect(order).toContain('finished')
+})
+
+function position(id: number): object {
+  return { token_id: id, logprob: -1, rank: 1, top_logprobs: [] }
+}

@@ -49,6 +49,7 @@ export interface EngineNodeRules {
 
 /** What a node may take to say who it is. */
 const REACH_MS = 5000
+const MAX_IDENTITY_BYTES = 64 * 1024
 
 export function createEngineNodeService(context: Context, rules: EngineNodeRules): EngineNodeService {
   const { blobs, engineNodes } = context
@@ -160,7 +161,7 @@ async function assertReached({ id, url, token }: EngineNodeReport): Promise<void
       signal: AbortSignal.timeout(REACH_MS),
       redirect: 'error',
     })
-    const identity = engineNodeIdentitySchema.safeParse(await response.json())
+    const identity = engineNodeIdentitySchema.safeParse(await readJson(response))
     if (response.ok && identity.success && identity.data.id === id) return
     reason = 'something else answers there'
   } catch (error) {
@@ -175,6 +176,18 @@ async function assertReached({ id, url, token }: EngineNodeReport): Promise<void
       hint: 'give the node the address by which the server reaches it: --listen and --url',
     },
   )
+}
+
+/** Whoever answers there may send what never ends. */
+async function readJson({ body }: Response): Promise<unknown> {
+  const parts: Uint8Array[] = []
+  let length = 0
+  for await (const part of (body ?? []) as AsyncIterable<Uint8Array>) {
+    length += part.length
+    if (length > MAX_IDENTITY_BYTES) throw new RangeError(`an answer of more than ${MAX_IDENTITY_BYTES} bytes`)
+    parts.push(part)
+  }
+  return JSON.parse(Buffer.concat(parts).toString('utf8'))
 }
 
 function toInfo(report: EngineNodeReport): EngineNodeInfo {

@@ -79,13 +79,19 @@ export function createEngineNodes({ clock, leaseMs, onChange }: EngineNodesOptio
     note: (report, owner) => {
       const before = nodes.get(report.id)
       // one that was started anew at the same address is the only one there
-      for (const [id, other] of nodes) if (id !== report.id && other.report.url === report.url) nodes.delete(id)
+      const changed = new Set([report.base_model.name])
+      for (const [id, other] of nodes) {
+        if (id === report.id || other.report.url !== report.url) continue
+        nodes.delete(id)
+        changed.add(other.report.base_model.name)
+      }
       nodes.set(report.id, { report, owner, heardMs: clock.monotonicMs(), reports: (before?.reports ?? 0) + 1 })
-      tell(report.base_model.name)
+      for (const baseModel of changed) tell(baseModel)
     },
     list: () => [...nodes.values()],
     offer: ({ adapter, owner }) => {
-      if (adapter === null || owner === undefined || nodes.size === 0) return
+      // kept before there is a node: the request waits for the first one
+      if (adapter === null || owner === undefined) return
       const key = offerKey(adapter.digest, owner)
       offers.delete(key)
       offers.set(key, { adapter, owner })

@@ -7,7 +7,7 @@ import { createWriteStream } from 'node:fs'
 import { mkdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { AppError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { EngineAdapterFiles } from '#contract/processes/engine-node.js'
 import type { AdapterRef } from '../host/protocol.js'
@@ -23,20 +23,25 @@ export interface AdapterSourceOptions {
   readonly onDrop?: (digest: string) => Promise<void>
 }
 
+/** An adapter and where its files lie. */
+export interface HeldAdapter extends AdapterRef {
+  readonly folder: string
+}
+
 export interface AdapterFolder {
   /**
    * An adapter whose files lie here.
    *
    * @throws {AppError} `adapter_damaged`, or as the server has it
    */
-  ensure(digest: string): Promise<AdapterRef>
-  /** Where its files lie, or will. */
-  folderOf(digest: string): string
+  ensure(digest: string): Promise<HeldAdapter>
   held(): readonly string[]
 }
 
 /** How often a file whose bytes are wrong is asked for. */
 const MAX_TRIES = 3
+/** It becomes part of a path. */
+const DIGEST = /^[0-9a-f]{64}$/
 
 /** What lay there before is deleted: it may be half of something. */
 export async function openAdapterFolder(options: AdapterSourceOptions): Promise<AdapterFolder> {
@@ -44,12 +49,15 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
   await rm(directory, { recursive: true, force: true })
   await mkdir(directory, { recursive: true, mode: 0o700 })
   /** The one used last stands last. */
-  const known = new Map<string, Promise<AdapterRef>>()
+  const known = new Map<string, Promise<HeldAdapter>>()
+  /** Those that are there: what is being fetched is in use. */
+  const settled = new Map<string, HeldAdapter>()
 
-  async function fetchAll(digest: string): Promise<AdapterRef> {
+  async function fetchAll(digest: string): Promise<HeldAdapter> {
     const { checkpoint, files } = await options.list(digest)
-    const incoming = join(directory, `${digest}.${systemIds.uuid()}.incoming`)
-    const target = join(directory, digest)
+    // of its own: the folder of one that was dropped may still be on its way out
+    const target = join(directory, `${digest}.${systemIds.uuid()}`)
+    const incoming = `${target}.incoming`
     try {
       await mkdir(incoming, { mode: 0o700 })
       for (const file of files) await fetchFile(digest, file, join(incoming, file.name))
@@ -58,7 +66,7 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
       await rm(incoming, { recursive: true, force: true })
     }
     const paths = files.map(({ name, sha256 }) => [name, { path: join(target, name), sha256 }] as const)
-    return { digest, checkpoint, files: Object.fromEntries(paths) }
+    return { digest, checkpoint, files: Object.fromEntries(paths), folder: target }
   }
 
   async function fetchFile(digest: string, file: EngineAdapterFiles['files'][number], path: string): Promise<void> {
@@ -86,30 +94,38 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
     }
   }
 
-  async function dropOldest(): Promise<void> {
-    for (const digest of [...known.keys()].slice(0, Math.max(0, known.size - most))) {
+  /** @param asked stays */
+  async function dropOldest(asked: string): Promise<void> {
+    const old = [...known.keys()].flatMap((digest) => (digest === asked ? [] : (settled.get(digest) ?? [])))
+    const dropped = old.slice(0, Math.max(0, known.size - most))
+    // all at once: what is asked for meanwhile is fetched anew
+    for (const { digest } of dropped) {
       known.delete(digest)
+      settled.delete(digest)
+    }
+    for (const { digest, folder } of dropped) {
       await onDrop?.(digest)
-      await rm(join(directory, digest), { recursive: true, force: true })
+      await rm(folder, { recursive: true, force: true })
     }
   }
 
   return {
     ensure: async (digest) => {
+      if (!DIGEST.test(digest)) throw new InvalidRequestError('invalid_value', 'an adapter is named by its digest')
       const before = known.get(digest)
       const fetched = before ?? fetchAll(digest)
       known.delete(digest)
       known.set(digest, fetched)
       try {
         const adapter = await fetched
-        await dropOldest()
+        if (known.get(digest) === fetched) settled.set(digest, adapter)
+        await dropOldest(digest)
         return adapter
       } catch (error) {
-        if (known.get(digest) === fetched) known.delete(digest)
+        if (known.get(digest) === fetched && !settled.has(digest)) known.delete(digest)
         throw error
       }
     },
-    folderOf: (digest) => join(directory, digest),
     held: () => [...known.keys()],
   }
 }

@@ -3,7 +3,7 @@
  */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -30,8 +30,10 @@ export interface EngineNodeProcess {
   stop(deadlineMs: number): Promise<void>
 }
 
-/** How many of the last looks of the server at this node must have ended before it goes. */
+/** How long a node that goes tries to tell the server so. */
 const LEAVE_MS = 3000
+const STALE_MS = 24 * 3600_000
+const TOUCH_MS = 3600_000
 
 /**
  * Starts it; resolves when the server knows it.
@@ -47,13 +49,26 @@ export async function startEngineNode(start: NodeStart, tell: (event: NodeEvent)
   const server = await startNodeServer({ ...identity, host, port: start.port, engine: () => engine })
   const url = start.url ?? `http://${host.includes(':') ? `[${host}]` : host}:${server.address.port}`
   let isLeaving = false
+  const adapterDirectory = join(start.directory, 'adapters', identity.id)
+  // of another node that lives it is never a day old
+  const touch = setInterval(() => {
+    const now = systemClock.nowMs() / 1000
+    utimes(adapterDirectory, now, now).catch(() => undefined)
+  }, TOUCH_MS)
+  touch.unref()
+  const removeAdapters = async (): Promise<void> => {
+    clearInterval(touch)
+    await rm(adapterDirectory, { recursive: true, force: true })
+  }
   try {
+    await removeStale(join(start.directory, 'base-models'), (name) => name.endsWith('.incoming'))
+    await removeStale(join(start.directory, 'adapters'), () => true)
     tell({ type: 'starting', what: `fetching base model ${start.baseModel}` })
     const { digest, sourcePath } = await fetchModel(link, start)
     const adapters = await openAdapterFolder({
       list: (adapter) => link.listAdapter(adapter),
       open: (adapter, file) => link.openAdapterFile(adapter, file),
-      directory: join(start.directory, 'adapters', identity.id),
+      directory: adapterDirectory,
       most: start.maxAdapters,
       onDrop: async (adapter) => engine?.dropAdapter(adapter),
     })
@@ -102,6 +117,7 @@ export async function startEngineNode(start: NodeStart, tell: (event: NodeEvent)
       reports.stop()
       await opened.close()
       await server.close()
+      await removeAdapters()
     }
 
     return {
@@ -114,7 +130,18 @@ export async function startEngineNode(start: NodeStart, tell: (event: NodeEvent)
     }
   } catch (error) {
     await server.close()
+    await removeAdapters()
     throw error
+  }
+}
+
+/** What nodes left that were killed. */
+async function removeStale(directory: string, isLeft: (name: string) => boolean): Promise<void> {
+  for (const name of await readdir(directory).catch(() => [])) {
+    const path = join(directory, name)
+    const facts = isLeft(name) ? await stat(path).catch(() => null) : null
+    if (facts !== null && systemClock.nowMs() - facts.mtimeMs > STALE_MS)
+      await rm(path, { recursive: true, force: true })
   }
 }
 

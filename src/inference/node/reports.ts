@@ -37,9 +37,11 @@ export function createReports(options: ReportsOptions): Reports {
   let timer: NodeJS.Timeout | null = null
   let isStopped = false
   let awaySinceMs: number | null = null
+  let wasAccepted = false
 
   async function now(): Promise<void> {
     everyMs = (await link.report(describe())).report_seconds * 1000
+    wasAccepted = true
   }
 
   async function tick(): Promise<void> {
@@ -54,7 +56,9 @@ export function createReports(options: ReportsOptions): Reports {
       const reason = error instanceof AppError ? error : new AppError('internal', 'report_failed', String(error))
       if (awaySinceMs === null) options.onAway(reason.message)
       awaySinceMs ??= clock.monotonicMs()
-      if (!PASSING.has(reason.category) || clock.monotonicMs() - awaySinceMs > options.patienceMs) {
+      // a server that was started anew looks at the node again, and may do so when it is busiest
+      const isPassing = PASSING.has(reason.category) || (wasAccepted && reason.code === 'engine_node_unreachable')
+      if (!isPassing || clock.monotonicMs() - awaySinceMs > options.patienceMs) {
         options.onEnd(reason)
         return
       }

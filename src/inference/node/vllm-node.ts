@@ -171,10 +171,10 @@ export async function openVllmNode({
 }
 
 async function loadAdapter(url: string, digest: string, adapters: AdapterFolder): Promise<void> {
-  await adapters.ensure(digest)
+  const { folder } = await adapters.ensure(digest)
   const { status, text } = await post(url, '/v1/load_lora_adapter', {
     lora_name: digest,
-    lora_path: adapters.folderOf(digest),
+    lora_path: folder,
   })
   // it has been there all the time
   if (status === 200 || (status === 400 && text.includes('already been loaded'))) return

@@ -1,0 +1,57 @@
+import { createHash } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { openAdapterFolder } from '#inference/node/adapter-folder.js'
+
+let directory: string
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'trainyard-adapters-'))
+})
+afterEach(() => rm(directory, { recursive: true, force: true }))
+
+const BYTES = Buffer.from('adapter')
+const files = [{ name: 'weights', sha256: createHash('sha256').update(BYTES).digest('hex') }]
+const [A, B, C] = ['a', 'b', 'c'].map((letter) => letter.repeat(64)) as [string, string, string]
+
+it('an adapter that is being fetched is not dropped for another, and each fetch has a folder of its own', async () => {
+  let open: () => void = () => undefined
+  const gate = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const dropped: string[] = []
+  const adapters = await openAdapterFolder({
+    list: async (digest) => {
+      if (digest === A) await gate
+      return { digest, checkpoint: digest, files }
+    },
+    open: async () =>
+      (async function* () {
+        yield BYTES
+      })(),
+    directory: join(directory, 'adapters'),
+    most: 1,
+    onDrop: async (digest) => void dropped.push(digest),
+  })
+  const slow = adapters.ensure(A)
+  const b = await adapters.ensure(B)
+  expect(dropped).toEqual([])
+  await adapters.ensure(C)
+  expect(dropped).toEqual([B])
+  expect(existsSync(b.folder)).toBe(false)
+  open()
+  const a = await slow
+  expect(existsSync(a.files['weights']?.path ?? '')).toBe(true)
+  expect(adapters.held()).toContain(A)
+  expect((await adapters.ensure(B)).folder).not.toBe(b.folder)
+})
+
+it('a name that is no digest becomes no path', async () => {
+  const unasked = (): never => {
+    throw new Error('asked')
+  }
+  const adapters = await openAdapterFolder({ list: unasked, open: unasked, directory: join(directory, 'a'), most: 1 })
+  await expect(adapters.ensure('../../x')).rejects.toMatchObject({ code: 'invalid_value' })
+})

@@ -53,6 +53,8 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
   const runningSince = new Map<string, number>()
   /** Told to stop. Ray may say yes and do nothing: it is told again until the list says so. */
   const stopping = new Set<string>()
+  /** Ended and told of, and still in Ray's list. */
+  const taken = new Set<string>()
   let failures = 0
   let nextSubmitMs = Number.NEGATIVE_INFINITY
   let lastFailure: string | null = null
@@ -60,6 +62,7 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
 
   async function compare(): Promise<void> {
     const jobs = (await client.list()).filter(({ id }) => id.startsWith(prefix))
+    forget(new Set(jobs.map(({ id }) => id)))
     await takeEnded(jobs.filter(({ status }) => !LIVE.has(status)))
     const live = jobs.filter(({ id, status }) => LIVE.has(status) && !stopping.has(id))
     const nowMs = clock.monotonicMs()
@@ -78,15 +81,28 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
     notes = tell(kept, wanted, nowMs)
   }
 
+  /** What Ray does not know any more: a cluster that was started anew knows none. */
+  function forget(known: ReadonlySet<string>): void {
+    for (const map of [pendingSince, runningSince, stopping, taken])
+      for (const id of [...map.keys()]) if (!known.has(id)) map.delete(id)
+  }
+
   /** Whoever ended is told of once, and forgotten by Ray. */
   async function takeEnded(ended: readonly RayJob[]): Promise<void> {
+    let isCounted = false
     for (const { id, status, message } of ended) {
+      if (taken.has(id)) {
+        await remove(id)
+        continue
+      }
       const isAsked = stopping.delete(id)
       pendingSince.delete(id)
       runningSince.delete(id)
       await options.onGone(id, `Ray says that its worker is ${status}`)
       if (status === 'FAILED' && !isAsked) {
-        failures += 1
+        // those that fail together have one reason
+        if (!isCounted) failures += 1
+        isCounted = true
         lastFailure = gistOf(message)
         nextSubmitMs = clock.monotonicMs() + Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1))
         logger.warn({ worker: id, reason: message.slice(0, 1000) }, 'placement.worker_failed')
@@ -94,7 +110,18 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
         if (status === 'SUCCEEDED') failures = 0
         logger.info({ worker: id, status }, 'placement.worker_ended')
       }
+      taken.add(id)
+      await remove(id)
+    }
+  }
+
+  /** Tried again by the next sweep where Ray does not do it. */
+  async function remove(id: string): Promise<void> {
+    try {
       await client.remove(id)
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      logger.warn({ worker: id, reason }, 'placement.worker_not_removed')
     }
   }
 

@@ -30,6 +30,8 @@ let calls: string[]
 let submissions: Submission[]
 let nowMs: number
 let wanted: number
+/** Whether it forgets no job. */
+let isKeeping: boolean
 let gone: string[]
 let placer: RayPlacer
 
@@ -53,6 +55,7 @@ async function answer(request: IncomingMessage): Promise<{ readonly status: numb
   calls.push(isStop === undefined ? `${method}${id === '' ? '' : ` ${id}`}` : `stop ${id}`)
   if (isStop !== undefined) return recorded.stop_pending
   if (method === 'DELETE') {
+    if (isKeeping) return { status: 500, body: 'not now' }
     jobs.delete(id)
     return recorded.delete_ended
   }
@@ -68,6 +71,7 @@ beforeEach(async () => {
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   ;[jobs, calls, submissions, gone, nowMs, wanted] = [new Map(), [], [], [], 0, 0]
+  isKeeping = false
   placer = place(TOKEN)
 })
 afterEach(() => server.close())
@@ -163,6 +167,30 @@ describe('workers on a Ray cluster', () => {
     jobs.set(idOf(2), 'RUNNING')
     await sweepAt(18_000)
     expect(await sweepAt(49_000)).toEqual([])
+  })
+
+  it('that fail together count once, also where Ray does not forget them', async () => {
+    wanted = 3
+    await sweepAt(0)
+    isKeeping = true
+    for (const id of jobs.keys()) jobs.set(id, 'FAILED')
+    await sweepAt(1000)
+    expect(calls.filter((call) => call.startsWith('DELETE'))).toHaveLength(3)
+    await sweepAt(5900)
+    expect(submissions).toHaveLength(3)
+    // one failure, one pause
+    await sweepAt(6000)
+    expect(submissions).toHaveLength(6)
+    expect(gone).toHaveLength(3)
+  })
+
+  it('that Ray has forgotten wait for nothing any more', async () => {
+    wanted = 1
+    await sweepAt(0)
+    jobs.clear()
+    await sweepAt(5000)
+    expect(submissions).toHaveLength(2)
+    expect(await sweepAt(36_000)).toEqual([expect.stringMatching(/^1 of 1 workers wait .* for 31 s$/)])
   })
 
   it('are missing silently nowhere: no cluster, no token and a wrong token are told', async () => {

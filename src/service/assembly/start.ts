@@ -41,11 +41,12 @@ export function startEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
   return seams.environment ?? readEnvironment()
 }
 
-/** What child processes inherit. They are given bytes, so the keys of a blob store and of a database are not theirs. */
+/** What child processes inherit. They are given bytes, so the keys of a blob store, of a database and of a cluster are not theirs. */
 export function childEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
   const secrets = [
     ...(settings.blobStore === null ? [] : ['AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']),
     ...(settings.database === null ? [] : ['PGPASSWORD', 'PGPASSFILE']),
+    ...(settings.workers === null ? [] : ['RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH']),
   ]
   return Object.fromEntries(Object.entries(startEnvironment({ seams })).filter(([name]) => !secrets.includes(name)))
 }

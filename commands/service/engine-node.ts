@@ -47,16 +47,12 @@ export const engineNode = defineCommand({
     maxContextLength: flag.setting('max-context-length'),
     maxSequences: flag.setting('max-sequences'),
     kvCacheMemory: flag.setting('kv-cache-memory'),
-    vllm: flag.text('--vllm <path>', 'the program vllm; default vllm', { default: 'vllm' }),
+    vllm: flag.text('--vllm <path>', 'the program vllm; default vllm'),
     maxAdapters: flag.integer(1, 1000)('--max-adapters <n>', 'adapters that are kept; default 64', {
       default: MAX_ADAPTERS,
     }),
-    maxLoras: flag.integer(1, 256)('--max-loras <n>', 'adapters in one batch of vLLM; default 8', {
-      default: MAX_LORAS,
-    }),
-    maxLoraRank: flag.integer(1, 512)('--max-lora-rank <n>', 'largest rank that vLLM takes; default 64', {
-      default: MAX_LORA_RANK,
-    }),
+    maxLoras: flag.integer(1, 256)('--max-loras <n>', 'adapters in one batch of vLLM; default 8'),
+    maxLoraRank: flag.integer(1, 512)('--max-lora-rank <n>', 'largest rank that vLLM takes; default 64'),
     cacheDir: flag.text('--cache-dir <path>', 'where fetched files are kept; default $XDG_CACHE_HOME/trainyard'),
     retry: flag.duration('--retry <duration>', 'how long a server that is away is tried; default 1m', {
       default: MINUTE_MS,
@@ -68,12 +64,21 @@ export const engineNode = defineCommand({
   exits: [],
   next: ['trainyard system-check'],
   async run({ connect, config, output, environment, signal, flags, args }) {
+    refuseOthers(flags.engine, {
+      // what stands in the environment or a file is for all commands
+      '--threads': ['onnx', config.resolve('threads').source === 'flag'],
+      '--precision': ['onnx', config.resolve('precision').source === 'flag'],
+      '--kv-cache-memory': ['onnx', config.resolve('kv-cache-memory').source === 'flag'],
+      '--vllm': ['vllm', flags.vllm !== undefined],
+      '--max-loras': ['vllm', flags.maxLoras !== undefined],
+      '--max-lora-rank': ['vllm', flags.maxLoraRank !== undefined],
+    })
+    const listen = parseListen(flags.listen)
     const client = await connect()
     // address, key and name are right before anything is started
     await client.engineNodes.baseModelFiles(flags.baseModel)
     const { hostname } = await import('node:os')
     const { startEngineNode } = await import('#service/processes/engine-node.js')
-    const listen = parseListen(flags.listen)
     const { TRAINYARD_API_KEY: _key, TRAINYARD_API_KEY_FILE: _file, ...inherited } = environment
     const name = (flags.name ?? hostname()).slice(0, 128) || 'engine'
     const node = startEngineNode({
@@ -95,16 +100,16 @@ export const engineNode = defineCommand({
         precision: config.get('precision') ?? SERVICE_DEFAULTS.precision,
         kvCacheBytes: config.get('kv-cache-memory'),
         vllm: {
-          command: flags.vllm,
+          command: flags.vllm ?? 'vllm',
           args: flags.engine === 'vllm' ? args.vllmArgs : refuseArguments(args.vllmArgs),
-          maxLoras: flags.maxLoras,
-          maxLoraRank: flags.maxLoraRank,
+          maxLoras: flags.maxLoras ?? MAX_LORAS,
+          maxLoraRank: flags.maxLoraRank ?? MAX_LORA_RANK,
         },
       },
       environment: inherited,
       onEvent: (event) => {
         if (output.mode === 'json') output.event(toJson(event), null)
-        if (event.type === 'starting') output.status(`${name}: ${event.what}`)
+        else if (event.type === 'starting') output.status(`${name}: ${event.what}`)
         else if (event.type === 'ready') {
           output.status(
             `${name} answers for ${client.baseUrl} at ${event.url} (${event.engine} on ${event.device}). Press Ctrl-C to stop.`,
@@ -140,6 +145,19 @@ function parseListen(text: string | undefined): { readonly host: string | null; 
   }
   return { host: match[1] ?? (match[2] === '' ? null : (match[2] ?? null)), port }
 }
+
+/** Flags of the engine that does not compute here. @param given by flag: whose it is, and whether it was given */
+function refuseOthers(engine: NodeEngine, given: Readonly<Record<string, readonly [NodeEngine, boolean]>>): void {
+  for (const [name, [owner, isGiven]] of Object.entries(given)) {
+    if (!isGiven || owner === engine) continue
+    throw new InvalidRequestError('invalid_value', `${name} has no effect with --engine ${engine}`, {
+      param: name,
+      hint: `leave ${name} out, or add --engine ${owner}`,
+    })
+  }
+}
+
+type NodeEngine = (typeof NODE_ENGINES)[number]
 
 /** Nothing is accepted without effect. */
 function refuseArguments(given: readonly string[]): readonly string[] {

@@ -177,7 +177,7 @@ describe('an engine node', { timeout: 180_000 }, () => {
   })
 
   it('killed in the middle of a stream is a clear error, before the first token another node goes on', async () => {
-    await start({ tuning: { engineNodeLeaseMs: 60_000 } })
+    await start({ tuning: { engineNodeLeaseMs: 600_000 } })
     const first = await readyNode('first')
     const { body } = await service.json<Completion>('/v1/completions', {
       json: { model: BASE, prompt: 'Once', max_tokens: 2, temperature: 0 },

@@ -12,7 +12,7 @@ import { hasRay, NO_RAY, RAY_TOKEN, type RayCluster, startRayCluster } from '../
 import { until } from '../../support/until.js'
 
 let directory: string
-let cluster: RayCluster
+let cluster: RayCluster | undefined
 let service: TestService
 
 describe.skipIf(hasRay)('Ray', () => {
@@ -22,7 +22,8 @@ describe.skipIf(hasRay)('Ray', () => {
 describe.runIf(hasRay)('workers on Ray', { timeout: 600_000 }, () => {
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), 'trainyard-ray-'))
-    cluster = await startRayCluster()
+    const started = await startRayCluster()
+    cluster = started
     vi.stubEnv('RAY_AUTH_TOKEN', RAY_TOKEN)
     // the address of the server must be known before it starts: it gets it anew
     const options = { scripted: false, trainWorkers: 0, threads: 1, resumeIntervalMs: 0 } as const
@@ -38,15 +39,18 @@ describe.runIf(hasRay)('workers on Ray', { timeout: 600_000 }, () => {
     })
     service = await service.restart({
       port: Number(new URL(service.url).port),
-      workers: `ray://127.0.0.1:${cluster.port}?${asked}`,
+      workers: `ray://127.0.0.1:${started.port}?${asked}`,
     })
   }, 300_000)
   afterEach(async () => {
     vi.unstubAllEnvs()
-    await cluster.stop()
-    await service.dispose()
-    await rm(directory, { recursive: true, force: true, maxRetries: 20 })
-  }, 60_000)
+    try {
+      await cluster?.stop()
+    } finally {
+      await service.dispose()
+      await rm(directory, { recursive: true, force: true, maxRetries: 20 })
+    }
+  })
 
   const jobOf = async (id: string): Promise<TrainingJob> =>
     (await service.json<TrainingJob>(`/v1/preview/training-jobs/${id}`)).body
@@ -62,14 +66,14 @@ describe.runIf(hasRay)('workers on Ray', { timeout: 600_000 }, () => {
       (await jobOf(id)).warnings.some((text) => text.includes('a node of the Ray cluster with 1 CPU, 1 train'))
     await until(isTold, 'the warning', 90_000)
 
-    const killNode = await cluster.addNode({ train: 1 })
+    const killNode = await cluster?.addNode({ train: 1 })
     await until(async () => (await jobOf(id)).num_gradient_steps > 5, 'some steps', 180_000)
     const before = await jobOf(id)
     expect(before.worker?.name).toMatch(/^trainyard-/)
-    await killNode()
+    await killNode?.()
     // at once, though the lease has minutes to go: Ray says that its node is gone
     await until(async () => (await jobOf(id)).status === 'queued', 'the job in the queue', 90_000)
-    await cluster.addNode({ train: 1 })
+    await cluster?.addNode({ train: 1 })
     await until(async () => (await jobOf(id)).status === 'completed', 'the end of the job', 300_000)
     const after = await jobOf(id)
     expect(after).toMatchObject({ attempt: 2, num_gradient_steps: 400 })

@@ -104,7 +104,8 @@ export type OutputItem = z.infer<typeof outputItemSchema>
 
 export const responseUsageSchema = z.object({
   input_tokens: z.number().int(),
-  input_tokens_details: z.object({ cached_tokens: z.number().int() }),
+  // nothing writes a cache at a price here: 0, which newer clients insist on
+  input_tokens_details: z.object({ cached_tokens: z.number().int(), cache_write_tokens: z.literal(0) }),
   output_tokens: z.number().int(),
   output_tokens_details: z.object({ reasoning_tokens: z.number().int() }),
   total_tokens: z.number().int(),

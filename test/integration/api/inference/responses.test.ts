@@ -81,7 +81,12 @@ describe('a response', () => {
       instructions: 'Be brief.',
       metadata: { a: 'b' },
       output: [{ type: 'message', role: 'assistant', status: 'completed', content: [{ text: 'base:hello' }] }],
-      usage: { input_tokens: 'system:Be brief.\nuser:hello'.length, output_tokens: 'base:hello'.length + 1 },
+      // newer clients insist on both details, and record nothing without them
+      usage: {
+        input_tokens: 'system:Be brief.\nuser:hello'.length,
+        input_tokens_details: { cached_tokens: expect.any(Number), cache_write_tokens: 0 },
+        output_tokens: 'base:hello'.length + 1,
+      },
     })
     expect(response.id).toMatch(/^resp_/)
     expect(response.output[0]?.id).toMatch(/^msg_/)

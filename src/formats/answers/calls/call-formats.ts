@@ -4,7 +4,7 @@
 import type { CallFormat } from './call-format.js'
 import { apriel, granite3, hermes, llama3Json, mistralList } from './json-calls.js'
 import { functionary, mistralArguments } from './mistral-calls.js'
-import { gemma4, lfm2, pythonic } from './python-calls.js'
+import { functionGemma, gemma4, lfm2, pythonic, smollm3 } from './python-calls.js'
 import { glm, qwen3Coder } from './tagged-calls.js'
 
 export const CALL_FORMATS = {
@@ -13,10 +13,12 @@ export const CALL_FORMATS = {
   qwen3_coder: qwen3Coder,
   glm,
   gemma4,
+  functiongemma: functionGemma,
   lfm2,
   functionary,
   granite3,
   apriel,
+  smollm3,
   hermes,
   pythonic,
   llama3_json: llama3Json,

@@ -1,9 +1,17 @@
 /**
  * Calls as Python writes them: `[get_weather(city="Rome"), now()]`, the whole answer for Llama 3.2 and 4, between marks for LFM2, in
- * `<code>` for SmolLM3's Python tools; and Gemma 4's calls, which have the same literals with other quotation marks.
+ * `<code>` for SmolLM3's Python tools; and Gemma 4's and FunctionGemma's calls, which have the same literals with other quotation marks.
  */
-import { createBlockCalls } from './block-calls.js'
-import type { AnswerPiece, CallFormat, OfferedTools, ToolCallStream, WrittenCall } from './call-format.js'
+import { type BlockMarks, createBlockCalls } from './block-calls.js'
+import type {
+  AnswerPiece,
+  CallFormat,
+  OfferedTools,
+  ToolCallPiece,
+  ToolCallStream,
+  WrittenCall,
+} from './call-format.js'
+import { hermes } from './json-calls.js'
 import { LiteralReader, readLiteral, readPythonCalls } from './python-literals.js'
 
 export const lfm2: CallFormat = {
@@ -61,18 +69,84 @@ class UnmarkedCalls implements ToolCallStream {
   }
 }
 
-const GEMMA = { quotes: ['<|"|>'], hasBareKeys: true }
-
-/** `<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>` */
-export const gemma4: CallFormat = {
-  isShownBy: (template) => template.includes('<|tool_call>') && template.includes('call:'),
-  createStream: (tools) => createBlockCalls({ open: '<|tool_call>', close: '<tool_call|>' }, readGemmaCall, tools),
-  frame: null,
+/** Its template shows tools of two kinds: those of JSON are called in Hermes' form, those of Python in `<code>f(a="b")</code>`. */
+export const smollm3: CallFormat = {
+  isShownBy: (template) => template.includes('python_tools') && template.includes('<code>'),
+  createStream: (tools) => new SmolLmCalls(tools),
+  frame: hermes.frame,
 }
 
-function readGemmaCall(block: string): readonly WrittenCall[] | null {
+/** Reads what is no call in JSON once more, for calls in Python. */
+class SmolLmCalls implements ToolCallStream {
+  readonly #json: ToolCallStream
+  readonly #python: ToolCallStream
+  /** Positions in the answer of the calls of each reader. */
+  readonly #places: { readonly json: number[]; readonly python: number[] } = { json: [], python: [] }
+  #count = 0
+
+  constructor(tools: OfferedTools) {
+    this.#json = hermes.createStream(tools)
+    this.#python = createBlockCalls({ open: '<code>', close: '</code>' }, readPythonCalls, tools)
+  }
+
+  get callCount(): number {
+    return this.#json.callCount + this.#python.callCount
+  }
+
+  get isMalformed(): boolean {
+    return this.#json.isMalformed || this.#python.isMalformed
+  }
+
+  get isOpen(): boolean {
+    return this.#json.isOpen
+  }
+
+  push(text: string): AnswerPiece {
+    return this.#join(this.#json.push(text), (content) => this.#python.push(content))
+  }
+
+  end(): AnswerPiece {
+    const last = this.#join(this.#json.end(), (content) => this.#python.push(content))
+    const rest = this.#join({ content: '', calls: [] }, () => this.#python.end())
+    return { content: last.content + rest.content, calls: [...last.calls, ...rest.calls] }
+  }
+
+  /** Content comes before the calls behind it, so its own calls do too. */
+  #join({ content, calls }: AnswerPiece, read: (content: string) => AnswerPiece): AnswerPiece {
+    const python = read(content)
+    const placed = (kind: 'json' | 'python', piece: ToolCallPiece): ToolCallPiece => {
+      this.#places[kind][piece.index] ??= this.#count++
+      return { ...piece, index: this.#places[kind][piece.index] ?? 0 }
+    }
+    return {
+      content: python.content,
+      calls: [...python.calls.map((piece) => placed('python', piece)), ...calls.map((piece) => placed('json', piece))],
+    }
+  }
+}
+
+/** `<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>` */
+export const gemma4 = gemmaCalls({ open: '<|tool_call>', close: '<tool_call|>', quote: '<|"|>' })
+
+/** `<start_function_call>call:weather{city:<escape>Rome<escape>}<end_function_call>`, of Gemma's model for calls. */
+export const functionGemma = gemmaCalls({
+  open: '<start_function_call>',
+  close: '<end_function_call>',
+  quote: '<escape>',
+})
+
+function gemmaCalls({ quote, ...marks }: BlockMarks & { readonly quote: string }): CallFormat {
+  const read = (block: string): readonly WrittenCall[] | null => readGemmaCall(block, quote)
+  return {
+    isShownBy: (template) => template.includes(marks.open) && template.includes('call:'),
+    createStream: (tools) => createBlockCalls(marks, read, tools),
+    frame: null,
+  }
+}
+
+function readGemmaCall(block: string, quote: string): readonly WrittenCall[] | null {
   return readLiteral(() => {
-    const reader = new LiteralReader(block, GEMMA)
+    const reader = new LiteralReader(block, { quotes: [quote], hasBareKeys: true })
     reader.expect('call:')
     const name = reader.name()
     reader.expect('{')

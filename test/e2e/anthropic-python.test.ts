@@ -1,11 +1,10 @@
 /**
  * Anthropic's client for Python: messages whole and streamed, tools, a schema, counted tokens, its exceptions.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { seenByClient } from '../support/clients/run-client.js'
 import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
@@ -16,10 +15,10 @@ test.skipIf(!existsSync(PYTHON))(
     const service = await startService()
     try {
       const script = path.join(import.meta.dirname, 'clients/anthropic_messages.py')
-      const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
-        timeout: 550_000,
+      const seen = await seenByClient(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
+        timeoutMs: 550_000,
       })
-      expect(JSON.parse(stdout.trim().split('\n').at(-1) ?? '')).toEqual({
+      expect(seen).toEqual({
         texts: { same: true, stop_reason: expect.stringMatching(/^(end_turn|max_tokens)$/), counted: true },
         tools: { called: ['weather', ['city'], 'tool_use'], same: true, answered: 'text' },
         schema: true,

@@ -1,11 +1,10 @@
 /**
  * The hosted service's own client library, unchanged, trains a model here: register, roll out, train, roll out again.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { seenByClient } from '../support/clients/run-client.js'
 import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
@@ -17,12 +16,7 @@ test.skipIf(!HAS_CLIENT)(
   async () => {
     const service = await startService()
     try {
-      const { stdout } = await promisify(execFile)(
-        PYTHON,
-        [path.join(import.meta.dirname, 'clients/art_rl.py'), service.url, service.key, 'trainyard/spark', '30'],
-        { timeout: 950_000, maxBuffer: 1 << 24 },
-      )
-      const seen = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as {
+      const seen = await seenByClient<{
         entity: string
         first_step: number
         before: number
@@ -30,7 +24,11 @@ test.skipIf(!HAS_CLIENT)(
         steps: number[]
         rewards: number[]
         metrics: Record<string, number>[]
-      }
+      }>(
+        PYTHON,
+        [path.join(import.meta.dirname, 'clients/art_rl.py'), service.url, service.key, 'trainyard/spark', '30'],
+        { timeoutMs: 950_000 },
+      )
       expect(seen.entity).toBe('local')
       expect(seen.first_step).toBe(0)
       expect(seen.steps.length).toBeGreaterThan(0)

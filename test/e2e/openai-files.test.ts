@@ -1,13 +1,12 @@
 /**
  * OpenAI's own SDKs upload files and fine-tune here, in Python and in TypeScript, and chat with what they made.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { seenByClient } from '../support/clients/run-client.js'
 import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
@@ -138,10 +137,8 @@ test.skipIf(!existsSync(PYTHON))(
   { timeout: 900_000 },
   async () => {
     const script = path.join(import.meta.dirname, 'clients/openai_files.py')
-    const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, MODEL], {
-      timeout: 850_000,
-    })
-    expect(JSON.parse(stdout)).toEqual({
+    const seen = await seenByClient(PYTHON, [script, service.url, service.key, MODEL], { timeoutMs: 850_000 })
+    expect(seen).toEqual({
       file: ['rows.jsonl', true, 'fine-tune', 'processed'],
       content: true,
       listed: true,

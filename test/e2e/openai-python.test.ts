@@ -1,11 +1,10 @@
 /**
  * The official OpenAI client for Python: completions, responses, and the helpers that parse and stream.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { seenByClient } from '../support/clients/run-client.js'
 import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
@@ -16,12 +15,11 @@ test.skipIf(!existsSync(PYTHON))(
     const service = await startService()
     try {
       const script = path.join(import.meta.dirname, 'clients/openai_routes.py')
-      const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
-        timeout: 550_000,
-        maxBuffer: 1 << 24,
+      const seen = await seenByClient(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
+        timeoutMs: 550_000,
       })
       const verdict = expect.stringMatching(/^(yes|no)$/)
-      expect(JSON.parse(stdout.trim().split('\n').at(-1) ?? '')).toEqual({
+      expect(seen).toEqual({
         completions: { same: true, scored: true },
         responses: {
           input_grows: true,
@@ -47,10 +45,10 @@ test.skipIf(!existsSync(PYTHON))(
     const service = await startService({ args: ['--requests-per-minute', '12', '--max-unfinished-bodies', '64KB'] })
     try {
       const script = path.join(import.meta.dirname, 'clients/openai_limits.py')
-      const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
-        timeout: 550_000,
+      const seen = await seenByClient(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
+        timeoutMs: 550_000,
       })
-      expect(JSON.parse(stdout.trim().split('\n').at(-1) ?? '')).toEqual({
+      expect(seen).toEqual({
         raw: [200, '12', true, 'chat.completion'],
         bad: ['BadRequestError', 400, expect.anything(), false, true],
         stranger: ['AuthenticationError', 401, 'invalid_api_key', false, true],

@@ -2,11 +2,10 @@
  * The newest major versions of clients, beside those that the package pins: each answers, streams, calls a tool and fits a schema by
  * base URL alone. `.ci/run` installs them; the documentation's table of clients names their versions.
  */
-import { execFile } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { seenByClient } from '../../support/clients/run-client.js'
 import { startService } from '../../support/service/service-process.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../../..')
@@ -17,12 +16,7 @@ const PYTHON = path.join(ROOT, '.cache/newest-venv/bin/python')
 const MODEL = 'trainyard/spark'
 const TIMEOUT_MS = 550_000
 
-const run = promisify(execFile)
-
-async function seenBy(program: string, args: readonly string[]): Promise<unknown> {
-  const { stdout } = await run(program, args, { timeout: TIMEOUT_MS, maxBuffer: 1 << 24 })
-  return JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
-}
+const CLIENT = { timeoutMs: TIMEOUT_MS - 10_000 }
 
 describe('newest clients', () => {
   let service: Awaited<ReturnType<typeof startService>>
@@ -36,7 +30,7 @@ describe('newest clients', () => {
     { timeout: TIMEOUT_MS },
     async () => {
       const script = path.join(import.meta.dirname, 'newest_node.js')
-      expect(await seenBy(NODE, [script, NODE_CLIENTS, service.url, service.key, MODEL])).toEqual({
+      expect(await seenByClient(NODE, [script, NODE_CLIENTS, service.url, service.key, MODEL], CLIENT)).toEqual({
         openai: { streams: true, parses: true, responds: true },
         ai: { calls: true, streams: true, parses: true },
         langchain: { streams: true, calls: true, parses: true },
@@ -50,7 +44,7 @@ describe('newest clients', () => {
     { timeout: TIMEOUT_MS },
     async () => {
       const script = path.join(import.meta.dirname, 'newest_python.py')
-      expect(await seenBy(PYTHON, [script, service.url, service.key, MODEL])).toEqual({
+      expect(await seenByClient(PYTHON, [script, service.url, service.key, MODEL], CLIENT)).toEqual({
         openai: { streams: true, parses: true, responds: true },
         agents: { chat: { calls: true, parses: true }, responses: { calls: true, parses: true } },
         pydantic_ai: { parses_by_tool: true, parses_by_schema: true },

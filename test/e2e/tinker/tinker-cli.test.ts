@@ -1,14 +1,13 @@
 /**
  * The `tinker` command of the Tinker client: runs and what was saved of them, listed, shown, given a time to live, fetched and deleted.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { decodeSafetensors } from '#model/weights/safetensors.js'
+import { runClient } from '../../support/clients/run-client.js'
 import { startService } from '../../support/service/service-process.js'
 import { openTinker, plainRows } from '../../support/tinker/tinker-client.js'
 
@@ -20,13 +19,16 @@ test.skipIf(!existsSync(COMMAND))(
     const service = await startService({ args: ['--base-model', 'trainyard/tiny-random'] })
     const folder = await mkdtemp(path.join(tmpdir(), 'trainyard-tinker-cli-'))
     const env = {
-      ...process.env,
       TINKER_TELEMETRY: '0',
       TINKER_BASE_URL: service.url,
       TINKER_API_KEY: `tml-${service.key}`,
     }
     const tinker = async <T>(...words: string[]): Promise<T> => {
-      const { stdout } = await promisify(execFile)(COMMAND, ['--format', 'json', ...words], { env, timeout: 300_000 })
+      const stdout = await runClient(COMMAND, ['--format', 'json', ...words], {
+        env,
+        timeoutMs: 300_000,
+        mayAbortAtExit: true,
+      })
       return (stdout.trim() === '' ? null : JSON.parse(stdout)) as T
     }
     try {

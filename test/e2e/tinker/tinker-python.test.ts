@@ -1,14 +1,25 @@
 /**
  * The unmodified Tinker client: a pipelined loop, policy losses, samples, scores, states and what they go on with.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { seenByClient } from '../../support/clients/run-client.js'
 import { startService } from '../../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../../.cache/tinker-venv/bin/python')
+
+interface Seen {
+  readonly losses: readonly [number, number, number, number, number]
+  readonly policy: Readonly<Record<'importance_sampling' | 'ppo' | 'cispo' | 'dro', number>>
+  readonly now: number
+  readonly refused: string
+  readonly answers: readonly (readonly [number, number, string])[]
+  readonly scored: readonly [null, number]
+  readonly resumed: readonly [number, number]
+  readonly tokens: number
+  readonly kept: readonly string[]
+}
 
 test.skipIf(!existsSync(PYTHON))(
   'tinker for Python trains, samples, saves and resumes (skipped without .cache/tinker-venv, see .ci/run)',
@@ -16,11 +27,11 @@ test.skipIf(!existsSync(PYTHON))(
     const service = await startService()
     try {
       const script = path.join(import.meta.dirname, '../clients/tinker_loop.py')
-      const { stdout } = await promisify(execFile)(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
-        timeout: 550_000,
-        env: { ...process.env, TINKER_TELEMETRY: '0' },
+      const said = await seenByClient<Seen>(PYTHON, [script, service.url, service.key, 'trainyard/spark'], {
+        timeoutMs: 550_000,
+        env: { TINKER_TELEMETRY: '0' },
+        mayAbortAtExit: true,
       })
-      const said = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
       expect(said.losses).toHaveLength(5)
       expect(said.losses[4]).toBeLessThan(said.losses[0] / 2)
       // where the policy is the sampler, every ratio is 1

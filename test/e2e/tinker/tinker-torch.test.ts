@@ -3,11 +3,10 @@
  *
  * Tolerance: 1e-4, of a loss relative to it, of a gradient to the largest number of its tensor.
  */
-import { execFile } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { seenByClient } from '../../support/clients/run-client.js'
 import { startService } from '../../support/service/service-process.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../../..')
@@ -31,14 +30,12 @@ test.skipIf(!existsSync(TORCH) || !existsSync(TINKER))(
       const script = path.join(import.meta.dirname, '../clients/tinker_torch.py')
       for (const [i, model] of models.entries()) {
         const args = [script, service.url, service.key, model, folders[i] ?? '']
-        const { stdout } = await promisify(execFile)(path.join(TORCH, 'bin/python'), args, {
-          timeout: 280_000,
-          env: { ...process.env, TINKER_TELEMETRY: '0', PYTHONPATH: `${packagesOf(TINKER)}:${packagesOf(TORCH)}` },
+        type Differences = Record<string, { loss: number; gradient: number }>
+        const said = await seenByClient<Differences>(path.join(TORCH, 'bin/python'), args, {
+          timeoutMs: 280_000,
+          env: { TINKER_TELEMETRY: '0', PYTHONPATH: `${packagesOf(TINKER)}:${packagesOf(TORCH)}` },
+          mayAbortAtExit: true,
         })
-        const said = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<
-          string,
-          { loss: number; gradient: number }
-        >
         expect(Object.keys(said)).toEqual(['cross_entropy', 'importance_sampling', 'ppo', 'custom'])
         for (const [loss, { loss: value, gradient }] of Object.entries(said)) {
           expect(value, `${model}, ${loss}, value`).toBeLessThan(1e-4)

@@ -36,7 +36,7 @@ export function publishedRate(kind: JobKind): number {
  * @param given options of the request, by their names in the API; one that is there stays, null as well, which asks for the
  *   published default
  * @returns the options to add; none for models of a size that was not measured
- * @example sizeDefaults('rl', {}, 4_500_000) // { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 }
+ * @example sizeDefaults('rl', {}, 4_500_000) // { learning_rate: 1e-3, advantage_balance: 1, target_kl: 0.2, tokens_per_step: 384 }
  */
 export function sizeDefaults(
   kind: JobKind,

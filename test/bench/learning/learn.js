@@ -6,7 +6,7 @@
  *         [--rates 1e-3,2e-3] [--base-model trainyard/spark | FILE.gguf] [--tokens-per-step 384] [--store]
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
  *         [--precision int8] of the jobs
- *         [--passes N] over the answers of each job of `cispo` and `ppo`
+ *         [--passes N] over the answers of each job of `cispo` and `ppo`, [--options JSON] any other options of theirs
  *         [--examples N] right answers that a model is shown before the first job; stored curves say how many
  *         [--show N] sampled answers to held-out questions at each measurement, on standard error: a shortcut is seen there
  *         [--threads N] of inference and training each, on a machine that others use too
@@ -43,6 +43,7 @@ const { values } = parseArgs({
     answers: { type: 'string' },
     'target-kl': { type: 'string' },
     passes: { type: 'string', default: '1' },
+    options: { type: 'string', default: '{}' },
     precision: { type: 'string', default: 'f32' },
     examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
@@ -107,6 +108,10 @@ if (values.store && passes !== 1) {
   console.error('--store keeps curves of the published algorithm: leave --passes out')
   process.exit(2)
 }
+if (values.store && values.options !== '{}') {
+  console.error('--store keeps curves of the published algorithm: leave --options out')
+  process.exit(2)
+}
 const { precision } = values
 if (values.store && precision !== 'f32') {
   console.error('--store keeps curves of float32: leave --precision out')
@@ -156,6 +161,7 @@ try {
               tokensPerStep,
               targetKl,
               passes,
+              options: JSON.parse(values.options),
               jobs: Number(values.jobs),
               examples,
             },

@@ -78,7 +78,13 @@ const batchOf = ({ task }, job) =>
 
 async function trainOnRollouts(run, job, options) {
   const groups = await rollouts(run, batchOf(run, job), run.task.size)
-  const config = { ...options, ...sharedConfig(run), tokens_per_step: run.tokensPerStep, num_passes: run.passes ?? 1 }
+  const config = {
+    ...options,
+    ...run.options,
+    ...sharedConfig(run),
+    tokens_per_step: run.tokensPerStep,
+    num_passes: run.passes ?? 1,
+  }
   const trained = await run.model.train(groups, { ...trainOptions(run), targetKl: run.targetKl, config })
   return { training: trained.reward, sampled: [sampledTokens(groups)] }
 }

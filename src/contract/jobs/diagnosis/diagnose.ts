@@ -13,6 +13,8 @@ export const NO_NUMBERS: JobNumbers = {
   metrics: {},
   validation: [],
   quoted: '',
+  learningRate: null,
+  advantageBalance: null,
 }
 
 /** What is said of one job by its own numbers. */

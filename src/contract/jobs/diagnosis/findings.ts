@@ -9,10 +9,11 @@
 import {
   type Course,
   countFlat,
-  errorOf,
+  fallOf,
   isAllZero,
   isNearBest,
   isSolved,
+  lowerRate,
   meanOf,
   percent,
   rangeOf,
@@ -65,8 +66,6 @@ const [NOTABLE_RISE, HELD_OUT_RISE] = [0.2, 0.05]
 const ENTROPY_LEFT = 0.2
 /** Share of a label among all answers, when it was there and when it is gone. */
 const [LABEL_WAS, LABEL_IS] = [0.1, 0.01]
-/** Standard errors that a fall of the reward must exceed: untrained, 160 answers to other prompts earned between 0.08 and 0.19. */
-const SURE = 2
 
 /** Share of the highest reward below which rewards alone take long: "larger" had 0.037 in one of its first jobs and learned, SmolLM2-135M began at 0.016. */
 const RARE = 0.025
@@ -204,16 +203,21 @@ export const FINDINGS: readonly Row[] = [
     },
   },
   {
-    name: 'reward_fell',
+    name: 'moved_too_far',
     about: 'course',
-    when: ({ job, earlier }) => {
-      const before = earlier.at(-1)
-      const [was, is] = [meanOf(before), meanOf(job)]
-      if (before === undefined || was === undefined || is === undefined || was <= 0 || is > was / 2) return null
-      if (was - is <= SURE * errorOf(before, job)) return null
+    when: (course) => {
+      const { job, earlier } = course
+      const fall = fallOf(course)
+      if (fall === null) return null
+      const { best, was, is, moved } = fall
+      const [from, now] = [(best.step ?? 1) - 1, earlier.at(-1)?.step ?? 1]
+      const far = moved === null ? '' : `, while jobs moved the policy by ${short(moved)} nats per token`
+      const rate =
+        job.learningRate === null ? 'a third of the learning_rate' : `learning_rate ${lowerRate(job.learningRate)}`
+      const balance = (job.advantageBalance ?? 1) < 1 ? ' with advantage_balance 1' : ''
       return {
-        says: `reward fell by half in one step, from ${was.toPrecision(3)} to ${is.toPrecision(3)} since the job that made step ${before.step}`,
-        next: `lower learning_rate; :step${(before.step ?? 1) - 1} still answers as before the fall`,
+        says: `moved too far: the reward fell from ${short(was)} (answers of step ${from}) to ${short(is)} (of step ${now})${far}`,
+        next: `train from step ${from} at ${rate}${balance}: models create --from-checkpoint <model>:step${from} begins there`,
       }
     },
   },

@@ -32,7 +32,8 @@ export async function courseWarnings(db: Database, job: JobRecord): Promise<stri
   return diagnoseCourse(course).map(sayFinding)
 }
 
-async function numbersOf(db: Database, { modelId, step, gradientSteps, report }: JobRecord): Promise<JobNumbers> {
+async function numbersOf(db: Database, job: JobRecord): Promise<JobNumbers> {
+  const { modelId, step, gradientSteps, report, resolvedConfig } = job
   const checkpoint = step === null ? null : await findCheckpoint(db, modelId, step)
   const parsed = jobReportSchema.safeParse(report)
   return {
@@ -42,5 +43,11 @@ async function numbersOf(db: Database, { modelId, step, gradientSteps, report }:
     metrics: checkpoint?.metrics ?? {},
     validation: parsed.success ? parsed.data.validation.map(({ loss }) => loss) : [],
     quoted: '',
+    learningRate: numberOf(resolvedConfig?.['learning_rate']),
+    advantageBalance: numberOf(resolvedConfig?.['advantage_balance']),
   }
+}
+
+function numberOf(value: unknown): number | null {
+  return typeof value === 'number' ? value : null
 }

@@ -59,7 +59,7 @@ test('the library sends what was measured for the size, and the record has every
   const told: string[] = []
   const { jobId } = await model.train([new TrajectoryGroup(groups)], { onWarning: (text) => void told.push(text) })
   const { body: job } = await service.json<TrainingJob>(`/v1/preview/training-jobs/${jobId}`)
-  const sent = { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 }
+  const sent = { learning_rate: 1e-3, advantage_balance: 1, target_kl: 0.2, tokens_per_step: 384 }
   expect(job.config).toEqual(sent)
   expect(job.resolved_config).toMatchObject({ ...sent, loss_fn: 'cispo', epsilon_high: 4, scale_rewards: true })
   expect(told.join()).not.toContain('learning rate')

@@ -553,10 +553,10 @@ describe('train', () => {
     const routes = { ...jobRoutes(JOB), ...described }
     const chosen = await run(argv, routes)
     expect(chosen.requests.at(-1)?.body).toMatchObject({
-      experimental_config: { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 },
+      experimental_config: { learning_rate: 1e-3, advantage_balance: 1, target_kl: 0.2, tokens_per_step: 384 },
     })
     expect(chosen.stderr).toContain(
-      'learning_rate 0.001, target_kl 0.2, tokens_per_step 384, for a base model of 4.5 million parameters; --learning-rate, --target-kl, --tokens-per-step say otherwise',
+      'learning_rate 0.001, advantage_balance 1, target_kl 0.2, tokens_per_step 384, for a base model of 4.5 million parameters; --learning-rate, --advantage-balance, --target-kl, --tokens-per-step say otherwise',
     )
     const given = await run([...argv, '--set', 'learning_rate=0.01', '--tokens-per-step', '64'], routes)
     expect(given.requests.at(-1)?.body).toMatchObject({

@@ -6,7 +6,7 @@ const SPARK = 4_491_520
 
 describe('sizeDefaults', () => {
   test.each([
-    ['rl', SPARK, { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 }],
+    ['rl', SPARK, { learning_rate: 1e-3, advantage_balance: 1, target_kl: 0.2, tokens_per_step: 384 }],
     ['rl', 30e6, { learning_rate: 3e-4, tokens_per_step: 384 }],
     ['rl', 135e6, { learning_rate: 3e-4, tokens_per_step: 1024 }],
     ['rl', 600e6, { tokens_per_step: 1024 }],
@@ -21,7 +21,7 @@ describe('sizeDefaults', () => {
     expect(sizeDefaults(kind, {}, parameters)).toEqual(expected)
   })
   test('what was given stays, also null; one option about steps speaks for all of them', () => {
-    const given = { learning_rate: null, target_kl: 0.5, grad_accumulation_sequences: 2 }
+    const given = { learning_rate: null, advantage_balance: 0, target_kl: 0.5, grad_accumulation_sequences: 2 }
     expect(sizeDefaults('rl', given, SPARK)).toEqual({})
     expect(sizeDefaults('rl', { packed_sequence_length: 64 }, SPARK)).not.toHaveProperty('tokens_per_step')
   })

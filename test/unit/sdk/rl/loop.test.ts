@@ -257,16 +257,20 @@ describe('train', () => {
   })
 
   test.each([
-    [4_500_000, {}, { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384 }],
+    [4_500_000, {}, { learning_rate: 1e-3, advantage_balance: 1, target_kl: 0.2, tokens_per_step: 384 }],
     [135e6, {}, { learning_rate: 3e-4, tokens_per_step: 1024 }],
     [600e6, {}, { tokens_per_step: 1024 }],
     [null, {}, {}],
     [
       4_500_000,
       { targetKl: 0.4, config: { tokens_per_step: 64 } },
-      { learning_rate: 1e-3, target_kl: 0.4, tokens_per_step: 64 },
+      { learning_rate: 1e-3, advantage_balance: 1, target_kl: 0.4, tokens_per_step: 64 },
     ],
-    [4_500_000, { targetKl: null, learningRate: 2e-3 }, { learning_rate: 2e-3, target_kl: null, tokens_per_step: 384 }],
+    [
+      4_500_000,
+      { targetKl: null, learningRate: 2e-3, config: { advantage_balance: 0 } },
+      { learning_rate: 2e-3, advantage_balance: 0, target_kl: null, tokens_per_step: 384 },
+    ],
     [
       135e6,
       { config: { learning_rate: null, packed_sequence_length: 64 } },

@@ -152,9 +152,41 @@ describe('over jobs', () => {
   }
   const names = (...run: readonly Recorded[]) => course(...run).map(({ name }) => name)
 
-  test('a reward that fell by half is told where the difference is none of chance', () => {
-    expect(names(row(0.8, 10, 5, 0.3, 1, 0.5), row(0.3, 10, 5, 0.3, 1, 0.5))).toEqual(['reward_fell'])
-    expect(names(row(0.19, 6, 5, 0.3, 1, 0.5), row(0.08, 6, 5, 0.3, 1, 0.5))).toEqual([])
+  describe('a reward that fell', () => {
+    test.each([
+      ['by half in one job', [0.8, 0.3], true],
+      ['by less than chance can', [0.19, 0.08], false],
+      // by three standard errors of a difference, 0.23
+      ['by a third since the best of several jobs', [0.6, 0.9, 0.8, 0.6], true],
+      ['a little, as jobs on other prompts do', [0.6, 0.9, 0.83], false],
+      ['and came back', [0.6, 0.9, 0.4, 0.85], false],
+    ] as const)('%s', (_, rewards, isTold) => {
+      const said = names(...rewards.map((reward) => row(reward, 10, 5, 0.3, 1, 0.5)))
+      expect(said.includes('moved_too_far')).toBe(isTold)
+    })
+
+    test('while the policy stood still is that of harder prompts', () => {
+      expect(names(row(0.8, 10, 5, 0.001, 1, 0.5), row(0.3, 10, 5, 0.001, 1, 0.5))).toEqual([])
+    })
+
+    test('is told with the step that was best, and a rate and a balance to go on with from there', () => {
+      // spark after 30 examples, JSON with keys of one's own, seed 2 at the rate 1e-3 with advantage_balance 0
+      const jobs = [0.977, 0.698, 0.094].map((reward, i) => ({
+        ...job(i + 2, row(reward, 10, 15, 0.9, 1, 0.5)),
+        learningRate: 1e-3,
+        advantageBalance: 0,
+      }))
+      const say = (at: number, options = {}) =>
+        diagnoseCourse({ job: { ...jobs[at]!, ...options }, earlier: jobs.slice(0, at) })
+          .filter(({ name }) => name === 'moved_too_far')
+          .map(sayFinding)
+      expect(say(1)).toEqual([
+        'moved too far: the reward fell from 0.98 (answers of step 1) to 0.7 (of step 2), while jobs moved the policy by 0.9 nats per token; train from step 1 at learning_rate 3e-4 with advantage_balance 1: models create --from-checkpoint <model>:step1 begins there',
+      ])
+      expect(say(2, { advantageBalance: 1, learningRate: null })).toEqual([
+        'moved too far: the reward fell from 0.98 (answers of step 1) to 0.094 (of step 3), while jobs moved the policy by 1.8 nats per token; train from step 1 at a third of the learning_rate: models create --from-checkpoint <model>:step1 begins there',
+      ])
+    })
   })
 
   test('held-out prompts that do not follow are told', () => {

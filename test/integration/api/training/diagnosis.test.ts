@@ -143,6 +143,28 @@ test('jobs at a rate far too small are told that the policy does not move, from 
   ])
 })
 
+test('a job whose reward is far below that of the job before is told which step to go back to, and at which rate', async () => {
+  const model = await createModel('moves-too-far')
+  const said: string[][] = []
+  for (const earning of [7, 1]) {
+    let answered = 0
+    const json = {
+      model_id: model.id,
+      // so many of eight answers to each prompt earn something: what they say does not matter here
+      trajectory_groups: await sampleGroups(inferenceName(model, 0), numbers, () => Number(answered++ % 8 < earning)),
+      experimental_config: { learning_rate: 1e-3, target_kl: 0.2, tokens_per_step: 384, seed: earning },
+    }
+    const { body } = await service.json<TrainingJob>('/v1/preview/training-jobs', { json })
+    said.push((await service.waitForJob(body.id)).warnings.filter((warning) => warning.startsWith('moved too far')))
+  }
+  expect(said[0]).toEqual([])
+  expect(said[1]).toEqual([
+    expect.stringMatching(
+      /^moved too far: the reward fell from 0\.88 \(answers of step 0\) to 0\.13 \(of step 1\), while jobs moved the policy by \S+ nats per token; train from step 0 at learning_rate 3e-4 with advantage_balance 1: /,
+    ),
+  ])
+})
+
 test('a job whose answers all earn nothing says what can work, and shows two of them', async () => {
   const model = await createModel('never-right')
   const trajectory_groups = await sampleGroups(inferenceName(model), numbers.slice(0, 2), () => 0)

@@ -33,7 +33,12 @@ test('what suits a base model goes with its size, and is what a job takes', asyn
   const { body } = await list('?kind=rl&base_model=trainyard/tiny-random')
   expect(body.parameters).toBeGreaterThan(0)
   const suggested = body.data[0]?.options.filter((option) => option.suggested_by === 'size') ?? []
-  expect(suggested.map(({ name }) => name)).toEqual(['learning_rate', 'target_kl', 'tokens_per_step'])
+  expect(suggested.map(({ name }) => name)).toEqual([
+    'learning_rate',
+    'advantage_balance',
+    'target_kl',
+    'tokens_per_step',
+  ])
   const config = Object.fromEntries(suggested.map((option) => [option.name, option.suggested]))
   expect(resolveOptions('rl', config)).toMatchObject(config)
 })

@@ -30,6 +30,13 @@ export function parseChoice<T extends string>(text: string, choices: readonly T[
   return choice
 }
 
+/** Some of the given words, with commas between them. */
+export function parseNames(text: string, choices: readonly string[]): readonly string[] {
+  const names = text.split(',').map((name) => name.trim())
+  if (names.every((name) => choices.includes(name))) return names
+  throw new ExpectedError(`names out of ${choices.join(', ')}, with commas between them`)
+}
+
 /**
  * `1,2,5-9` → [1, 2, 5, 6, 7, 8, 9], ascending, without repeats.
  *

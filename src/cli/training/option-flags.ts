@@ -1,12 +1,12 @@
 /**
  * The flags of `trainyard train` that set an option of the job, from the rows of `contract/jobs/`, in their order. Knows no option.
  */
-import type { JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { JOB_DEFINITIONS, type OptionsOf, type OptionsTable } from '#contract/jobs/kinds.js'
-import type { ByChoice, BySize, OptionFlag, OptionRow } from '#contract/jobs/option.js'
+import type { ByChoice, BySize, OptionFlag, OptionRow, OptionTable } from '#contract/jobs/option.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { type Flag, flag } from '../command/flags.js'
-import { parseChoice, parseFields, parseInteger, parseNumber } from '../input/parse.js'
+import { parseChoice, parseFields, parseInteger, parseNames, parseNumber } from '../input/parse.js'
 
 /** Options with a flag. */
 type Flagged<K extends JobKind> = {
@@ -18,20 +18,41 @@ export type OptionFlags<K extends JobKind> = {
   readonly [Name in Flagged<K>]: Flag<NonNullable<OptionsOf<K>[Name]> | undefined>
 }
 
+/** Those of options inside an object stand under both names, as `lora.rank`. */
 export function optionFlags<K extends JobKind>(kind: K): OptionFlags<K> {
-  const flags = Object.entries(JOB_DEFINITIONS[kind].options).flatMap(([name, row]) =>
-    row.flag === undefined ? [] : [[name, flagOf(name, row, row.flag)]],
-  )
+  const flags = flagged(JOB_DEFINITIONS[kind].options).map(([names, row]) => [
+    names.join('.'),
+    flagOf(names.join('_'), row, row.flag ?? {}),
+  ])
   return Object.fromEntries(flags) as OptionFlags<K>
 }
 
-/** What the flags say, under the API's names. */
-export function givenOptions(kind: JobKind, flags: Readonly<Record<string, unknown>>): Record<string, JsonValue> {
-  const given = Object.entries(JOB_DEFINITIONS[kind].options).flatMap(([name, row]) => {
-    const value = row.flag === undefined ? undefined : flags[name]
-    return value === undefined ? [] : [[name, value]]
-  })
-  return Object.fromEntries(given) as Record<string, JsonValue>
+/** Rows with a flag and the names that lead to them. */
+function flagged(table: OptionTable, above: readonly string[] = []): (readonly [readonly string[], OptionRow])[] {
+  return Object.entries(table).flatMap(([name, row]) => [
+    ...(row.flag === undefined ? [] : [[[...above, name], row] as const]),
+    ...(row.type === 'object' ? flagged(row.rows, [...above, name]) : []),
+  ])
+}
+
+/**
+ * What the flags say, under the API's names.
+ *
+ * @param open what other flags say; of an object the options that no flag of their own names stay
+ */
+export function givenOptions(
+  kind: JobKind,
+  flags: Readonly<Record<string, unknown>>,
+  open: JsonObject = {},
+): Record<string, JsonValue> {
+  const given: Record<string, JsonValue> = {}
+  for (const [[name = '', inner]] of flagged(JOB_DEFINITIONS[kind].options)) {
+    const value = flags[inner === undefined ? name : `${name}.${inner}`] as JsonValue | undefined
+    if (value === undefined) continue
+    const known = given[name] ?? open[name] ?? {}
+    given[name] = inner === undefined ? value : { ...(isJsonObject(known) ? known : {}), [inner]: value }
+  }
+  return given
 }
 
 function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag): Flag<JsonValue | undefined> {
@@ -59,6 +80,8 @@ function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag
       const among = spelling ?? `${long} <${choices.join('|')}>`
       return flag.custom((text) => parseChoice(text, choices))(among, summary, options)
     }
+    case 'names':
+      return flag.custom((text) => parseNames(text, row.choices))(spelling ?? `${long} <names>`, summary, options)
     case 'fields':
       return flag.custom(parseFields)(spelling ?? `${long} <json>`, summary, options)
     default:

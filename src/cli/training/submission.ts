@@ -50,7 +50,7 @@ export async function collectHyperparameters(
     ...Object.fromEntries(flags.set),
   }
   assertKnown(kind, open)
-  return { ...open, ...also, ...givenOptions(kind, flags) }
+  return { ...open, ...also, ...givenOptions(kind, flags, open) }
 }
 
 function assertKnown(kind: JobKind, options: JsonObject): void {

@@ -4,6 +4,7 @@
  * section 4: 2 to 2.5; TRL's 0.1 is DPO's). The rate is for an adapter.
  */
 import { assertScheduleFits, defineJobKind, keepsBest, refuse } from './kind.js'
+import { resolveLora } from './lora-options.js'
 import { defineOptions, fillByChoice, type OptionValues } from './option.js'
 import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, TINY } from './shared-options.js'
 
@@ -113,7 +114,11 @@ export const DPO = defineJobKind({
       refuse(path, `${path} names a reference, but ${reason}.`)
     }
     refuseUnread(given)
-    return { ...fillByChoice(options, given), reference_free: isReferenceFree, keep_best: keepsBest(given) }
+    return {
+      ...fillByChoice(options, resolveLora('config', given)),
+      reference_free: isReferenceFree,
+      keep_best: keepsBest(given),
+    }
   },
   referenceOf: ({ reference_step: step }) => (step === null ? null : { kind: 'step', step, option: 'reference_step' }),
 })

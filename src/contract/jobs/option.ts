@@ -97,6 +97,13 @@ interface ChoiceRow extends RowOfAnyType {
   readonly choices: readonly string[]
 }
 
+/** Some of the choices, as a list or as one text with commas. */
+interface NamesRow extends RowOfAnyType {
+  readonly type: 'names'
+  readonly default: null
+  readonly choices: readonly string[]
+}
+
 interface TextRow extends RowOfAnyType {
   readonly type: 'text'
   readonly default: null
@@ -125,7 +132,16 @@ interface UnreadRow extends RowOfAnyType {
 }
 
 /** One option. */
-export type OptionRow = NumberRow | IntegerRow | SwitchRow | ChoiceRow | TextRow | ObjectRow | FieldsRow | UnreadRow
+export type OptionRow =
+  | NumberRow
+  | IntegerRow
+  | SwitchRow
+  | ChoiceRow
+  | NamesRow
+  | TextRow
+  | ObjectRow
+  | FieldsRow
+  | UnreadRow
 
 /** Options of a kind of job by their names in the API. */
 export type OptionTable = Readonly<Record<string, OptionRow>>
@@ -134,17 +150,19 @@ export type OptionTable = Readonly<Record<string, OptionRow>>
 export type OptionValue<R extends OptionRow> =
   | (R extends { readonly rows: infer Rows extends OptionTable }
       ? ObjectValue<Rows>
-      : R extends { readonly choices: readonly (infer Choice)[] }
-        ? Choice
-        : R extends { readonly takesList: true }
-          ? number | readonly number[]
-          : R['type'] extends 'integer' | 'number'
-            ? number
-            : R['type'] extends 'boolean'
-              ? boolean
-              : R['type'] extends 'fields'
-                ? JsonObject
-                : string)
+      : R extends { readonly type: 'names' }
+        ? readonly string[]
+        : R extends { readonly choices: readonly (infer Choice)[] }
+          ? Choice
+          : R extends { readonly takesList: true }
+            ? number | readonly number[]
+            : R['type'] extends 'integer' | 'number'
+              ? number
+              : R['type'] extends 'boolean'
+                ? boolean
+                : R['type'] extends 'fields'
+                  ? JsonObject
+                  : string)
   | (null extends R['default'] ? null : never)
 
 type ObjectValue<Rows extends OptionTable> = {

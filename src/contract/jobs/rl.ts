@@ -3,6 +3,7 @@
  * ART; `src/docs/how-training-works.md` has the formulas. Options of our own are the last ones.
  */
 import { assertScheduleFits, defineJobKind, type PolicyReference, refuse } from './kind.js'
+import { resolveLora } from './lora-options.js'
 import { defineOptions, fillByChoice, type OptionValues } from './option.js'
 import {
   COMMON_OPTIONS,
@@ -321,7 +322,7 @@ export const RL = defineJobKind({
     refuseUnread(filled)
     const { soft_overlength_limit: limit, soft_overlength_buffer: buffer } = filled
     return {
-      ...filled,
+      ...resolveLora('experimental_config', filled),
       epsilon_high: filled.epsilon_high ?? filled.epsilon,
       soft_overlength_buffer: limit === null ? null : (buffer ?? Math.ceil(limit * OVERLENGTH_SHARE)),
       alt_k2_tau: tauOf(given) || null,

@@ -3,6 +3,7 @@
  * may stand in `config` or in `experimental_config`.
  */
 import { assertScheduleFits, defineJobKind, keepsBest } from './kind.js'
+import { resolveLora } from './lora-options.js'
 import { defineOptions, type OptionValues } from './option.js'
 import {
   COMMON_OPTIONS,
@@ -67,7 +68,7 @@ export const SFT = defineJobKind({
   options,
   derive(given) {
     assertScheduleFits('config', given)
-    return { ...given, keep_best: keepsBest(given) }
+    return { ...resolveLora('config', given), keep_best: keepsBest(given) }
   },
   referenceOf: () => null,
 })

@@ -2,6 +2,7 @@
  * Options that several kinds of jobs have: of every job, and of jobs that go through rows of data in epochs.
  */
 import { RESERVED_KWARGS } from '#contract/wire/inference/template-kwargs.js'
+import { LORA_OPTIONS, type LoraOptions } from './lora-options.js'
 import { defineOptions, type OptionValues } from './option.js'
 
 /** Largest number of the trainer's arithmetic: what is more would be infinity to it. */
@@ -10,18 +11,11 @@ export const MAX_FLOAT32 = 3.4028234663852886e38
 export const LEARNING_RATE = { min: 0, max: 1 } as const
 /** Conversations that a supervised job on few of them goes through, and how often at most: `size-defaults.ts` says why. */
 export const [ENOUGH_ROWS, MOST_PASSES] = [400, 6]
-/** Of LoRA. */
-const DIMENSIONS = { min: 1, max: 256 } as const
 
 /** Below so many parameters a base model counts as tiny. */
 export const TINY = 20_000_000
 /** Up to here rates were measured. */
 export const MEASURED = 300_000_000
-
-const LORA_TARGETS = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj']
-
-/** Shape of a model's first adapter. */
-export const LORA_DEFAULTS = { rank: 8, alpha: 16 } as const
 
 /** Of every kind of job. */
 export const COMMON_OPTIONS = defineOptions({
@@ -44,41 +38,11 @@ export const COMMON_OPTIONS = defineOptions({
     default: null,
     isExtension: true,
     summary: "shape of a model's first adapter; later jobs keep it",
-    rows: {
-      rank: { type: 'integer', default: LORA_DEFAULTS.rank, bounds: DIMENSIONS, summary: 'inner dimension' },
-      alpha: {
-        type: 'number',
-        default: LORA_DEFAULTS.alpha,
-        bounds: { min: 1e-6, max: MAX_FLOAT32 },
-        summary: "the adapter's output is scaled by alpha / rank",
-      },
-      dropout: {
-        type: 'unread',
-        default: null,
-        summary: 'share of inputs left out while training',
-        unsupported: {
-          reason: 'is not supported: adapters train without dropout',
-          isHarmless: (value) => Number(value) === 0,
-        },
-      },
-      target_modules: {
-        type: 'unread',
-        default: null,
-        summary: 'layers that adapters cover',
-        unsupported: {
-          reason: `is not supported: adapters always cover ${LORA_TARGETS.join(', ')}`,
-          isHarmless: (value) =>
-            value === 'all-linear' ||
-            (Array.isArray(value) &&
-              value.length === LORA_TARGETS.length &&
-              LORA_TARGETS.every((name) => value.includes(name))),
-        },
-      },
-    },
+    rows: LORA_OPTIONS,
   },
 })
 
-export type CommonOptions = OptionValues<typeof COMMON_OPTIONS>
+export type CommonOptions = Omit<OptionValues<typeof COMMON_OPTIONS>, 'lora'> & { readonly lora: LoraOptions | null }
 
 /**
  * AdamW and clipping, by the names of transformers' `TrainingArguments`. Betas and epsilon are what ART trains with.

@@ -54,6 +54,15 @@ function fieldsOf(reserved: readonly string[]): z.ZodType<JsonObject> {
   })
 }
 
+/** Names of the choices, in a list or behind commas. */
+function namesOf(choices: readonly string[]): z.ZodType<JsonValue> {
+  const names = z.array(z.enum(choices as readonly [string, ...string[]])).min(1)
+  return z.preprocess(
+    (value) => (typeof value === 'string' ? value.split(',').map((name) => name.trim()) : value),
+    names,
+  )
+}
+
 /** Null for what nothing reads. */
 function schemaOf(row: OptionRow): z.ZodType<JsonValue> | null {
   switch (row.type) {
@@ -69,6 +78,8 @@ function schemaOf(row: OptionRow): z.ZodType<JsonValue> | null {
       return laxBoolean()
     case 'choice':
       return z.enum(row.choices as readonly [string, ...string[]])
+    case 'names':
+      return namesOf(row.choices)
     case 'text':
       return z.string().min(1).max(row.maxLength)
     case 'object':

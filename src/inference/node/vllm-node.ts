@@ -4,10 +4,14 @@
  *
  * When vLLM ends it is started again, less and less often if it ends again and again; meanwhile the node is not ready.
  */
+import { mkdir } from 'node:fs/promises'
 import { type IncomingMessage, request as requestHttp, type ServerResponse } from 'node:http'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AppError } from '#base/errors/errors.js'
 import { packageVersion } from '#base/util/package-root.js'
+import { readAdapter, writeAdapter } from '#model/weights/adapter.js'
+import { uniformAdapter } from '#model/weights/uniform-adapter.js'
 import type { AdapterFolder } from './adapter-folder.js'
 import { readBytes } from './http-text.js'
 import type { NodeEngine } from './node-engine.js'
@@ -171,7 +175,7 @@ export async function openVllmNode({
 }
 
 async function loadAdapter(url: string, digest: string, adapters: AdapterFolder): Promise<void> {
-  const { folder } = await adapters.ensure(digest)
+  const folder = await folderFor((await adapters.ensure(digest)).folder)
   const { status, text } = await post(url, '/v1/load_lora_adapter', {
     lora_name: digest,
     lora_path: folder,
@@ -181,6 +185,16 @@ async function loadAdapter(url: string, digest: string, adapters: AdapterFolder)
   throw new AppError('unavailable', 'adapter_failed', `vLLM could not load the adapter: ${text.slice(0, 500)}`, {
     hint: 'is its rank beyond --max-lora-rank?',
   })
+}
+
+/** The folder that vLLM reads: it knows one rank for all modules, and would scale the others wrongly without a word. */
+async function folderFor(folder: string): Promise<string> {
+  const adapter = await readAdapter(folder)
+  if (adapter.config.rankPattern === undefined) return folder
+  const uniform = join(folder, 'uniform')
+  await mkdir(uniform, { recursive: true, mode: 0o700 })
+  await writeAdapter(uniform, uniformAdapter(adapter), { baseModelName: 'base' })
+  return uniform
 }
 
 async function post(

@@ -13,10 +13,17 @@ import { gemm } from '#numerics/graph/ops/matmul.js'
 import { rmsNorm } from '#numerics/graph/ops/normalize.js'
 import { reshape } from '#numerics/graph/ops/shape.js'
 import { activate } from '#numerics/nn/activation.js'
-import { addLora, type LoraPair } from '#numerics/nn/lora.js'
+import { addLora, type LoraPair, type LoraPart } from '#numerics/nn/lora.js'
 import { packedAttention } from '#numerics/nn/packed-attention.js'
 import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
-import { attentionOf, type DecoderConfig, type Projection, projectionPath, scoreScaleOf } from './decoder-config.js'
+import {
+  attentionOf,
+  type DecoderConfig,
+  type Projection,
+  projectionPath,
+  projectionShape,
+  scoreScaleOf,
+} from './decoder-config.js'
 import { type FrozenIntegerWeight, frozenIntegerLinear } from './integer/frozen-integer.js'
 
 /** Inputs of a row graph, all graph values. */
@@ -44,8 +51,6 @@ export interface RowWeights {
   readonly integers?: ((name: string) => FrozenIntegerWeight | undefined) | undefined
   /** Adapter of a projection by its PEFT module path; undefined where there is none. */
   readonly adapter: (modulePath: string) => LoraPair | undefined
-  /** alpha / rank. */
-  readonly scale: number
 }
 
 const JOINED: Readonly<Record<JoinedProjection, readonly Projection[]>> = {
@@ -68,7 +73,7 @@ export function createTrainKernels(
     read: (part: 'weight' | 'bias') => Value,
     layer: {
       readonly hasBias: boolean
-      readonly pairs: readonly LoraPair[]
+      readonly parts: readonly LoraPart[]
       readonly integer: FrozenIntegerWeight | undefined
     },
   ): Value => {
@@ -80,7 +85,7 @@ export function createTrainKernels(
       y = frozenIntegerLinear(g, input, integer)
       if (hasBias) y = add(g, y, read('bias'))
     }
-    return addLora(g, input, y, { pairs: layer.pairs, scale: weights.scale })
+    return addLora(g, input, y, layer.parts)
   }
   return {
     embed: () => g.scope('embed', () => gather(g, weights.base('embedding'), reshape(g, inputs.tokens, [-1]), 0)),
@@ -94,10 +99,9 @@ export function createTrainKernels(
     linear: (input, layer, projection) =>
       g.scope(`layers.${layer}/${projection}`, () => {
         const name = `layers.${layer}.${projection}`
-        const pairs = adapterPairs(weights, layer, projection)
         return product(input, (part) => weights.base(`${name}.${part}`), {
           hasBias: hasBias(config, projection),
-          pairs,
+          parts: adapterParts(config, weights, layer, projection),
           integer: weights.integers?.(name),
         })
       }),
@@ -121,11 +125,11 @@ export function createTrainKernels(
       ),
     // Two products, not one: splitting the output, and joining its gradients again, costs more than computing the halves apart.
     gatedLinear: (input, layer) => {
-      const pairs = adapterPairs(weights, layer, 'gate_up')
+      const parts = adapterParts(config, weights, layer, 'gate_up')
       const half = (which: 0 | 1): Value =>
         product(input, (part) => weights.half(`layers.${layer}.gate_up.${part}`, which), {
           hasBias: config.hasMlpBias,
-          pairs: pairs.slice(which, which + 1),
+          parts: parts.slice(which, which + 1),
           integer: weights.integers?.(`layers.${layer}.gate_up.${which}`),
         })
       const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => [half(0), half(1)] as const)
@@ -134,16 +138,17 @@ export function createTrainKernels(
   }
 }
 
-/** Adapters of a joined layer: all of its projections or none. */
-function adapterPairs(weights: RowWeights, layer: number, joined: JoinedProjection): readonly LoraPair[] {
-  const pairs = JOINED[joined].map((projection) => weights.adapter(projectionPath(layer, projection)))
-  const present = pairs.filter((pair) => pair !== undefined)
-  if (present.length !== 0 && present.length !== pairs.length) {
-    throw new Error(
-      `adapter covers only ${present.length} of the ${pairs.length} projections of layers.${layer}.${joined}`,
-    )
-  }
-  return present
+/** The projections of a joined layer with their adapters. */
+function adapterParts(
+  config: DecoderConfig,
+  weights: RowWeights,
+  layer: number,
+  joined: JoinedProjection,
+): readonly LoraPart[] {
+  return JOINED[joined].map((projection) => ({
+    pair: weights.adapter(projectionPath(layer, projection)) ?? null,
+    outputSize: projectionShape(config, projection)[0],
+  }))
 }
 
 function hasBias(config: DecoderConfig, projection: JoinedProjection): boolean {

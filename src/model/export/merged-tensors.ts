@@ -5,6 +5,7 @@
  * Everything is summed in float64 and rounded once. Sources: LoRA (arXiv:2106.09685), section 4.1; DoRA (arXiv:2402.09353), equation 5.
  */
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import { rankOf, scaleOf } from '#model/weights/adapter-config.js'
 import type { LowRankChange } from '#model/weights/given/given-adapter.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 
@@ -39,8 +40,8 @@ export function mergedTensors(
         const a = adapter?.a.get(path)
         const b = adapter?.b.get(path)
         if (adapter === null || a === undefined || b === undefined) return values
-        const { rank, alpha } = adapter.config
-        applyChange(values, { rank, scale: alpha / rank, a, b, magnitude: null })
+        const { config } = adapter
+        applyChange(values, { rank: rankOf(config, path), scale: scaleOf(config, path), a, b, magnitude: null })
         return values
       },
     }))

@@ -1,17 +1,24 @@
 /**
  * LoRA adapters in the layout of the PEFT library: `adapter_config.json` and `adapter_model.safetensors`.
  *
- * The layer computes y = x W^T + (alpha / rank) * (x A^T) B^T. This is the form that is stored here; variants that mean something else
- * by the same files (DoRA, rank patterns, trained biases, extra modules, beginnings that change W) are refused, not half-read. What comes
- * from elsewhere is read by `given/given-adapter.ts`.
+ * The layer computes y = x W^T + scale * (x A^T) B^T, with rank and scale of the module (`adapter-config.ts`). What comes from elsewhere
+ * is read by `given/given-adapter.ts`.
  * Source: https://huggingface.co/docs/peft, "LoRA" and "Checkpoint format"; LoRA is arXiv:2106.09685.
  */
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors/errors.js'
-import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, checkpointCorrupt } from '../../formats/checkpoint-manifest.js'
+import {
+  type AdapterConfig,
+  type AdapterForm,
+  isAdapted,
+  parsePeftConfig,
+  peftConfig,
+  rankOf,
+  scaleOf,
+} from './adapter-config.js'
 import { decodeUtf8, openByteFile, readTextFile } from './byte-file.js'
 import { decodeSafetensors, encodeSafetensors, toFloat32, writeFlushed } from './safetensors.js'
 import { parseStrictJsonObject } from './strict-json.js'
@@ -19,7 +26,6 @@ import { assertFinite } from './weight-source.js'
 
 /** Largest configuration read, bytes: PEFT writes some hundred. */
 export const MAX_CONFIG_BYTES = 1_000_000
-const MAX_RANK = 1024
 /**
  * The largest number of half precision, which models are trained and merged in. A value or a change of a weight beyond it can be
  * finite here and makes every answer NaN a few products later.
@@ -27,45 +33,6 @@ const MAX_RANK = 1024
 const MAX_VALUE = 65_504
 const KEY_PREFIX = 'base_model.model.'
 const TENSOR_KEY = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/
-
-/** Fields of PEFT's LoraConfig (0.21) that change what the same tensors mean. */
-const UNSUPPORTED_SWITCHES = ['use_dora', 'use_rslora', 'use_qalora', 'use_bdlora', 'fan_in_fan_out', 'lora_bias']
-const UNSUPPORTED_SETTINGS = [
-  'alora_invocation_tokens',
-  'alpha_pattern',
-  'arrow_config',
-  'kasa_config',
-  'layer_replication',
-  'megatron_config',
-  'modules_to_save',
-  'rank_pattern',
-  'target_parameters',
-  'trainable_token_indices',
-  'velora_config',
-]
-
-/**
- * Values of `init_lora_weights` that leave the base model as it is. The others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) take what A and B
- * begin with out of W, so such an adapter belongs to weights that are in no file.
- */
-const PLAIN_BEGINNINGS: readonly (JsonValue | undefined)[] = [
-  undefined,
-  null,
-  true,
-  false,
-  'gaussian',
-  'eva',
-  'orthogonal',
-]
-
-/** Sizes of an adapter. */
-export interface AdapterConfig {
-  /** R */
-  readonly rank: number
-  readonly alpha: number
-  /** Last names of the adapted modules: `q_proj`, `down_proj`. */
-  readonly targets: readonly string[]
-}
 
 /** An adapter in memory, keyed by module path (`model.layers.0.self_attn.q_proj`). */
 export interface AdapterWeights {
@@ -91,15 +58,18 @@ export type AdapterFiles = ReadonlyMap<string, Uint8Array>
  *
  * Each module draws from its own stream, so its values do not depend on which other modules are adapted.
  *
+ * @param modules those that `options.targets` names, and others, which are left out
  * @param options.seed same seed, same adapter, on every machine
  */
 export function createAdapter(
   modules: readonly AdapterModule[],
-  { rank, alpha, seed }: { readonly rank: number; readonly alpha: number; readonly seed: string | number },
+  { seed, ...form }: AdapterForm & { readonly seed: string | number },
 ): AdapterWeights {
   const a = new Map<string, Float32Array>()
   const b = new Map<string, Float32Array>()
   for (const { path, outputSize, inputSize } of modules) {
+    if (!isAdapted(form, path)) continue
+    const rank = rankOf(form, path)
     const rng = createRng(`adapter ${seed} ${path}`)
     const bound = 1 / Math.sqrt(inputSize)
     a.set(
@@ -108,7 +78,7 @@ export function createAdapter(
     )
     b.set(path, new Float32Array(outputSize * rank))
   }
-  return { config: { rank, alpha, targets: targetsOf(a.keys()) }, a, b }
+  return { config: { ...form, targets: targetsOf(a.keys()) }, a, b }
 }
 
 /**
@@ -121,9 +91,9 @@ export function encodeAdapter(
   adapter: AdapterWeights,
   { baseModelName }: { readonly baseModelName: string },
 ): AdapterFiles {
-  const { rank } = adapter.config
   const tensors = new Map<string, HostTensor>()
   for (const [path, a] of adapter.a) {
+    const rank = rankOf(adapter.config, path)
     const b = adapter.b.get(path)
     if (b === undefined || a.length % rank !== 0 || b.length % rank !== 0) {
       throw new WeightsError('invalid_adapter', `adapter has no matching A and B of rank ${rank} for "${path}"`)
@@ -149,9 +119,7 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
   if (configBytes === undefined || weightBytes === undefined) {
     throw new WeightsError('invalid_adapter', `adapter needs ${ADAPTER_CONFIG_FILE} and ${ADAPTER_WEIGHTS_FILE}`)
   }
-  const { rank, alpha } = parsePeftConfig(
-    parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE),
-  )
+  const form = parsePeftConfig(parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE))
   const a = new Map<string, Float32Array>()
   const b = new Map<string, Float32Array>()
   for (const [key, tensor] of decodeSafetensors(weightBytes, ADAPTER_WEIGHTS_FILE).tensors) {
@@ -162,6 +130,7 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
       )
     }
     const isA = match[2] === 'A'
+    const rank = rankOf(form, match[1])
     if (tensor.shape.length !== 2 || tensor.shape[isA ? 0 : 1] !== rank) {
       throw invalid(`has "${key}" of shape [${tensor.shape.join(', ')}], expected rank ${rank}`)
     }
@@ -171,7 +140,7 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
   for (const path of a.keys()) if (!b.has(path)) throw invalid(`has lora_A but no lora_B for "${path}"`)
   for (const path of b.keys()) if (!a.has(path)) throw invalid(`has lora_B but no lora_A for "${path}"`)
   if (a.size === 0) throw invalid('has no tensors')
-  return { config: { rank, alpha, targets: targetsOf(a.keys()) }, a, b }
+  return { config: { ...form, targets: targetsOf(a.keys()) }, a, b }
 }
 
 /**
@@ -209,8 +178,9 @@ export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: read
       const names = [...new Set(modules.map((each) => each.path.slice(each.path.lastIndexOf('.') + 1)))].join(', ')
       throw invalid(`adapts "${path}", expected a projection of one of the base model's layers: ${names}`)
     }
-    const inputSize = (a.get(path)?.length ?? 0) / config.rank
-    const outputSize = (b.get(path)?.length ?? 0) / config.rank
+    const rank = rankOf(config, path)
+    const inputSize = (a.get(path)?.length ?? 0) / rank
+    const outputSize = (b.get(path)?.length ?? 0) / rank
     if (inputSize !== module.inputSize || outputSize !== module.outputSize) {
       const expected = `[${module.outputSize}, ${module.inputSize}]`
       throw invalid(`adapts "${path}" as [${outputSize}, ${inputSize}], expected ${expected}`)
@@ -224,12 +194,14 @@ export function checkAdapterFits({ config, a, b }: AdapterWeights, modules: read
  *
  * @throws {WeightsError} `invalid_adapter` naming the module and the number
  */
-export function checkAdapterValues({ config: { rank, alpha }, a, b }: AdapterWeights): void {
-  const scale = Math.abs(alpha) / rank
-  if (scale > MAX_VALUE) {
-    throw invalid(`has lora_alpha ${alpha} with r ${rank}, expected at most ${MAX_VALUE * rank}`)
-  }
+export function checkAdapterValues({ config, a, b }: AdapterWeights): void {
   for (const [path, aValues] of a) {
+    const rank = rankOf(config, path)
+    const scale = Math.abs(scaleOf(config, path))
+    if (scale > MAX_VALUE) {
+      const most = (MAX_VALUE * Math.abs(config.alpha)) / scale
+      throw invalid(`has lora_alpha ${config.alpha} with r ${rank}, expected at most ${most}`)
+    }
     const bValues = b.get(path) ?? new Float32Array()
     const [largestA, largestB] = [largestOf(aValues), largestOf(bValues)]
     for (const [side, largest] of [
@@ -296,80 +268,10 @@ export async function readAdapter(directory: string): Promise<AdapterWeights> {
   }
 }
 
-/** The fields PEFT writes for a plain LoRA, keys in alphabetical order as PEFT sorts them. */
-function peftConfig({ rank, alpha, targets }: AdapterConfig, baseModelName: string): JsonObject {
-  return {
-    base_model_name_or_path: baseModelName,
-    bias: 'none',
-    fan_in_fan_out: false,
-    inference_mode: true,
-    init_lora_weights: true,
-    layers_pattern: null,
-    layers_to_transform: null,
-    lora_alpha: alpha,
-    lora_dropout: 0,
-    modules_to_save: null,
-    peft_type: 'LORA',
-    r: rank,
-    revision: null,
-    target_modules: [...targets].sort(),
-    task_type: 'CAUSAL_LM',
-    use_dora: false,
-    use_rslora: false,
-  }
-}
-
-/**
- * Checks PEFT's configuration.
- *
- * @param folded fields that the caller folds into the tensors
- * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`
- */
-export function parsePeftConfig(
-  json: JsonObject,
-  folded: readonly string[] = [],
-): { readonly rank: number; readonly alpha: number } {
-  const { r: rank, lora_alpha: alpha, peft_type: peftType } = json
-  if (peftType !== 'LORA') throw unsupported(`has peft_type ${JSON.stringify(peftType)}, expected "LORA"`)
-  if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1 || rank > MAX_RANK) {
-    throw invalid(`has r ${JSON.stringify(rank)}, expected an integer from 1 to ${MAX_RANK}`)
-  }
-  if (typeof alpha !== 'number' || !Number.isFinite(alpha)) {
-    throw invalid(`has lora_alpha ${JSON.stringify(alpha)}, expected a number`)
-  }
-  for (const key of UNSUPPORTED_SWITCHES) {
-    if (json[key] === true && !folded.includes(key)) throw unsupported(`has ${key} true, expected false`)
-  }
-  for (const key of UNSUPPORTED_SETTINGS) {
-    if (!isEmpty(json[key]) && !folded.includes(key)) throw unsupported(`has ${key}, expected none`)
-  }
-  const beginning = json['init_lora_weights']
-  if (!PLAIN_BEGINNINGS.includes(beginning)) {
-    throw unsupported(
-      `has init_lora_weights ${JSON.stringify(beginning)}, which changes the base model's weights too, expected a plain LoRA`,
-      'convert it in PEFT: save_pretrained(..., path_initial_model_for_weight_conversion=...), or merge it into its base model',
-    )
-  }
-  if (json['bias'] !== undefined && json['bias'] !== 'none') {
-    throw unsupported(`has bias ${JSON.stringify(json['bias'])}, expected "none"`)
-  }
-  return { rank, alpha }
-}
-
-function isEmpty(value: JsonValue | undefined): boolean {
-  if (value === undefined || value === null) return true
-  if (Array.isArray(value)) return value.length === 0
-  return isJsonObject(value) && Object.keys(value).length === 0
-}
-
 function targetsOf(paths: Iterable<string>): readonly string[] {
   return [...new Set([...paths].map((path) => path.slice(path.lastIndexOf('.') + 1)))].sort()
 }
 
 function invalid(problem: string): WeightsError {
   return new WeightsError('invalid_adapter', `adapter ${problem}`)
-}
-
-function unsupported(problem: string, hint?: string): WeightsError {
-  return new WeightsError('unsupported_adapter', `adapter ${problem}`, { hint })
 }

@@ -53,7 +53,7 @@ class Model:
         self.drop()
         wants_gradient = message["wants_gradient"]
         self._recompute(wants_gradient and message["is_recomputed"])
-        leaves = self._set_adapter(arrays, message["scale"], wants_gradient)
+        leaves = self._set_adapter(arrays, message["scales"], wants_gradient)
         tensor = lambda name: torch.from_numpy(arrays[name])
         tokens, positions = tensor("tokens"), tensor("positions")
         for rotary in self._rotaries.values():
@@ -91,9 +91,11 @@ class Model:
         for layer in self._layers.values():
             layer.a = layer.b = None
 
-    def _set_adapter(self, arrays, scale, wants_gradient):
+    def _set_adapter(self, arrays, scales, wants_gradient):
+        """scales: by the path of each adapted layer; the others stay plain."""
         leaves = {}
-        for path, layer in self._layers.items():
+        for path, scale in scales.items():
+            layer = self._layers[path]
             names = f"{path}.lora_A.weight", f"{path}.lora_B.weight"
             layer.a, layer.b = (
                 torch.from_numpy(arrays[name]).to(self.device).requires_grad_(wants_gradient) for name in names

@@ -5,7 +5,9 @@
  * adapter. Between them the process keeps its activations. In float32 on the processor it agrees with `onnx-engine.ts` within 1e-5.
  */
 import { TrainingError } from '#base/errors/errors.js'
+import { adapterModules } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import { type AdapterForm, isAdapted, scaleOf } from '#model/weights/adapter-config.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
@@ -19,8 +21,8 @@ import type { TorchProcess } from './torch-process.js'
 
 export interface TorchEnginesOptions extends ModelMessageOptions {
   readonly prepared: PreparedModel
-  /** Shape of the adapter that is trained. */
-  readonly adapter: { readonly rank: number; readonly alpha: number }
+  /** Form of the adapter that is trained. */
+  readonly adapter: AdapterForm
   /** Computes the losses. */
   readonly runtime: Runtime
   /** Hears of every answer of the process: a sign of life. */
@@ -49,7 +51,10 @@ export async function openTorchEngines(process: TorchProcess, options: TorchEngi
     await ask(message)
     opened.set(process, key)
   }
-  const scaleOf = ({ rank, alpha }: TorchEnginesOptions['adapter']): number => alpha / rank
+  const scalesOf = (form: AdapterForm): Scales => {
+    const paths = adapterModules(prepared.config).map(({ path }) => path)
+    return Object.fromEntries(paths.filter((path) => isAdapted(form, path)).map((path) => [path, scaleOf(form, path)]))
+  }
   return {
     train: async (loss, { isRecomputed }) => {
       const session = await openGraphSession(buildLossGraph(loss), {
@@ -57,31 +62,33 @@ export async function openTorchEngines(process: TorchProcess, options: TorchEngi
         directory: prepared.directory,
         threads: 1,
       })
-      return trainEngine(ask, session, { scale: scaleOf(options.adapter), isRecomputed })
+      return trainEngine(ask, session, { scales: scalesOf(options.adapter), isRecomputed })
     },
-    score: async (adapter) => scoreEngine(ask, scaleOf(adapter)),
+    score: async (adapter) => scoreEngine(ask, scalesOf(adapter)),
   }
 }
 
 /** Outputs of the loss graph that the process goes on from. */
 const SLOPES: ReadonlySet<string> = new Set(['logp_gradient', 'entropy_gradient'])
 
+/** What the product of each adapted module's B and A is multiplied with, by path. */
+type Scales = Readonly<Record<string, number>>
 type Ask = (question: Message) => Promise<Message>
 type Tensors = Readonly<Record<string, HostTensor>>
 
 function trainEngine(
   ask: Ask,
   session: Session,
-  options: { readonly scale: number; readonly isRecomputed: boolean },
+  options: { readonly scales: Scales; readonly isRecomputed: boolean },
 ): GradientEngine {
-  const { scale } = options
+  const { scales } = options
   let { isRecomputed } = options
   const readsEntropy = session.inputNames.includes('entropy')
   const run: GradientEngine['run'] = async (batch, adapter, lossInputs = {}, fetches) => {
     const names = Object.keys(adapter)
     const wanted = fetches ?? ['loss', 'logp', 'entropy', ...session.outputNames, ...names.map(gradientName)]
     const wantsGradient = wanted.some((name) => names.some((tensor) => gradientName(tensor) === name))
-    const scores = await ask(forward({ batch, adapter, scale, isRecomputed, wantsGradient, readsEntropy }))
+    const scores = await ask(forward({ batch, adapter, scales, isRecomputed, wantsGradient, readsEntropy }))
     const { shape } = tensorOf(batch.feeds, 'labels')
     const inChunks = (name: string): HostTensor => float32Tensor(float32Of(scores.arrays, name).data, shape)
     const feeds: Tensors = { ...lossInputs, logp: inChunks('logp'), entropy: inChunks('entropy') }
@@ -111,11 +118,11 @@ function trainEngine(
   }
 }
 
-function scoreEngine(ask: Ask, scale: number): GradientEngine {
+function scoreEngine(ask: Ask, scales: Scales): GradientEngine {
   return {
     run: async (batch, adapter, _lossInputs, fetches = ['logp', 'entropy']) => {
       const { arrays } = await ask(
-        forward({ batch, adapter, scale, isRecomputed: false, wantsGradient: false, readsEntropy: false }),
+        forward({ batch, adapter, scales, isRecomputed: false, wantsGradient: false, readsEntropy: false }),
       )
       return Object.fromEntries(fetches.map((name) => [name, tensorOf(arrays, name)]))
     },
@@ -127,7 +134,7 @@ function scoreEngine(ask: Ask, scale: number): GradientEngine {
 function forward(run: {
   readonly batch: RowBatch
   readonly adapter: Tensors
-  readonly scale: number
+  readonly scales: Scales
   readonly isRecomputed: boolean
   readonly wantsGradient: boolean
   readonly readsEntropy: boolean
@@ -138,7 +145,7 @@ function forward(run: {
   return {
     header: {
       type: 'forward',
-      scale: run.scale,
+      scales: run.scales,
       wants_gradient: run.wantsGradient,
       reads_entropy: run.readsEntropy,
       is_recomputed: run.isRecomputed,

@@ -9,6 +9,7 @@ import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import type { TrainerName } from '#contract/settings/service.js'
 import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import type { AdapterForm } from '#model/weights/adapter-config.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { RowBatch } from './row-batch.js'
@@ -39,7 +40,7 @@ export interface GradientEngines {
   /** A loss and its gradients. @param options.isRecomputed layers are computed again in the backward pass instead of kept */
   train(loss: LossKind, options: { readonly isRecomputed: boolean }): Promise<GradientEngine>
   /** Log-probabilities alone (`logp`), under adapters of one form. */
-  score(adapter: { readonly rank: number; readonly alpha: number }): Promise<GradientEngine>
+  score(adapter: AdapterForm): Promise<GradientEngine>
 }
 
 /** What computes a job's gradients, for its record. */
@@ -63,7 +64,7 @@ export interface GradientBackend {
    */
   engines(options: {
     readonly prepared: PreparedModel
-    readonly adapter: { readonly rank: number; readonly alpha: number }
+    readonly adapter: AdapterForm
     readonly precision: CommonOptions['precision']
     readonly runtime: Runtime
     readonly threads: number | undefined

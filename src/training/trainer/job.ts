@@ -6,12 +6,14 @@
 
 import { InvalidRequestError, TrainingError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
-import { type CommonOptions, LORA_DEFAULTS } from '#contract/jobs/shared-options.js'
+import { assertSameShape, LORA_DEFAULTS, LORA_TARGETS } from '#contract/jobs/lora-options.js'
+import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { integerLayers } from '#model/architectures/integer/integer-layers.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { readRotaryFrequencies, readSlidingFrequencies } from '#model/architectures/rotary-frequencies.js'
-import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import { type AdapterModule, type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
+import { isAdapted } from '#model/weights/adapter-config.js'
 import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
@@ -65,7 +67,7 @@ export interface JobContext {
 /** Arithmetic of the frozen layers: float32, products of 8-bit integers, or bfloat16. */
 export type TrainingPrecision = CommonOptions['precision']
 
-/** Shape of a new adapter: its inner dimension R, and its output is scaled by alpha / rank. Null: the model's own, or the default. */
+/** Shape of a new adapter. Null: the model's own, or the default. */
 export type AdapterShape = CommonOptions['lora']
 
 /** The parent checkpoint of a job as it was stored; null for a model's first job. */
@@ -86,20 +88,40 @@ export function startingPoint(
   parent: ParentCheckpoint | null,
   options: { readonly kind: string; readonly lora: AdapterShape; readonly seed: string | number },
 ): Pick<JobContext, 'adapter' | 'optimizer' | 'progress'> {
-  const { rank, alpha } = options.lora ?? LORA_DEFAULTS
-  const shape = parent?.adapter.config
-  if (shape !== undefined && options.lora !== null && (shape.rank !== rank || shape.alpha !== alpha)) {
-    throw new InvalidRequestError(
-      'adapter_shape_fixed',
-      `lora asks for rank ${rank} and alpha ${alpha}, but the model's adapter has rank ${shape.rank} and alpha ${shape.alpha}`,
-      { hint: 'leave lora out, or create a new model' },
-    )
+  const { lora, seed } = options
+  if (parent !== null) {
+    const { rank, alpha, targets, usesRslora = false, rankPattern = {} } = parent.adapter.config
+    assertSameShape(lora, { rank, alpha, targets, usesRslora, rankPattern }, "the model's adapter")
   }
-  const adapter = parent?.adapter ?? createAdapter(adapterModules(prepared.config), { rank, alpha, seed: options.seed })
+  const adapter = parent?.adapter ?? newAdapter(adapterModules(prepared.config), lora, seed)
   const bytes = parent?.optimizerState ?? null
   const optimizer =
     bytes === null ? createAdamWState() : decodeOptimizerState(bytes, options.kind, adapterParameters(adapter))
   return { adapter, optimizer, progress: createProgress() }
+}
+
+/** @throws {InvalidRequestError} `invalid_value` for a rank of a module that the model has not */
+function newAdapter(modules: readonly AdapterModule[], lora: AdapterShape, seed: string | number): AdapterWeights {
+  const { rank, alpha } = lora ?? LORA_DEFAULTS
+  const ranks = lora?.rank_pattern ?? null
+  const targets = lora?.target_modules ?? LORA_TARGETS
+  const paths = modules.map(({ path }) => path).filter((path) => isAdapted({ rank, alpha, targets }, path))
+  for (const name of Object.keys(ranks ?? {})) {
+    if (paths.some((path) => path === name || path.endsWith(`.${name}`))) continue
+    throw new InvalidRequestError('invalid_value', `lora.rank_pattern names "${name}", but no module's path ends so.`, {
+      param: 'lora.rank_pattern',
+      hint: `paths are ${paths[0]} to ${paths.at(-1)}`,
+    })
+  }
+  return createAdapter(modules, {
+    rank,
+    alpha,
+    seed,
+    targets,
+    ...(lora?.use_rslora === true ? { usesRslora: true } : {}),
+    // checked where the request was resolved
+    ...(ranks === null || Object.keys(ranks).length === 0 ? {} : { rankPattern: ranks as Record<string, number> }),
+  })
 }
 
 /**
@@ -115,11 +137,10 @@ export async function rowSettings(
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
   const { prepared, runtime, adapter, threads } = context
   const tensors = prepared.tensors('f32')
-  const { rank, alpha } = adapter.config
   const model: RowModel = {
     config: prepared.config,
     tensors,
-    adapter: { rank, alpha },
+    adapter: adapter.config,
     isAttentionBlocked: longestRow > DENSE_ATTENTION_TOKENS,
   }
   const session = {
@@ -131,12 +152,8 @@ export async function rowSettings(
     ...(threads === undefined ? {} : { threads }),
   }
   if (context.backend !== undefined) {
-    const shape = { rank, alpha }
-    return {
-      model,
-      session,
-      engines: await context.backend.engines({ prepared, adapter: shape, precision, runtime, threads }),
-    }
+    const engines = await context.backend.engines({ prepared, adapter: adapter.config, precision, runtime, threads })
+    return { model, session, engines }
   }
   if (precision === 'bf16') {
     throw new TrainingError('precision_unavailable', 'the job asks for precision bf16, which only PyTorch trains in', {

@@ -11,6 +11,7 @@ import {
 } from '#model/architectures/decoder-config.js'
 import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import { createTrainKernels, type RowWeights } from '#model/architectures/train-kernels.js'
+import { type AdapterForm, isAdapted, rankOf, scaleOf } from '#model/weights/adapter-config.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
 import { type AttentionMask, HIDDEN } from '#numerics/graph/ops/attention.js'
@@ -25,8 +26,8 @@ export interface RowModel {
   readonly tensors: ReadonlyMap<string, PreparedTensor>
   /** The frozen layers as integers by canonical name (`prepareTrainingIntegers`); absent where products are float32. */
   readonly integers?: ReadonlyMap<string, PreparedTensor> | undefined
-  /** Shape of the adapter; null for a graph of the base model alone. */
-  readonly adapter: { readonly rank: number; readonly alpha: number } | null
+  /** Form of the adapter; null for a graph of the base model alone. */
+  readonly adapter: AdapterForm | null
   /** Whether attention goes in blocks of queries with the keys listed for them; absent: whole rows, by a dense bias. */
   readonly isAttentionBlocked?: boolean | undefined
 }
@@ -50,7 +51,7 @@ export interface EmittedDecoder {
 
 /** Emits a frozen base model, its weights mapped from the prepared files, with the adapter as graph inputs. */
 export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
-  const { config, tensors, adapter } = model
+  const { config, tensors } = model
   const known = new Map<string, Value>()
   const mapped = (name: string, tensor: PreparedTensor): Value => {
     const { dtype, shape, file, offsetBytes, sizeBytes } = tensor
@@ -61,9 +62,8 @@ export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
   const base = (name: string): Value => mapped(name, tensorOf(tensors, name))
   const half = (name: string, which: 0 | 1): Value => mapped(`${name}.${which}`, halfOf(tensorOf(tensors, name), which))
   const { values, pairs } = adapterInputs(g, model)
-  const scale = adapter === null ? 0 : adapter.alpha / adapter.rank
   const integers = integersOf(model, mapped)
-  const weights = { base, half, integers, adapter: (modulePath: string) => pairs.get(modulePath), scale }
+  const weights = { base, half, integers, adapter: (modulePath: string) => pairs.get(modulePath) }
   const hidden = emitHidden(g, config, weights, model.isAttentionBlocked)
   return { ...hidden, headWeight: base(headName(config)), adapter: values }
 }
@@ -86,7 +86,7 @@ export function emitBareDecoder(
     halves.set(name, both)
     return both[which] as Value
   }
-  const hidden = emitHidden(g, config, { base: weight, half, adapter: () => undefined, scale: 0 })
+  const hidden = emitHidden(g, config, { base: weight, half, adapter: () => undefined })
   return { ...hidden, headWeight: weight(headName(config)) }
 }
 
@@ -191,21 +191,22 @@ function halfOf(tensor: PreparedTensor, which: 0 | 1): PreparedTensor {
 
 function adapterInputs(
   g: GraphBuilder,
-  model: RowModel,
+  { config, adapter }: RowModel,
 ): { readonly values: ReadonlyMap<string, Value>; readonly pairs: ReadonlyMap<string, LoraPair> } {
   const values = new Map<string, Value>()
   const pairs = new Map<string, LoraPair>()
-  if (model.adapter === null) return { values, pairs }
-  const { rank } = model.adapter
-  for (let layer = 0; layer < model.config.layerCount; layer++) {
+  if (adapter === null) return { values, pairs }
+  for (let layer = 0; layer < config.layerCount; layer++) {
     for (const projection of PROJECTIONS) {
       const path = projectionPath(layer, projection)
+      if (!isAdapted(adapter, path)) continue
       const names = adapterTensorNames(path)
-      const [outputs, inputs] = projectionShape(model.config, projection)
+      const rank = rankOf(adapter, path)
+      const [outputs, inputs] = projectionShape(config, projection)
       const a = g.input(names.a, 'float32', [rank, inputs])
       const b = g.input(names.b, 'float32', [outputs, rank])
       values.set(names.a, a).set(names.b, b)
-      pairs.set(path, { a, b })
+      pairs.set(path, { a, b, scale: scaleOf(adapter, path) })
     }
   }
   return { values, pairs }

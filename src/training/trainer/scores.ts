@@ -31,8 +31,7 @@ export async function openScores(
   context: Pick<ScoringContext, 'engines' | 'adapter'>,
   adapter: ReferencePolicy,
 ): Promise<Scores> {
-  const { rank, alpha } = (adapter ?? context.adapter).config
-  const engine = await context.engines.score({ rank, alpha })
+  const engine = await context.engines.score((adapter ?? context.adapter).config)
   const feeds = adapter === null ? withoutAdapter(adapterFeeds(context.adapter)) : adapterFeeds(adapter)
   return {
     score: async (batch) => float32Of((await engine.run(batch, feeds, {}, ['logp']))['logp']),

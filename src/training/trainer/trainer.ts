@@ -7,6 +7,7 @@
 import { RuntimeError, TrainingError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import { rankOf } from '#model/weights/adapter-config.js'
 import { type AdamWState, adamWStep } from '#numerics/optim/adamw.js'
 import { clipGradNorm } from '#numerics/optim/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -101,9 +102,9 @@ export function adapterParameters(adapter: AdapterWeights): ReadonlyMap<string, 
 
 /** The adapter as graph inputs, sharing memory with it. */
 export function adapterFeeds(adapter: AdapterWeights): Record<string, HostTensor> {
-  const { rank } = adapter.config
   const feeds: Record<string, HostTensor> = {}
   for (const [path, a] of adapter.a) {
+    const rank = rankOf(adapter.config, path)
     const b = adapter.b.get(path) ?? new Float32Array(0)
     const names = adapterTensorNames(path)
     feeds[names.a] = float32Tensor(a, [rank, a.length / rank])

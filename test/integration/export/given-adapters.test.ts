@@ -9,10 +9,11 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { writeRandomModel } from '#model/built-in/tiny-random.js'
 import { importAdapter } from '#model/export/import-adapter.js'
 import { mergeAdapter } from '#model/export/merge-adapter.js'
-import { applyChange } from '#model/export/merged-tensors.js'
+import { applyChange, mergedTensors } from '#model/export/merged-tensors.js'
 import { decodeAdapter } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
+import { uniformAdapter } from '#model/weights/uniform-adapter.js'
 import { float32ToBfloat16 } from '#numerics/tensor/half.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { expectCode } from '../../support/expect-code.js'
@@ -120,6 +121,34 @@ test.each(names)('%s is merged as PEFT merges it', async (name) => {
   }
   expect(source.tensorNames).toEqual(expect.arrayContaining(Object.keys(from.merged)))
   await source.close()
+})
+
+test('an adapter that PEFT saved with ranks by module and rsLoRA is read as it stands, also with one rank for all', async () => {
+  const from = golden('stabilized')
+  const stored = new Map([
+    ['adapter_config.json', Buffer.from(JSON.stringify(from.config))],
+    ['adapter_model.safetensors', encodeSafetensors(tensorsOf(from))],
+  ])
+  const own = decodeAdapter(stored)
+  expect(own.config).toEqual({
+    rank: 3,
+    alpha: 4,
+    targets: ['q_proj', 'up_proj', 'v_proj'],
+    usesRslora: true,
+    rankPattern: { v_proj: 2 },
+  })
+  const wide = uniformAdapter(own)
+  expect(wide.config).toEqual({ rank: 3, alpha: 4, targets: own.config.targets })
+  for (const adapter of [own, wide]) {
+    const source = await openWeights(join(root, from.base))
+    const merged = mergedTensors(source, new Set(source.tensorNames), adapter)
+    for (const { name, read: values } of merged) {
+      const packed = from.merged[name]
+      if (packed === undefined) continue
+      expect(largestDifference(await values(), unpack(packed))).toBeLessThan(TOLERANCE)
+    }
+    await source.close()
+  }
 })
 
 test('PEFT changes an embedding alone where the head is tied to it, mlx-lm both', async () => {

@@ -22,7 +22,7 @@ beforeAll(async () => {
     scripted: false,
     threads: 1,
   })
-  adapter = await noisyAdapter(sparkDirectory(), 0.5)
+  adapter = await noisyAdapter(sparkDirectory(), undefined, 0.5)
 })
 afterAll(() => service.dispose())
 

@@ -40,14 +40,27 @@ interface Job {
 let prompts: number[][]
 let textTokens: number[]
 let adapter: AdapterWeights
+/** One whose modules differ in rank or are missing, scaled as rsLoRA. */
+let shaped: AdapterWeights
 let directory: string
 /** Our own continuations: of the base model, and with the adapter. */
-let ours: { readonly base: number[][]; readonly adapted: number[][] }
+let ours: { readonly base: number[][]; readonly adapted: number[][]; readonly shaped: number[][] }
 const source = sparkDirectory()
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-export-'))
   adapter = await noisyAdapter(source)
+  shaped = await noisyAdapter(
+    source,
+    {
+      rank: 4,
+      alpha: 4,
+      targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'],
+      usesRslora: true,
+      rankPattern: { 'layers.1.self_attn.v_proj': 9, q_proj: 2, 'layers.0.mlp.down_proj': 16 },
+    },
+    0.25,
+  )
   const text = await loadTextModel(source)
   const ask = (content: string): number[] =>
     renderConversation(text, { messages: [{ role: 'user', content }] }).tokenIds
@@ -56,10 +69,11 @@ beforeAll(async () => {
   const engine = await engineFor(await prepareBaseModel(source, join(directory, 'prepared'), ['f32']))
   const rules = { ...GREEDY, maxTokens: COUNT }
   const continued = async (own: AdapterWeights | null): Promise<number[][]> => {
-    const options = own === null ? {} : { adapter: { digest: 'noisy', load: async () => own } }
+    const options =
+      own === null ? {} : { adapter: { digest: own === shaped ? 'shaped' : 'noisy', load: async () => own } }
     return Promise.all(prompts.map(async (prompt) => (await generate(engine, prompt, rules, options)).ids()))
   }
-  ours = { base: await continued(null), adapted: await continued(adapter) }
+  ours = { base: await continued(null), adapted: await continued(adapter), shaped: await continued(shaped) }
   await engine.close()
 }, LIMIT_MS)
 
@@ -74,8 +88,10 @@ const llamaCpp = (job: Job): Promise<Continued> =>
   program(process.execPath, [join(SUPPORT, 'llama-cpp-greedy.mjs'), LLAMA], job)
 const transformers = (job: Job): Promise<Continued> => program(PYTHON, [join(SUPPORT, 'transformers-greedy.py')], job)
 
-test('the adapter changes what the model says', () => {
+test('the adapters change what the model says', () => {
   expect(ours.adapted).not.toEqual(ours.base)
+  expect(ours.shaped).not.toEqual(ours.base)
+  expect(ours.shaped).not.toEqual(ours.adapted)
 })
 
 test.skipIf(!existsSync(LLAMA))(
@@ -112,6 +128,21 @@ test.skipIf(!existsSync(LLAMA))(
   LIMIT_MS,
 )
 
+test.skipIf(!existsSync(LLAMA))(
+  'llama.cpp: an adapter with ranks by module and rsLoRA as GGUF, and merged, continues as our engine does',
+  async () => {
+    const stored = await storeAdapter(shaped, join(directory, 'shaped'))
+    const request = { sourcePath: source, storage: 'f32' } as const
+    await writeExport(join(directory, 'base'), { ...request, format: 'gguf', fileStem: 'base' })
+    await writeExport(join(directory, 'shaped-lora'), { ...request, format: 'gguf-adapter', adapter: stored })
+    const [model, lora] = [join(directory, 'base', 'base-f32.gguf'), join(directory, 'shaped-lora', 'm-step1-f32.gguf')]
+    expect((await llamaCpp({ model, lora })).tokens).toEqual(ours.shaped)
+    await writeExport(join(directory, 'shaped-gguf'), { ...request, format: 'gguf', adapter: stored })
+    expect((await llamaCpp({ model: join(directory, 'shaped-gguf', 'm-step1-f32.gguf') })).tokens).toEqual(ours.shaped)
+  },
+  LIMIT_MS,
+)
+
 test.skipIf(!existsSync(PYTHON))(
   'transformers: merged weights continue as our engine does, from a Hugging Face base and from a GGUF base',
   async () => {
@@ -137,6 +168,16 @@ test.skipIf(!existsSync(PYTHON))(
     await storeAdapter(adapter, join(directory, 'stored'))
     const continued = await transformers({ model: source, adapter: join(directory, 'stored') })
     expect(continued.tokens).toEqual(ours.adapted)
+  },
+  LIMIT_MS,
+)
+
+test.skipIf(!existsSync(PYTHON))(
+  'peft: an adapter with ranks by module and rsLoRA continues as our engine does',
+  async () => {
+    await storeAdapter(shaped, join(directory, 'shaped'))
+    const continued = await transformers({ model: source, adapter: join(directory, 'shaped') })
+    expect(continued.tokens).toEqual(ours.shaped)
   },
   LIMIT_MS,
 )

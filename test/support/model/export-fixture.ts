@@ -11,14 +11,19 @@ import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import { planExport } from '#model/export/plan-export.js'
 import { type AdapterWeights, createAdapter, encodeAdapter } from '#model/weights/adapter.js'
+import type { AdapterForm } from '#model/weights/adapter-config.js'
 import { openWeights } from '#model/weights/base-weights.js'
 
-/** An adapter of rank 4 whose B is not zero: it changes the model noticeably and does not break it. */
-export async function noisyAdapter(sourcePath: string, size = 0.05): Promise<AdapterWeights> {
+/** An adapter whose B is not zero: it changes the model noticeably and does not break it. Rank 4 unless said otherwise. */
+export async function noisyAdapter(
+  sourcePath: string,
+  form: AdapterForm = { rank: 4, alpha: 8 },
+  size = 0.05,
+): Promise<AdapterWeights> {
   const source = await openWeights(sourcePath)
   const modules = adapterModules(decoderConfigOf(source))
   await source.close()
-  const adapter = createAdapter(modules, { rank: 4, alpha: 8, seed: 'export' })
+  const adapter = createAdapter(modules, { ...form, seed: 'export' })
   const rng = createRng('export fixture')
   for (const b of adapter.b.values()) for (let i = 0; i < b.length; i++) b[i] = (rng.uniform() - 0.5) * size
   return adapter

@@ -14,8 +14,8 @@ export type TrainingOptionsQuery = z.infer<typeof trainingOptionsQuerySchema>
 /** An option that is an object holds others; those hold none. */
 const innerOptionSchema = z.object({
   name: z.string(),
-  /** `fields`: an object of the caller's own. */
-  type: z.enum(['number', 'integer', 'boolean', 'choice', 'text', 'object', 'fields']),
+  /** `names`: a list of choices, or one text with commas; `fields`: an object of the caller's own. */
+  type: z.enum(['number', 'integer', 'boolean', 'choice', 'names', 'text', 'object', 'fields']),
   summary: z.string(),
   /** What the API takes where nothing is said; null: nothing, or what `otherwise` says. */
   default: z.json(),
@@ -27,7 +27,7 @@ const innerOptionSchema = z.object({
   otherwise: z.string().nullable(),
   /** Of a number, inclusive. */
   bounds: z.object({ min: z.number().nullable(), max: z.number().nullable() }).nullable(),
-  /** Of a choice. */
+  /** Of a choice, and of names. */
   choices: z.array(z.string()).nullable(),
   /** May be given instead of a number. */
   word: z.string().nullable(),

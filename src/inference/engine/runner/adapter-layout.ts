@@ -1,7 +1,7 @@
 /**
  * Adapters in the layout of the step graph: the projections of each joined one side by side along the rank axis.
  *
- * z = x · Aᵀ (A is [W, in], rows: per projection of the site, R ranks), then y = base + z · B ([W, out], scaled by alpha / R;
+ * z = x · Aᵀ (A is [W, in], rows: per projection of the site, R ranks), then y = base + z · B ([W, out], scaled;
  * columns of qkv in the grouped order of the prepared weights). Adapters of different rank or with fewer targets are simply
  * narrower. What does not divide into pieces of one size (`ADAPTER_PIECE`) ends in rows of zeros.
  */
@@ -16,6 +16,7 @@ import {
 import { groupedRow } from '#model/architectures/prepared-tensors.js'
 import { ADAPTER_PIECE } from '#model/architectures/step-graph.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import { rankOf, scaleOf } from '#model/weights/adapter-config.js'
 
 /** The places adapters attach to, and the projections joined there. */
 export const ADAPTER_SITES: Readonly<Record<JoinedProjection, readonly Projection[]>> = {
@@ -75,27 +76,32 @@ export async function layoutAdapterInPieces(
 }
 
 function layoutLayer(config: DecoderConfig, weights: AdapterWeights, layer: number): LayerWeights {
-  const { rank, alpha } = weights.config
-  const scale = alpha / rank
   const build = (site: JoinedProjection): SiteWeights => {
     // A site keeps its full width when only some of its projections are adapted, so that layers agree.
     const projections = ADAPTER_SITES[site].filter((projection) => isTargeted(config, weights, projection))
     const inputSize = inputSizeOf(config, site)
     const outputSize = outputSizeOf(config, site)
-    const width = wholePieces(projections.length * rank)
+    const ranks = projections.map((projection) => widestRank(config, weights, projection))
+    const width = wholePieces(ranks.reduce((sum, rank) => sum + rank, 0))
     const a = new Float32Array(width * inputSize)
     const b = new Float32Array(width * outputSize)
+    let first = 0
     projections.forEach((projection, index) => {
+      const from = first
+      first += ranks[index] as number
       const path = projectionPath(layer, projection)
       const sourceA = weights.a.get(path)
       const sourceB = weights.b.get(path)
       if (sourceA === undefined || sourceB === undefined) return
-      a.set(sourceA, index * rank * inputSize)
+      // narrower than in other layers: rows of zeros follow
+      const rank = rankOf(weights.config, path)
+      const scale = scaleOf(weights.config, path)
+      a.set(sourceA, from * inputSize)
       const [rows] = projectionShape(config, projection)
       for (let row = 0; row < rows; row++) {
         const column = siteRow(config, projection, row)
         for (let r = 0; r < rank; r++) {
-          b[(index * rank + r) * outputSize + column] = (sourceB[row * rank + r] as number) * scale
+          b[(from + r) * outputSize + column] = (sourceB[row * rank + r] as number) * scale
         }
       }
     })
@@ -127,6 +133,12 @@ export function pieceCount(width: number): number {
 function wholePieces(width: number): number {
   const pieces = pieceCount(width)
   return pieces * Math.ceil(width / pieces)
+}
+
+/** The largest rank of a projection's adapters in any layer. */
+function widestRank(config: DecoderConfig, { config: form, a }: AdapterWeights, projection: Projection): number {
+  const paths = Array.from({ length: config.layerCount }, (_, layer) => projectionPath(layer, projection))
+  return Math.max(0, ...paths.filter((path) => a.has(path)).map((path) => rankOf(form, path)))
 }
 
 function isTargeted(config: DecoderConfig, weights: AdapterWeights, projection: Projection): boolean {

@@ -7,7 +7,7 @@
 import { runInNewContext } from 'node:vm'
 import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { parsePeftConfig } from '../adapter.js'
+import { parsePeftConfig } from '../adapter-config.js'
 
 /** How an adapter's tensors are meant. */
 export interface AdapterSettings {

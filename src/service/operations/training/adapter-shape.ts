@@ -1,7 +1,8 @@
 /**
  * A model's adapter has its shape from the first job on; asking for another one later must not be ignored.
  */
-import { InvalidRequestError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { assertSameShape, type LoraShape, shapeOfConfig } from '#contract/jobs/lora-options.js'
 import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import { ADAPTER_CONFIG_FILE } from '#formats/checkpoint-manifest.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
@@ -22,24 +23,17 @@ export async function assertAdapterShape(
   if (lora === null) return
   const latest = await findCheckpoint(context.db, model.id, 'latest')
   const shape = latest === null ? null : await readAdapterShape(context, latest)
-  if (shape === null || (shape.rank === lora.rank && shape.alpha === lora.alpha)) return
-  const { rank: r, alpha } = shape
-  throw new InvalidRequestError(
-    'adapter_shape_fixed',
-    `lora asks for rank ${lora.rank} and alpha ${lora.alpha}, but the adapter of model "${model.name}" has rank ${r} and alpha ${alpha}`,
-    { param: 'lora', hint: 'leave lora out, or create a new model' },
-  )
+  if (shape !== null) assertSameShape(lora, shape, `the adapter of model "${model.name}"`)
 }
 
-/** Rank and alpha of a checkpoint's adapter; null for files that do not say them. */
+/** The shape of a checkpoint's adapter; null for files that do not say them. */
 export async function readAdapterShape(
   { blobs }: Pick<ServiceContext, 'blobs'>,
   { files }: Pick<CheckpointRecord, 'files'>,
-): Promise<{ readonly rank: number; readonly alpha: number } | null> {
+): Promise<LoraShape | null> {
   const file = files.find(({ name }) => name === ADAPTER_CONFIG_FILE)
   if (file === undefined) return null
   const chunks: Uint8Array[] = []
   for await (const chunk of await blobs.openRead(file.sha256)) chunks.push(chunk)
-  const { r: rank, lora_alpha: alpha } = JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>
-  return typeof rank === 'number' && typeof alpha === 'number' ? { rank, alpha } : null
+  return shapeOfConfig(JSON.parse(Buffer.concat(chunks).toString()) as JsonObject)
 }

@@ -73,7 +73,7 @@ function describeTable(table: OptionTable, suggest: (name: string) => Suggestion
         ...suggest(name),
         otherwise: otherwiseOf(row),
         bounds: 'bounds' in row ? { min: row.bounds.min ?? null, max: row.bounds.max ?? null } : null,
-        choices: row.type === 'choice' ? [...row.choices] : null,
+        choices: 'choices' in row ? [...row.choices] : null,
         word: row.type === 'integer' ? (row.word?.text ?? null) : null,
         takes_list: row.type === 'number' && row.takesList === true,
         is_common: row.flag?.isCommon === true,

@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import type { AdapterWeights } from '#model/weights/adapter.js'
+import { type AdapterForm, isAdapted, rankOf, scaleOf } from '#model/weights/adapter-config.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
@@ -33,10 +35,7 @@ const CROSS_ENTROPY: LossKind = { kind: 'cross_entropy' }
  */
 export function gradientEngineConformance(
   name: string,
-  open: (base: {
-    readonly prepared: PreparedModel
-    readonly adapter: { readonly rank: number; readonly alpha: number }
-  }) => Promise<GradientEngines>,
+  open: (base: { readonly prepared: PreparedModel; readonly adapter: AdapterForm }) => Promise<GradientEngines>,
   families: readonly string[] = ['llama', 'qwen2', 'qwen3'],
 ): void {
   describe.each(families)(`${name} is a gradient engine for %s`, (variant) => {
@@ -45,11 +44,12 @@ export function gradientEngineConformance(
     const batch = toRowBatch(rowsOf(golden))
     const inputs = { weight: perToken(batch, () => 1), denominator: scalar(batch.trained.length) }
     let directory: string
+    let prepared: PreparedModel
     let engines: GradientEngines
 
     beforeAll(async () => {
       directory = await mkdtemp(join(tmpdir(), 'trainyard-conformance-'))
-      const prepared = await prepareFormulaModel(golden.config, directory)
+      prepared = await prepareFormulaModel(golden.config, directory)
       engines = await open({ prepared, adapter: golden.adapter })
     })
     afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
@@ -145,6 +145,72 @@ export function gradientEngineConformance(
       })
     })
 
+    // a rank of its own, a scale of its own and a module that is missing change no more than zeros in their place would
+    it('has adapters whose modules differ in rank and scale or are missing', async () => {
+      const { rank, alpha } = golden.adapter
+      const form: AdapterForm = {
+        rank,
+        alpha,
+        targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'],
+        usesRslora: true,
+        rankPattern: { 'layers.0.self_attn.v_proj': 1, q_proj: 1, 'layers.1.mlp.down_proj': 1 },
+      }
+      const own = shaped(form)
+      const whole = widened(own)
+      const other = await open({ prepared, adapter: form })
+      const scored = await using(other.score(form), (engine) => engine.run(batch, adapterFeeds(own), {}, ['logp']))
+      const actual = await using(other.train(CROSS_ENTROPY, { isRecomputed: false }), (engine) =>
+        engine.run(batch, adapterFeeds(own), inputs),
+      )
+      engines = await open({ prepared, adapter: golden.adapter })
+      const expected = await training((engine) => engine.run(batch, adapterFeeds(whole), inputs))
+      expect(worstOf(dataOf(scored, 'logp'), dataOf(expected, 'logp'))).toBeLessThan(TOLERANCE)
+      expect(worstOf(dataOf(actual, 'loss'), dataOf(expected, 'loss'))).toBeLessThan(TOLERANCE)
+      const names = Object.keys(adapterFeeds(own))
+      expect(
+        Object.keys(actual)
+          .filter((name) => name.startsWith('gradient:'))
+          .sort(),
+      ).toEqual(names.map(gradientName).sort())
+      for (const [path, a] of own.a) {
+        const ownRank = rankOf(form, path)
+        const factor = scaleOf(form, path) / (alpha / rank)
+        const of = (side: 'A' | 'B') => dataOf(expected, gradientName(`${path}.lora_${side}.weight`))
+        expect(
+          worstOf(dataOf(actual, gradientName(`${path}.lora_A.weight`)), of('A').subarray(0, a.length)),
+          path,
+        ).toBeLessThan(TOLERANCE)
+        const b = columnsOf(of('B'), rank, ownRank).map((value) => value * factor)
+        expect(worstOf(dataOf(actual, gradientName(`${path}.lora_B.weight`)), b), path).toBeLessThan(TOLERANCE)
+      }
+    })
+
+    /** The golden's adapter cut to a form: first rows of A and columns of B, which keep their share of the output. */
+    function shaped(form: AdapterForm): AdapterWeights {
+      const { rank, alpha } = golden.adapter
+      const [a, b] = [new Map<string, Float32Array>(), new Map<string, Float32Array>()]
+      for (const [path, values] of adapter.a) {
+        if (!isAdapted(form, path)) continue
+        const factor = alpha / rank / scaleOf(form, path)
+        a.set(path, values.slice(0, (values.length / rank) * rankOf(form, path)))
+        b.set(
+          path,
+          columnsOf(adapter.b.get(path)!, rank, rankOf(form, path)).map((value) => value * factor),
+        )
+      }
+      return { config: { ...form, targets: form.targets ?? [] }, a, b }
+    }
+
+    /** The golden's adapter with zeros in B for what such an adapter lacks. */
+    function widened({ config }: AdapterWeights): AdapterWeights {
+      const { rank } = golden.adapter
+      const b = [...adapter.b].map(([path, values]) => {
+        const kept = isAdapted(config, path) ? rankOf(config, path) : 0
+        return [path, values.map((value, i) => (i % rank < kept ? value : 0))] as const
+      })
+      return { ...adapter, b: new Map(b) }
+    }
+
     /** The same adapter with every B zero. */
     function zeroed(): typeof adapter {
       const copy = new Map([...adapter.a].map(([path, values]) => [path, values.slice()]))
@@ -152,6 +218,11 @@ export function gradientEngineConformance(
       return { ...adapter, a: copy, b }
     }
   })
+}
+
+/** The first columns of a matrix. */
+function columnsOf(values: Float32Array, columns: number, kept: number): Float32Array {
+  return values.filter((_, i) => i % columns < kept)
 }
 
 function policyInputs(golden: DecoderGolden, batch: RowBatch): Record<string, HostTensor> {

@@ -113,6 +113,37 @@ describe('resolveRlConfig', () => {
     })
   })
 
+  it('reads which modules a lora covers, by name, by group and behind commas', () => {
+    const targetsOf = (asked: unknown) =>
+      resolveRlConfig({ lora: { target_modules: asked } } as JsonObject).lora?.target_modules
+    expect(targetsOf('v_proj, q_proj')).toEqual(['q_proj', 'v_proj'])
+    expect(targetsOf(['mlp', 'o_proj', 'up_proj'])).toEqual(['o_proj', 'gate_proj', 'up_proj', 'down_proj'])
+    expect(targetsOf('all-linear')).toHaveLength(7)
+    expect(targetsOf(['attention', 'mlp'])).toEqual(targetsOf('all-linear'))
+    for (const asked of ['lm_head', 'q_proj;v_proj', [], ['q_proj', 3], '']) {
+      expect(() => targetsOf(asked)).toThrow(expect.objectContaining({ code: 'invalid_value' }))
+    }
+  })
+
+  it('reads ranks by module, of modules that are covered', () => {
+    const lora = { rank: 4, target_modules: 'attention', rank_pattern: { q_proj: 16, 'layers.0.self_attn.v_proj': 2 } }
+    const once = resolveOptions('sft', { lora, batch_size: 1 })
+    expect(once['lora']).toMatchObject({ rank: 4, rank_pattern: lora.rank_pattern })
+    expect(resolveOptions('sft', once)).toEqual(once)
+    const wrong: [JsonObject, string][] = [
+      [{ up_proj: 4 }, 'names "up_proj", expected a covered module as q_proj, k_proj, v_proj, o_proj'],
+      [{ 'q_.*': 4 }, 'names "q_.*"'],
+      [{ 'encoder.q_proj': 4 }, 'names "encoder.q_proj"'],
+      [{ q_proj: 0 }, 'has "q_proj": 0, expected an integer from 1 to 256'],
+      [{ q_proj: '4' }, 'has "q_proj": "4"'],
+    ]
+    for (const [rank_pattern, message] of wrong) {
+      expect(() => resolveOptions('dpo', { lora: { ...lora, rank_pattern } })).toThrow(
+        expect.objectContaining({ param: 'config.lora.rank_pattern', message: expect.stringContaining(message) }),
+      )
+    }
+  })
+
   it('names every wrong option at once, with what was given', () => {
     expect(() => resolveRlConfig({ learning_rate: 2, lora: { rank: 0 }, seed: 'x' })).toThrow(
       expect.objectContaining({

@@ -103,13 +103,13 @@ describe('options that cannot be honoured', () => {
   it('are refused by name, all at once', () => {
     const config = {
       scale_learning_rate_by_reward_std_dev: 'true',
-      lora: { rank: 8, dropout: 0.1, target_modules: ['q_proj'] },
+      lora: { rank: 8, dropout: 0.1 },
     }
     expect(() => assertSupportedOptions('rl', config)).toThrow(
       expect.objectContaining({
         code: 'unsupported_option',
         param: 'experimental_config.scale_learning_rate_by_reward_std_dev',
-        message: expect.stringMatching(/reward_std_dev is not.*lora\.dropout is not.*lora\.target_modules is not/),
+        message: expect.stringMatching(/reward_std_dev is not.*lora\.dropout is not/),
       }),
     )
     expect(() => assertSupportedOptions('rl', { plot_tensors: true })).toThrow('plot_tensors is not supported')

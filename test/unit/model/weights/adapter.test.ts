@@ -4,6 +4,7 @@
 import { describe, expect, test } from 'vitest'
 import type { JsonObject } from '../../../../src/base/util/json.js'
 import { checkAdapterFits, createAdapter, decodeAdapter, encodeAdapter } from '../../../../src/model/weights/adapter.js'
+import { scaleOf } from '../../../../src/model/weights/adapter-config.js'
 import { decodeSafetensors, encodeSafetensors } from '../../../../src/model/weights/safetensors.js'
 import { float32Tensor, type HostTensor } from '../../../../src/numerics/tensor/host-tensor.js'
 import { expectCode } from '../../../support/expect-code.js'
@@ -65,6 +66,27 @@ test('keys and shapes are those of PEFT', () => {
   })
 })
 
+test('modules may have ranks of their own, rank-stabilized scales, or no adapter, as PEFT writes it', () => {
+  const form = { rank: 2, alpha: 4, targets: ['down_proj', 'q_proj'], usesRslora: true, rankPattern: { down_proj: 9 } }
+  const left = { path: 'model.layers.0.mlp.up_proj', outputSize: 10, inputSize: 6 }
+  const shaped = createAdapter([...MODULES, left], { ...form, seed: 7 })
+  expect(shaped.config).toEqual(form)
+  expect([...shaped.a].map(([path, { length }]) => [path, length])).toEqual([
+    ['model.layers.0.self_attn.q_proj', 12],
+    ['model.layers.0.mlp.down_proj', 90],
+  ])
+  expect(scaleOf(form, MODULES[0].path)).toBeCloseTo(4 / Math.sqrt(2), 12)
+  expect(scaleOf(form, MODULES[1].path)).toBeCloseTo(4 / 3, 12)
+  const encoded = encodeAdapter(shaped, { baseModelName: 'base' })
+  expect(JSON.parse(Buffer.from(encoded.get('adapter_config.json')!).toString())).toMatchObject({
+    r: 2,
+    rank_pattern: { down_proj: 9 },
+    use_rslora: true,
+  })
+  expect(decodeAdapter(encoded).config).toEqual(form)
+  expect(() => checkAdapterFits(decodeAdapter(encoded), MODULES)).not.toThrow()
+})
+
 test('an adapter is read back as it was written, and written to the same bytes', () => {
   const encoded = encodeAdapter(adapter, { baseModelName: 'base' })
   const decoded = decodeAdapter(encoded)
@@ -103,7 +125,7 @@ describe('refused', () => {
   const cases: [string, ReturnType<typeof files>, string, string[]][] = [
     ['another method', files({ peft_type: 'IA3' }), 'unsupported_adapter', ['IA3']],
     ['DoRA', files({ use_dora: true }), 'unsupported_adapter', ['use_dora']],
-    ['rank-stabilized scaling', files({ use_rslora: true }), 'unsupported_adapter', ['use_rslora']],
+    ['scales by module', files({ alpha_pattern: { q_proj: 4 } }), 'unsupported_adapter', ['alpha_pattern']],
     [
       'weights that begin in W',
       files({ init_lora_weights: 'pissa' }),
@@ -111,7 +133,9 @@ describe('refused', () => {
       ['"pissa"', "base model's"],
     ],
     ['trained biases', files({ bias: 'all' }), 'unsupported_adapter', ['bias']],
-    ['ranks by module', files({ rank_pattern: { q_proj: 4 } }), 'unsupported_adapter', ['rank_pattern']],
+    ['ranks by expression', files({ rank_pattern: { 'q_.*': 4 } }), 'unsupported_adapter', ['rank_pattern', 'q_.*']],
+    ['another rank of a module', files({ rank_pattern: { q_proj: 4 } }), 'invalid_adapter', ['q_proj', 'rank 4']],
+    ['no rank of a module', files({ rank_pattern: { q_proj: 0 } }), 'invalid_adapter', ['q_proj']],
     ['whole modules', files({ modules_to_save: ['lm_head'] }), 'unsupported_adapter', ['modules_to_save']],
     ['tokens trained beside it', files({ trainable_token_indices: [1] }), 'unsupported_adapter', ['trainable_token']],
     ['no rank', files({ r: null }), 'invalid_adapter', ['r null']],

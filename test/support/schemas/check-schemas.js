@@ -3,6 +3,7 @@
  *
  *     node test/support/schemas/check-schemas.js                      1,000 random ones; two minutes of processor time
  *     node test/support/schemas/check-schemas.js --suite              1,000 drawn from the public JSON Schema test suite (`.ci/run` fetches it)
+ *     node test/support/schemas/check-schemas.js --everyday           200 of pydantic and 200 of zod, not strict: what is left out is named, and nothing else violated
  *     node test/support/schemas/check-schemas.js --count 100 --from 300   numbers 300 to 399 of the same 1,000
  *
  * One instance of the compiler takes them all: a thread for each, as the engine has it, would spend most of its time on starting.
@@ -23,6 +24,7 @@ import { loadXgrammar } from '../../../dist/src/inference/grammar/xgrammar.js'
 import { sparkDirectory } from '../../../dist/src/model/built-in/spark.js'
 import { loadTextModel } from '../../../dist/src/model/text/text-model.js'
 import { toByteLevelText } from '../../../dist/src/model/text/vocabulary/byte-level.js'
+import { drawnEverydaySchemas, named, without } from './drawn-schemas.js'
 import { closingTokens, randomSchema, walk } from './random-schemas.js'
 
 const { values: options } = parseArgs({
@@ -30,6 +32,7 @@ const { values: options } = parseArgs({
     count: { type: 'string', default: '1000' },
     from: { type: 'string', default: '0' },
     suite: { type: 'boolean', default: false },
+    everyday: { type: 'boolean', default: false },
   },
 })
 const [from, count] = [Number(options.from), Number(options.count)]
@@ -84,8 +87,11 @@ async function createCompiler(table) {
   const stops = new Uint32Array(Math.ceil(texts.length / 32))
   for (const id of stopIds) stops[id >>> 5] |= 1 << (id & 31)
   return async (spec) => {
-    const compiled = await compile(xgrammar, compiler, toGrammarWork(spec))
+    const work = toGrammarWork(spec)
+    const compiled = await compile(xgrammar, compiler, work)
     return {
+      /** Keywords that it does not hold answers to. */
+      unheld: named(work.schemas.flatMap(({ unheld }) => unheld)),
       /** A mask as the engine's, made when it is asked for. */
       async open() {
         const matcher = await xgrammar.GrammarMatcher.createGrammarMatcher(compiled)
@@ -111,14 +117,17 @@ async function run() {
   const table = await createTokenTable(model.tokenizer, model.tokenizer.vocabularySize, model.eosTokenIds)
   const compileSpec = await createCompiler(table)
   const sampler = { ...model, closingIds: closingTokens(model) }
-  const counts = { compiled: 0, refused: 0, answers: 0, unfinished: 0, invalid: 0, other: 0, unknown: 0 }
-  const drawn = options.suite ? suiteSchemas() : null
+  const counts = { compiled: 0, refused: 0, named: 0, answers: 0, unfinished: 0, invalid: 0, other: 0, unknown: 0 }
+  const draft = 'draft2020-12'
+  const everyday = () => drawnEverydaySchemas(createRng).map((schema) => ({ draft, schema }))
+  const drawn = options.suite ? suiteSchemas() : options.everyday ? everyday() : null
   const last = Math.min(from + count, drawn?.length ?? Infinity)
   for (let i = from; i < last; i++) {
     const rng = createRng(BigInt(SEED + i))
     const random = () => rng.uniform()
-    const entry = drawn === null ? { draft: 'draft2020-12', schema: randomSchema(random) } : drawn[i]
-    const spec = { kind: 'json_schema', schema: JSON.stringify(entry.schema), isWhitespaceFree: i % 2 === 0 }
+    const entry = drawn === null ? { draft, schema: randomSchema(random) } : drawn[i]
+    const schema = JSON.stringify(entry.schema)
+    const spec = { kind: 'json_schema', schema, isWhitespaceFree: i % 2 === 0, isLax: options.everyday }
     let grammar
     try {
       grammar = await compileSpec(spec)
@@ -130,7 +139,8 @@ async function run() {
       continue
     }
     counts.compiled++
-    const problemOf = validatorOf(entry)
+    if (grammar.unheld.length > 0) counts.named++
+    const problemOf = validatorOf({ ...entry, schema: without(entry.schema, grammar.unheld) })
     if (problemOf === null) counts.unknown++
     for (let answer = 0; problemOf !== null && answer < ANSWERS; answer++) {
       const mask = await grammar.open()
@@ -148,9 +158,10 @@ async function run() {
     }
     grammar.dispose()
   }
-  const where = drawn === null ? 'random schemas' : `schemas of the public suite's ${drawn.length}`
+  const whole = options.suite ? `schemas of the public suite's ${drawn?.length}` : 'schemas of everyday types'
+  const where = drawn === null ? 'random schemas' : whole
   print(
-    `${counts.compiled} of ${last - from} ${where} compiled, ${counts.refused} refused, ${counts.other} not by name`,
+    `${counts.compiled} of ${last - from} ${where} compiled, ${counts.named} without what is named, ${counts.refused} refused, ${counts.other} not by name`,
   )
   print(
     `${counts.answers} finished answers, ${counts.invalid} not valid, ${counts.unfinished} not finished, ${counts.unknown} compiled that ajv cannot read`,

@@ -1,35 +1,40 @@
 /**
- * Behind a real nginx with TLS and a prefix, started with the lines that the documentation gives: every link in an answer leads through
- * the proxy, answers stream, large bodies pass. Skipped where there is no nginx.
+ * Behind a real nginx and a real Caddy with TLS and a prefix, started with the lines that the documentation gives: every link in an answer leads
+ * through the proxy, answers stream, large bodies pass, the page works. Skipped where there is no such proxy.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { hasProxy, startProxy } from '../deployment/proxies.js'
 import { startService } from '../support/service/service-process.js'
 import { unassignedPort } from '../support/service/unassigned-port.js'
-import { until } from '../support/until.js'
-
-const ROOT = join(import.meta.dirname, '../..')
-const TLS = join(ROOT, 'test/fixtures/tls')
-const hasNginx = spawnSync('nginx', ['-v']).status === 0
+import { CHROMIUM, launchBrowser } from '../ui/browser.js'
 
 const SHAPES = [
-  { name: 'with --public-url', isPublicUrl: true, takesPrefixOff: true },
-  { name: 'with --public-url, where the proxy leaves the prefix', isPublicUrl: true, takesPrefixOff: false },
-  { name: 'with --trusted-proxy', isPublicUrl: false, takesPrefixOff: true },
-]
+  { name: 'nginx', how: 'with --public-url', isPublicUrl: true, takesPrefixOff: true },
+  {
+    name: 'nginx',
+    how: 'with --public-url, where the proxy leaves the prefix',
+    isPublicUrl: true,
+    takesPrefixOff: false,
+  },
+  { name: 'nginx', how: 'with --trusted-proxy', isPublicUrl: false, takesPrefixOff: true },
+  { name: 'caddy', how: 'with --public-url', isPublicUrl: true, takesPrefixOff: true },
+  { name: 'caddy', how: 'with --trusted-proxy', isPublicUrl: false, takesPrefixOff: true },
+].map((shape) => ({ ...shape, isInstalled: hasProxy(shape.name) }))
 
-describe.skipIf(!hasNginx).each(SHAPES)('behind nginx, $name', ({ isPublicUrl, takesPrefixOff }) => {
+describe.each(SHAPES)('behind $name, $how', ({ name, isInstalled, isPublicUrl, takesPrefixOff }) => {
   let service: Awaited<ReturnType<typeof startService>>
-  let nginx: ChildProcess
+  let proxy: ChildProcess
   let base: string
   let folder: string
 
   beforeAll(async () => {
+    if (!isInstalled) return
     folder = mkdtempSync(join(tmpdir(), 'trainyard-test-'))
     // the certificate is a test's own; only this file's process believes it
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
@@ -37,31 +42,12 @@ describe.skipIf(!hasNginx).each(SHAPES)('behind nginx, $name', ({ isPublicUrl, t
     base = `https://localhost:${port}/trainyard`
     const args = isPublicUrl ? ['--public-url', base] : ['--trusted-proxy', '127.0.0.1']
     service = await startService({ args: [...args, '--train-workers', '0'] })
-    const documented =
-      /```nginx\n([\s\S]+?)```/.exec(readFileSync(join(ROOT, 'src/docs/operations.md'), 'utf8'))?.[1] ?? ''
-    const lines = documented
-      .replace('listen 443', `listen 127.0.0.1:${port}`)
-      .replace('train.example;', 'localhost;')
-      .replace('/etc/ssl/train.example.pem', join(TLS, 'certificate.pem'))
-      .replace('/etc/ssl/train.example.key', join(TLS, 'key.pem'))
-      .replace('http://127.0.0.1:8642/', `${service.url}${takesPrefixOff ? '/' : ''}`)
-    const config = join(folder, 'nginx.conf')
-    const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path ${folder}/${of};`)
-    writeFileSync(
-      config,
-      `daemon off; master_process off; pid ${folder}/nginx.pid; error_log ${folder}/error.log;
-events {} http { access_log off; ${places.join(' ')}
-${lines}
-}`,
-    )
-    nginx = spawn('nginx', ['-e', join(folder, 'error.log'), '-p', folder, '-c', config], {
-      stdio: ['ignore', 'ignore', 'inherit'],
-    })
-    await until(async () => (await fetch(`${base}/v1/health`).catch(() => null))?.status === 200, 'nginx answers')
+    proxy = await startProxy({ name, port, serviceUrl: service.url, folder, takesPrefixOff })
   })
 
   afterAll(async () => {
-    nginx.kill('SIGTERM')
+    if (!isInstalled) return
+    proxy.kill('SIGTERM')
     await service.stop()
     rmSync(folder, { recursive: true, force: true })
     delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
@@ -69,7 +55,7 @@ ${lines}
 
   const authorization = () => ({ authorization: `Bearer ${service.key}` })
 
-  test('what the server says of itself leads through the proxy', async () => {
+  test.skipIf(!isInstalled)('what the server says of itself leads through the proxy', async () => {
     const about = (await (await fetch(`${base}/`)).json()) as { readonly api: string; readonly docs: string }
     expect(about).toMatchObject({ api: `${base}/v1`, docs: `${base}/docs` })
     const openApi = (await (await fetch(`${base}/openapi.json`)).json()) as { readonly servers: unknown }
@@ -83,7 +69,7 @@ ${lines}
     }
   })
 
-  test('answers stream, and events of a job that waits come at once', async () => {
+  test.skipIf(!isInstalled)('answers stream, and events of a job that waits come at once', async () => {
     const client = new OpenAI({ apiKey: service.key, baseURL: `${base}/v1`, maxRetries: 0 })
     const request = {
       model: 'trainyard/spark',
@@ -123,7 +109,7 @@ ${lines}
     await reader?.cancel()
   })
 
-  test("the wandb client's upload address leads through the proxy", async () => {
+  test.skipIf(!isInstalled)("the wandb client's addresses lead through the proxy", async () => {
     const basic = {
       authorization: `Basic ${Buffer.from(`api:${service.key}`).toString('base64')}`,
       'content-type': 'application/json',
@@ -153,9 +139,52 @@ ${lines}
     const address = /"uploadUrl":"([^"]+)"/.exec(JSON.stringify(files))?.[1] ?? ''
     expect(address.startsWith(`${base}/wandb/storage?token=`)).toBe(true)
     expect((await fetch(address, { method: 'PUT', body: text })).status).toBe(200)
+    await ask('mutation M($input: I!) { commitArtifact(input: $input) { artifact { id } } }', { artifactID })
+    const listed = await ask(
+      'query Q { artifact(id: "ID") { files { edges { node { directUrl } } } } }'.replace('ID', artifactID ?? ''),
+      {},
+    )
+    const download = /"directUrl":"([^"]+)"/.exec(JSON.stringify(listed))?.[1] ?? JSON.stringify(listed)
+    expect(download.startsWith(`${base}/`), download).toBe(true)
+    expect(await (await fetch(download, { headers: { authorization: basic.authorization } })).text()).toBe(text)
   })
 
-  test("pages of the proxy's address are the server's own, others are not", async () => {
+  test.skipIf(!isInstalled || CHROMIUM === null)('the page works through the proxy', async () => {
+    const { url } = await service.api.call('POST', '/v1/preview/sessions/codes', {})
+    const made = await fetch(`${base}/v1/preview/sessions/codes`, { method: 'POST', headers: authorization() })
+    const { url: signIn } = (await made.json()) as { readonly url: string }
+    expect(signIn.startsWith(`${base}/ui/#code=`)).toBe(true)
+    if (isPublicUrl) expect(url.startsWith(`${base}/ui/#code=`)).toBe(true)
+    await service.api.createModel('seen', 'trainyard/spark')
+    const browser = await launchBrowser()
+    try {
+      const context = await browser.newContext({ ignoreHTTPSErrors: true })
+      context.setDefaultTimeout(60_000)
+      const page = await context.newPage()
+      const wrong: string[] = []
+      page.on('response', (response) => {
+        if (!response.url().startsWith(`${base}/`) || response.status() >= 400) {
+          wrong.push(`${response.status()} ${response.url()}`)
+        }
+      })
+      page.on('pageerror', (error) => wrong.push(error.message))
+      await page.goto(signIn)
+      await page.locator('text=seen').first().waitFor()
+      await page.goto(`${base}/ui/play?m=trainyard/spark`)
+      await page.locator('#message').fill('Hello')
+      await page.keyboard.press('Control+Enter')
+      await page.locator('.answer[aria-busy=false]').waitFor()
+      await page.locator('nav a:has-text("Jobs")').click()
+      await page.waitForURL(`${base}/ui/jobs`)
+      await page.reload()
+      await page.locator('h1').waitFor()
+      expect(wrong).toEqual([])
+    } finally {
+      await browser.close()
+    }
+  })
+
+  test.skipIf(!isInstalled)("pages of the proxy's address are the server's own, others are not", async () => {
     const from = (origin: string) => fetch(`${base}/v1/models`, { headers: { ...authorization(), origin } })
     expect((await from(new URL(base).origin)).status).toBe(200)
     for (const origin of ['https://evil.example', `http://${new URL(base).host}`, 'https://localhost']) {

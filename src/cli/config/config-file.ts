@@ -19,6 +19,9 @@ export type FileSettings = Readonly<Partial<Record<SettingKey, string>>>
 /** No command works while the file is broken, so what to do is said where that is said. */
 const REPAIR = 'repair it, or move it away to go on without settings of yours'
 
+/** Also where the file is not there: a user that was changed to has the home of the one before, which it may not look into. */
+const NOT_ALLOWED = 'set HOME or XDG_CONFIG_HOME to a folder that this user may read; it may be empty'
+
 /**
  * Reads and checks the file; a missing file is an empty one.
  *
@@ -30,7 +33,9 @@ export async function readConfigFile(path: string): Promise<FileSettings> {
     text = await readFile(path, 'utf8')
   } catch (cause) {
     if (isMissing(cause)) return {}
-    throw new InvalidRequestError('invalid_config_file', `${path} cannot be read`, { cause })
+    const { code } = cause as NodeJS.ErrnoException
+    const hint = code === 'EACCES' || code === 'EPERM' ? NOT_ALLOWED : REPAIR
+    throw new InvalidRequestError('invalid_config_file', `${path} cannot be read (${code ?? cause})`, { cause, hint })
   }
   return parseConfig(text, path)
 }

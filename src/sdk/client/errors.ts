@@ -6,6 +6,9 @@
 import { AppError, type ErrorCategory } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 
+const IS_IT_OURS =
+  'is this the address of a Trainyard server (`trainyard whoami` shows where it comes from), of a version like this one (`trainyard version`)?'
+
 /** The service answered with an error status. */
 export class ApiError extends AppError {
   readonly status: number
@@ -18,9 +21,10 @@ export class ApiError extends AppError {
 
   constructor(reply: { status: number; body: unknown; requestId: string | null; retryAfterMs: number | null }) {
     const parts = readErrorBody(reply.body)
-    super(categoryOf(reply.status), parts.code ?? defaultCode(reply.status), parts.message ?? `HTTP ${reply.status}`, {
+    const message = parts.message ?? `HTTP ${reply.status}, in another form than a Trainyard server's`
+    super(categoryOf(reply.status), parts.code ?? defaultCode(reply.status), message, {
       param: parts.param ?? undefined,
-      hint: parts.hint ?? undefined,
+      hint: parts.hint ?? (parts.message === null ? hintOfForeign(reply.status) : undefined),
     })
     this.status = reply.status
     this.requestId = reply.requestId ?? parts.requestId
@@ -48,7 +52,7 @@ export class ProtocolError extends AppError {
   constructor(message: string, cause?: unknown) {
     super('internal', 'unexpected_response', message, {
       cause,
-      hint: 'is this the address of a Trainyard server (`trainyard whoami` shows where it comes from), of a version like this one (`trainyard version`)?',
+      hint: IS_IT_OURS,
     })
   }
 }
@@ -86,6 +90,21 @@ export function categoryOf(status: number): ErrorCategory {
       return 'unavailable'
     default:
       return status >= 500 ? 'internal' : 'invalid_request'
+  }
+}
+
+/** What to do about an answer that the service did not write: a proxy's, or another program's. */
+function hintOfForeign(status: number): string {
+  switch (status) {
+    case 413:
+      return 'a proxy before the server takes no body of this size: raise its limit (nginx: client_max_body_size 0)'
+    case 502:
+    case 503:
+      return 'a proxy answers for a server that it does not reach: is the server running, at the address that the proxy has?'
+    case 504:
+      return 'a proxy before the server waits no longer: raise its limit (nginx: proxy_read_timeout 1h)'
+    default:
+      return IS_IT_OURS
   }
 }
 

@@ -2,6 +2,7 @@
  * The child processes of a server: engines with what is counted of them, training workers, exports and plans. All of them are
  * started when they are first needed.
  */
+import { statfs } from 'node:fs/promises'
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { createMetrics, type Metrics, type WorkerCount } from '../metrics/metrics.js'
@@ -53,6 +54,11 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     countJobs: () => countJobsByStatus(db),
     countWorkers,
     listEngineNodes: () => engineNodes.list().map(({ report }) => report),
+    readFreeBytes: () =>
+      statfs(preparedDir).then(
+        ({ bavail, bsize }) => bavail * bsize,
+        () => null,
+      ),
     countRetries: () => countRetries(db),
     askEngines: () => engines.ask(ENGINE_ANSWER_MS),
   })

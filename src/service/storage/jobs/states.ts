@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely'
 import type { JsonObject } from '#base/util/json.js'
-import type { JobStatus } from '#contract/wire/job-words.js'
+import { JOB_STATUSES, type JobStatus } from '#contract/wire/job-words.js'
 import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
@@ -323,5 +323,6 @@ export async function countJobsByStatus(db: Database): Promise<ReadonlyMap<JobSt
     .select((e) => ['status', e.fn.countAll<number>().as('count')])
     .groupBy('status')
     .execute()
-  return new Map(rows.map(({ status, count }) => [status as JobStatus, count]))
+  const none = JOB_STATUSES.map((status): [JobStatus, number] => [status, 0])
+  return new Map([...none, ...rows.map(({ status, count }): [JobStatus, number] => [status as JobStatus, count])])
 }

@@ -95,6 +95,11 @@ it('counts HTTP requests by route, never by path, and jobs by status', async () 
   expect(http('POST', '/v1/preview/models', 200)).toBe(1)
   expect(http('POST', '/v1/chat/completions', 200)).toBeGreaterThan(0)
   expect(values.get('trainyard_training_jobs{status="completed"}')).toBe(1)
+  // an alert compares with what is there: none is 0, not nothing
+  for (const status of ['queued', 'running', 'failed', 'cancelled']) {
+    expect(values.get(`trainyard_training_jobs{status="${status}"}`)).toBe(0)
+  }
+  expect(values.get('trainyard_data_directory_free_bytes')).toBeGreaterThan(0)
   expect([...values.keys()].some((key) => key.startsWith('process_cpu_seconds_total'))).toBe(true)
   expect([...values.keys()].some((key) => key.includes('INVENTED') || key.includes('such'))).toBe(false)
 })

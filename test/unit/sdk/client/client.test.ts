@@ -166,10 +166,21 @@ describe('errors', () => {
     [{ detail: 'Failed to create model' }, 'Failed to create model', 'http_422', undefined],
     [{ error: 'Unauthorized' }, 'Unauthorized', 'http_422', undefined],
     [{ error: { message: 'm', code: 404 } }, 'm', 'http_422', undefined],
-    ['<html>', 'HTTP 422', 'http_422', undefined],
+    ['<html>', "HTTP 422, in another form than a Trainyard server's", 'http_422', undefined],
   ])('the body %j is understood', async (body, message, code, param) => {
     const fetch = inOrder(() => Response.json(body, { status: 422 })).fetch
     await expect(clientOf(fetch).models.list()).rejects.toMatchObject({ message, code, param })
+  })
+  test.each([
+    [413, 'client_max_body_size'],
+    [502, 'proxy'],
+    [504, 'proxy_read_timeout'],
+    [404, 'trainyard whoami'],
+  ])('a proxy’s own %d says what to change', async (code, word) => {
+    const page = () => new Response('<html><h1>no</h1></html>', { status: code, headers: { 'content-type': 'text/html' } })
+    const { fetch } = inOrder(...Array.from({ length: 9 }, () => page))
+    const refused = clientOf(fetch, { maxRetries: 0 }).models.list()
+    await expect(refused).rejects.toMatchObject({ status: code, hint: expect.stringContaining(word) })
   })
   test('something that is not JSON is named as such', async () => {
     const fetch = inOrder(() => new Response('<html>')).fetch

@@ -177,7 +177,8 @@ describe('errors', () => {
     [504, 'proxy_read_timeout'],
     [404, 'trainyard whoami'],
   ])('a proxy’s own %d says what to change', async (code, word) => {
-    const page = () => new Response('<html><h1>no</h1></html>', { status: code, headers: { 'content-type': 'text/html' } })
+    const page = () =>
+      new Response('<html><h1>no</h1></html>', { status: code, headers: { 'content-type': 'text/html' } })
     const { fetch } = inOrder(...Array.from({ length: 9 }, () => page))
     const refused = clientOf(fetch, { maxRetries: 0 }).models.list()
     await expect(refused).rejects.toMatchObject({ status: code, hint: expect.stringContaining(word) })

@@ -273,6 +273,6 @@ export function mountSmall(kit, size, options = '') {
   return place
 }
 
-export function readDocumentation(name) {
-  return readFileSync(path.join(ROOT, 'src/docs', name), 'utf8')
+export function readOperations() {
+  return readFileSync(path.join(ROOT, 'src/docs/operations.md'), 'utf8')
 }

@@ -79,6 +79,6 @@ ${documented
 function documentedLines(name) {
   const text = readFileSync(path.join(ROOT, 'src/docs/operations.md'), 'utf8')
   const lines = new RegExp(`\`\`\`${name}\\n([\\s\\S]+?)\`\`\``).exec(text)?.[1]
-  if (lines === undefined) throw new Error(`operations.md has no lines for ${name}`)
+  if (lines === undefined) throw new Error(`the documentation has no lines for ${name}`)
   return lines
 }

@@ -10,7 +10,7 @@ import {
   isRoot,
   mayUnshare,
   need,
-  readDocumentation,
+  readOperations,
   runProgram,
   startJob,
   until,
@@ -61,8 +61,8 @@ export const CONTAINER_TRIALS = [
         'the root can be written',
       )
       await useService(server)
-      const quoted = /--health-cmd (".+") \\\n/.exec(readDocumentation('operations.md'))?.[1]
-      expect(quoted !== undefined, 'operations.md has no --health-cmd')
+      const quoted = /--health-cmd (".+") \\\n/.exec(readOperations())?.[1]
+      expect(quoted !== undefined, 'the documentation has no --health-cmd')
       // the shell that starts the container takes the quotes off, the one inside runs the rest
       const said = spawnSync('sh', ['-c', `printf %s ${quoted}`], { encoding: 'utf8' }).stdout
       const check = said.replace(':8642', `:${new URL(server.url).port}`)
@@ -142,8 +142,8 @@ export const CONTAINER_TRIALS = [
       const logFile = path.join(place, 'trainyard.log')
       writeFileSync(logFile, '')
       const server = await kit.serve({ logFile, args: ['--log-format', 'json', '--log-level', 'debug'] })
-      const documented = /```logrotate\n([\s\S]+?)```/.exec(readDocumentation('operations.md'))?.[1]
-      expect(documented !== undefined, 'operations.md has no configuration for logrotate')
+      const documented = /```logrotate\n([\s\S]+?)```/.exec(readOperations())?.[1]
+      expect(documented !== undefined, 'the documentation has no configuration for logrotate')
       for (let round = 1; round <= 3; round += 1) {
         await chat(server.api)
         const size = statSync(logFile).size

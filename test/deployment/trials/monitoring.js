@@ -1,7 +1,7 @@
 /** The trial of watching: what Prometheus' own program says of the metrics and of the documented alerts. */
 import { writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { chat, expect, hasProgram, need, readDocumentation, runProgram } from '../kit.js'
+import { chat, expect, hasProgram, need, readOperations, runProgram } from '../kit.js'
 
 /** vLLM's names, which dashboards made for it want, break the rules of names in these two ways. */
 const OF_VLLM = /^vllm:\w+ (metric names should not contain ':'|non-counter metrics should not have "_total" suffix)$/
@@ -41,8 +41,8 @@ export const MONITORING_TRIALS = [
       const complaints = `${stdout}${stderr}`.split('\n').filter((line) => line !== '' && !OF_VLLM.test(line))
       expect(complaints.length === 0, complaints.join('; '))
 
-      const alerts = /```yaml\n(groups:[\s\S]+?)```/.exec(readDocumentation('operations.md'))?.[1]
-      expect(alerts !== undefined, 'operations.md has no alerts')
+      const alerts = /```yaml\n(groups:[\s\S]+?)```/.exec(readOperations())?.[1]
+      expect(alerts !== undefined, 'the documentation has no alerts')
       const file = path.join(kit.folder(), 'alerts.yml')
       writeFileSync(file, alerts)
       const checked = await runProgram('promtool', ['check', 'rules', file])

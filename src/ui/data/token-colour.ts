@@ -59,9 +59,24 @@ const UNSEEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200
 export function shownOf(tokens: RolloutTokens, i: number): { readonly text: string; readonly isMark: boolean } {
   const text = tokens.texts[i] ?? null
   if (text === null) return { text: (tokens.bytes[i] ?? '').replaceAll(/../g, (byte) => `\\x${byte}`), isMark: true }
+  const { text: seen, isMark } = toSeen(text)
+  return { text: seen, isMark: isMark || tokens.is_control[i] === true }
+}
+
+/** The same for a token of an answer. @param bytes of its text, which by itself need be none; null: as the text says */
+export function shownOfAnswer(text: string, bytes: readonly number[] | null): { text: string; isMark: boolean } {
+  if (bytes === null || bytes.length === 0) return toSeen(text)
+  try {
+    return toSeen(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes)))
+  } catch {
+    return { text: bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join(''), isMark: true }
+  }
+}
+
+function toSeen(text: string): { text: string; isMark: boolean } {
   if (text === '') return { text: '∅', isMark: true }
   const seen = text.replaceAll(UNSEEN, (character) => `⟨${hexOf(character)}⟩`)
-  return { text: seen, isMark: tokens.is_control[i] === true || seen !== text }
+  return { text: seen, isMark: seen !== text }
 }
 
 function hexOf(character: string): string {

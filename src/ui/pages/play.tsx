@@ -6,13 +6,26 @@ import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { ServedModelList } from '#contract/wire/models.js'
 import { query, setQuery } from '../data/address.js'
-import { type Answer, type Message, NO_ANSWER, type Sampling, streamAnswer } from '../data/chat.js'
-import { type ApiError, apiUrl, ask } from '../data/client.js'
+import { type ApiError, ask } from '../data/client.js'
 import { toApiError, useLoad } from '../data/load.js'
-import { Command, Empty } from '../parts/block.js'
+import { streamAnswer } from '../data/play/chat.js'
+import {
+  type Answer,
+  type ChatBody,
+  type Message,
+  NO_ANSWER,
+  type PlaySettings,
+  problemOf,
+  toBody,
+  toMessages,
+} from '../data/play/request.js'
+import { playSettings, setSetting } from '../data/play/settings.js'
+import { Empty } from '../parts/block.js'
 import { CopyButton } from '../parts/copy.js'
 import { Title } from '../parts/layout.js'
-import { AnswerView, type Turn } from '../parts/turn.js'
+import { AsProgram } from '../parts/play/as-program.js'
+import { PlaySettingsCard } from '../parts/play/play-settings.js'
+import { AnswerView, type Turn } from '../parts/play/turn.js'
 
 const MOST = 4
 
@@ -20,11 +33,6 @@ interface Column {
   readonly id: number
   readonly model: string
   readonly turns: readonly Turn[]
-}
-
-const numberOf = (name: string, fallback: number): number => {
-  const text = query.value.get(name)
-  return text === null || text === '' || Number.isNaN(Number(text)) ? fallback : Number(text)
 }
 
 export function PlayPage(): JSX.Element {
@@ -37,14 +45,8 @@ export function PlayPage(): JSX.Element {
   const running = useRef<AbortController | null>(null)
   const [isBusy, setIsBusy] = useState(false)
   const columns: readonly Column[] = (names ?? []).map((model, id) => ({ id, model, turns: turnsOf[id] ?? [] }))
-  const system = query.value.get('system') ?? ''
-  const seed = query.value.get('seed')
-  const sampling: Sampling = {
-    temperature: numberOf('temperature', 1),
-    top_p: numberOf('top_p', 1),
-    max_tokens: numberOf('max', 256),
-    seed: seed === null || seed === '' || Number.isNaN(Number(seed)) ? null : Number(seed),
-  }
+  const settings = playSettings()
+  const problem = problemOf(settings)
 
   function stop(): void {
     running.current?.abort()
@@ -60,26 +62,19 @@ export function PlayPage(): JSX.Element {
     }
   }, [])
 
-  async function answer(column: Column, prompt: string, signal: AbortSignal): Promise<void> {
+  async function answer(column: Column, asked: readonly Message[], signal: AbortSignal): Promise<void> {
     const before = column.turns
     const show = (part: Answer, error: ApiError | null, isDone: boolean): void =>
-      setTurnsOf((all) => ({ ...all, [column.id]: [...before, { prompt, answer: part, error, isDone }] }))
+      setTurnsOf((all) => ({ ...all, [column.id]: [...before, { asked, answer: part, error, isDone }] }))
     let newest = NO_ANSWER
     show(newest, null, false)
-    const messages: Message[] = [
-      ...(system === '' ? [] : [{ role: 'system' as const, content: system }]),
-      ...before.flatMap((turn): Message[] => [
-        { role: 'user', content: turn.prompt },
-        { role: 'assistant', content: turn.answer.text },
-      ]),
-      { role: 'user', content: prompt },
-    ]
+    const body = toBody(column.model, [...toMessages(before), ...asked], settings)
     try {
       const onAnswer = (part: Answer): void => {
         newest = part
         show(part, null, false)
       }
-      await streamAnswer({ model: column.model, messages, sampling }, onAnswer, signal)
+      await streamAnswer(body, onAnswer, signal)
       show(newest, null, true)
     } catch (raw) {
       if (signal.aborted) show({ ...newest, finish: 'stopped' }, null, true)
@@ -87,23 +82,28 @@ export function PlayPage(): JSX.Element {
     }
   }
 
-  async function send(): Promise<void> {
-    const prompt = text.trim()
-    if (prompt === '' || isBusy || columns.length === 0) return
+  async function say(to: readonly Column[], asked: readonly Message[]): Promise<void> {
     const cancel = new AbortController()
     running.current = cancel
     setIsBusy(true)
-    setText('')
-    await Promise.all(columns.map((column) => answer(column, prompt, cancel.signal)))
+    await Promise.all(to.map((column) => answer(column, asked, cancel.signal)))
     setIsBusy(false)
+  }
+
+  function send(): void {
+    const content = text.trim()
+    if (content === '' || isBusy || problem !== null || columns.length === 0) return
+    setText('')
+    void say(columns, [{ role: 'user', content }])
   }
 
   /** The last message comes back to be changed, and its answers go. */
   function editLast(): void {
-    const last = columns[0]?.turns.at(-1)?.prompt
-    if (last === undefined || isBusy) return
+    const turns = columns[0]?.turns ?? []
+    const last = turns.flatMap(({ asked }) => asked).findLast(({ role }) => role === 'user')?.content
+    if (last === undefined || last === null || isBusy) return
     setText(last)
-    setTurnsOf((all) => Object.fromEntries(Object.entries(all).map(([id, turns]) => [id, turns.slice(0, -1)])))
+    setTurnsOf((all) => Object.fromEntries(Object.entries(all).map(([id, said]) => [id, withoutLast(said)])))
   }
 
   function choose(id: number, model: string): void {
@@ -117,6 +117,7 @@ export function PlayPage(): JSX.Element {
   }
 
   const choices = served.data?.data.map(({ id }) => id) ?? []
+  const body = problem === null ? lastBody(columns[0], text, settings) : null
   const hasTurns = columns.some(({ turns }) => turns.length > 0)
   return (
     <>
@@ -137,7 +138,7 @@ export function PlayPage(): JSX.Element {
           </CopyButton>
         </p>
       </Title>
-      <SamplingFields sampling={sampling} system={system} />
+      <PlaySettingsCard settings={settings} />
       <datalist id="served">
         {choices.map((id) => (
           <option key={id} value={id} />
@@ -172,7 +173,12 @@ export function PlayPage(): JSX.Element {
                 key={n}
                 turn={turn}
                 other={column.id === 0 ? null : (columns[0]?.turns[n]?.answer.text ?? null)}
-                isMarkdown={isMarked}
+                isMarkdown={isMarked && settings.format === 'text'}
+                onResults={
+                  isBusy || problem !== null || n < column.turns.length - 1
+                    ? null
+                    : (results) => void say([column], results)
+                }
               />
             ))}
           </section>
@@ -182,7 +188,7 @@ export function PlayPage(): JSX.Element {
         class="card say"
         onSubmit={(event) => {
           event.preventDefault()
-          void send()
+          send()
         }}
       >
         <label class="visually-hidden" for="message">
@@ -195,7 +201,7 @@ export function PlayPage(): JSX.Element {
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={(event) => {
-            if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) void send()
+            if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send()
             if (event.key === 'ArrowUp' && text === '') editLast()
           }}
         />
@@ -203,6 +209,14 @@ export function PlayPage(): JSX.Element {
           <label class="row">
             <input type="checkbox" checked={isMarked} onChange={(event) => setIsMarked(event.currentTarget.checked)} />
             Markdown
+          </label>
+          <label class="row">
+            <input
+              type="checkbox"
+              checked={settings.hasLogprobs}
+              onChange={(event) => setSetting('logprobs', event.currentTarget.checked ? '1' : '')}
+            />
+            Probability of each token
           </label>
           <span class="soft small keys">
             <kbd>Ctrl</kbd> <kbd>Enter</kbd> sends · <kbd>Esc</kbd> stops · <kbd>↑</kbd> edits the last
@@ -213,90 +227,37 @@ export function PlayPage(): JSX.Element {
                 Stop
               </button>
             ) : (
-              <button type="submit" class="primary" disabled={text.trim() === '' || columns.length === 0}>
+              <button
+                type="submit"
+                class="primary"
+                disabled={text.trim() === '' || problem !== null || columns.length === 0}
+              >
                 {columns.length > 1 ? `Send to all ${columns.length}` : 'Send'}
               </button>
             )}
           </span>
         </p>
       </form>
-      <AsRequest
-        model={columns[0]?.model ?? ''}
-        prompt={columns[0]?.turns.at(-1)?.prompt ?? text}
-        sampling={sampling}
-        system={system}
-      />
+      {body !== null && <AsProgram body={body} />}
     </>
   )
 }
 
-/** The last message to the first column, for a terminal. */
-function AsRequest(props: {
-  readonly model: string
-  readonly prompt: string
-  readonly sampling: Sampling
-  readonly system: string
-}): JSX.Element {
-  const { model, prompt, system, sampling } = props
-  const messages = [...(system === '' ? [] : [{ role: 'system', content: system }]), { role: 'user', content: prompt }]
-  const { seed, ...others } = sampling
-  const body = JSON.stringify({ model, messages, ...others, ...(seed === null ? {} : { seed }) })
-  const quoted = (value: string) => `'${value.replaceAll("'", "'\\''")}'`
-  const url = new URL(apiUrl('/v1/chat/completions'), location.href).href
-  return (
-    <details class="copy-as">
-      <summary>The same in a terminal</summary>
-      <div class="stack">
-        <Command
-          text={`curl -H "Authorization: Bearer $TRAINYARD_API_KEY" -H 'Content-Type: application/json' -d ${quoted(body)} ${quoted(url)}`}
-        />
-      </div>
-    </details>
+/** The conversation before its last message of a user, and what came of it. */
+function withoutLast(turns: readonly Turn[]): readonly Turn[] {
+  return turns.slice(
+    0,
+    Math.max(
+      0,
+      turns.findLastIndex(({ asked }) => asked[0]?.role === 'user'),
+    ),
   )
 }
 
-function SamplingFields(props: { readonly sampling: Sampling; readonly system: string }): JSX.Element {
-  const { sampling, system } = props
-  const field = (title: string, name: string, value: number | null, step: string) => (
-    <label>
-      {title}
-      <input
-        type="number"
-        step={step}
-        min="0"
-        value={value ?? ''}
-        placeholder="random"
-        onChange={(event) => setQuery({ [name]: event.currentTarget.value === '' ? null : event.currentTarget.value })}
-      />
-    </label>
-  )
-  return (
-    <details class="card" open={system !== ''}>
-      <summary>
-        System prompt and sampler{' '}
-        <span class="soft small">
-          temperature {sampling.temperature} · top_p {sampling.top_p} · at most {sampling.max_tokens} tokens · seed{' '}
-          {sampling.seed ?? 'random'}
-        </span>
-      </summary>
-      <div class="stack sampler">
-        <label class="field">
-          System prompt
-          <textarea
-            rows={2}
-            value={system}
-            onChange={(event) =>
-              setQuery({ system: event.currentTarget.value === '' ? null : event.currentTarget.value })
-            }
-          />
-        </label>
-        <div class="row fields">
-          {field('Temperature', 'temperature', sampling.temperature, '0.1')}
-          {field('top_p', 'top_p', sampling.top_p, '0.05')}
-          {field('Most tokens', 'max', sampling.max_tokens, '1')}
-          {field('Seed', 'seed', sampling.seed, '1')}
-        </div>
-      </div>
-    </details>
-  )
+/** The request that the first column made last, else the one it would make. */
+function lastBody(column: Column | undefined, text: string, settings: PlaySettings): ChatBody | null {
+  if (column === undefined) return null
+  const last = column.turns.at(-1)
+  const asked = last?.asked ?? [{ role: 'user' as const, content: text }]
+  return toBody(column.model, [...toMessages(column.turns.slice(0, -1)), ...asked], settings)
 }

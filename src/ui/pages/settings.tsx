@@ -1,5 +1,5 @@
 /**
- * `/ui/settings`: keys, base models, and how the server does.
+ * `/ui/settings`: how the server does, base models, keys, webhooks, usage.
  */
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
@@ -17,6 +17,8 @@ import { identity, missingScope } from '../data/session.js'
 import { Block, Command } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { Title } from '../parts/layout.js'
+import { Usage } from '../parts/settings/usage.js'
+import { Webhooks } from '../parts/settings/webhooks.js'
 
 const DOWNLOAD_MS = 2000
 
@@ -27,6 +29,8 @@ export function SettingsPage(): JSX.Element {
       <Server />
       <BaseModels />
       <Keys />
+      <Webhooks />
+      <Usage />
     </>
   )
 }

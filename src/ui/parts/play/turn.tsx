@@ -1,27 +1,29 @@
 /**
- * A message and its answer, with what is known of how it came about.
+ * What was said and its answer, with what is known of how it came about.
  */
 import type { JSX } from 'preact'
-import type { Answer } from '../data/chat.js'
-import type { ApiError } from '../data/client.js'
-import { plural } from '../data/format.js'
-import { Difference } from './difference.js'
-import { Markdown } from './markdown.js'
+import type { ApiError } from '../../data/client.js'
+import { plural } from '../../data/format.js'
+import type { Message, Said } from '../../data/play/request.js'
+import { Difference } from '../difference.js'
+import { Markdown } from '../markdown.js'
+import { AnswerTokens } from './answer-tokens.js'
+import { ToolCalls } from './tool-calls.js'
 
-export interface Turn {
-  readonly prompt: string
-  readonly answer: Answer
+export interface Turn extends Said {
   readonly error: ApiError | null
   readonly isDone: boolean
 }
 
-/** @param props.other the first column's answer, of which differences are marked; null in the first column */
 export function AnswerView(props: {
   readonly turn: Turn
+  /** The first column's answer, of which differences are marked; null in the first column. */
   readonly other: string | null
   readonly isMarkdown: boolean
+  /** Goes on with the results of its calls; null: the conversation already went on, or something runs. */
+  readonly onResults: ((results: readonly Message[]) => void) | null
 }): JSX.Element {
-  const { turn, other, isMarkdown } = props
+  const { turn, other, isMarkdown, onResults } = props
   const { answer, error, isDone } = turn
   const differs = other !== null && isDone && other !== answer.text
   const facts = [
@@ -32,10 +34,16 @@ export function AnswerView(props: {
   ].filter((fact) => fact !== null)
   return (
     <div class="turn">
-      <p class="said raw">
-        <span class="visually-hidden">You: </span>
-        {turn.prompt}
-      </p>
+      {turn.asked.map((message, i) => (
+        <p key={i} class="said raw">
+          {message.role === 'tool' ? (
+            <span class="soft small">result </span>
+          ) : (
+            <span class="visually-hidden">You: </span>
+          )}
+          {message.content}
+        </p>
+      ))}
       <div class="answer" aria-busy={!isDone}>
         {answer.reasoning !== '' && (
           <details>
@@ -43,14 +51,18 @@ export function AnswerView(props: {
             <p class="raw soft">{answer.reasoning}</p>
           </details>
         )}
-        {differs && other !== null ? (
+        {isDone && answer.logprobs.length > 0 ? (
+          <AnswerTokens tokens={answer.logprobs} />
+        ) : differs && other !== null ? (
           <Difference text={answer.text} from={other} />
         ) : isMarkdown ? (
           <Markdown text={answer.text} />
         ) : (
           <p class="raw">{answer.text}</p>
         )}
-        {!isDone && answer.text === '' && <p class="soft">…</p>}
+        {answer.calls.length > 0 && <ToolCalls calls={answer.calls} onResults={isDone ? onResults : null} />}
+        {!isDone && answer.text === '' && answer.calls.length === 0 && <p class="soft">…</p>}
+        {answer.violations.length > 0 && <p class="wrong small">Not of the schema: {answer.violations.join('; ')}</p>}
         {error !== null && (
           <div class="failure" role="alert">
             <p>{error.message}</p>

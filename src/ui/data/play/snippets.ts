@@ -1,0 +1,90 @@
+/**
+ * A chat request as a program of others makes it. The key is a variable, never the key. Pure.
+ */
+import type { ChatBody, Message } from './request.js'
+
+export interface Snippet {
+  readonly title: string
+  readonly text: string
+}
+
+/** @param base address of the API with its `/v1` */
+export function snippetsOf(body: ChatBody, base: string): readonly Snippet[] {
+  const command = toCommand(body)
+  return [
+    ...(command === null ? [] : [{ title: 'Terminal', text: command }]),
+    { title: 'curl', text: toCurl(body, base) },
+    { title: 'Python', text: toPython(body, base) },
+    { title: 'TypeScript', text: toTypeScript(body, base) },
+  ]
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`
+}
+
+/** What the command line says in one line; null for what takes files. */
+function toCommand(body: ChatBody): string | null {
+  const { model, messages, temperature, top_p: topP, max_tokens: most, seed, logprobs, ...others } = body
+  const [first, ...rest] = messages
+  const system = first?.role === 'system' ? first : null
+  const said: readonly Message[] = system === null ? messages : rest
+  const [only] = said
+  const isPlain = said.length === 1 && only?.role === 'user' && typeof only.content === 'string'
+  if (!isPlain || 'tools' in others || 'response_format' in others) return null
+  const flags = [
+    ...(system === null ? [] : ['--system', quoted(system.content ?? '')]),
+    ...(temperature === 1 ? [] : ['--temperature', String(temperature)]),
+    ...(topP === 1 ? [] : ['--top-p', String(topP)]),
+    '--max-tokens',
+    String(most),
+    ...(seed === undefined ? [] : ['--seed', String(seed)]),
+    ...(logprobs === true ? ['--logprobs'] : []),
+  ]
+  return `trainyard chat ${quoted(model)} ${flags.join(' ')} -- ${quoted(only?.content ?? '')}`
+}
+
+function toCurl(body: ChatBody, base: string): string {
+  return [
+    `curl ${quoted(`${base}/chat/completions`)}`,
+    `  -H "Authorization: Bearer $TRAINYARD_API_KEY"`,
+    `  -H 'Content-Type: application/json'`,
+    `  -d ${quoted(JSON.stringify(body))}`,
+  ].join(' \\\n')
+}
+
+function toPython(body: ChatBody, base: string): string {
+  return [
+    'import os',
+    'from openai import OpenAI',
+    '',
+    `client = OpenAI(base_url=${JSON.stringify(base)}, api_key=os.environ["TRAINYARD_API_KEY"])`,
+    'completion = client.chat.completions.create(',
+    ...Object.entries(body).map(([name, value]) => `    ${name}=${pythonOf(value)},`),
+    ')',
+    'print(completion.choices[0].message)',
+  ].join('\n')
+}
+
+/** A value of JSON as Python writes it: strings are the same in both. */
+function pythonOf(value: unknown): string {
+  if (value === null) return 'None'
+  if (typeof value === 'boolean') return value ? 'True' : 'False'
+  if (Array.isArray(value)) return `[${value.map(pythonOf).join(', ')}]`
+  if (typeof value !== 'object') return JSON.stringify(value)
+  return `{${Object.entries(value)
+    .map(([name, inner]) => `${JSON.stringify(name)}: ${pythonOf(inner)}`)
+    .join(', ')}}`
+}
+
+function toTypeScript(body: ChatBody, base: string): string {
+  return [
+    "import OpenAI from 'openai'",
+    '',
+    `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: process.env.TRAINYARD_API_KEY })`,
+    'const completion = await client.chat.completions.create({',
+    ...Object.entries(body).map(([name, value]) => `  ${name}: ${JSON.stringify(value)},`),
+    '})',
+    'console.log(completion.choices[0]?.message)',
+  ].join('\n')
+}

@@ -1,0 +1,36 @@
+/**
+ * The last request of the first column, as other programs make it.
+ */
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { apiUrl } from '../../data/client.js'
+import type { ChatBody } from '../../data/play/request.js'
+import { snippetsOf } from '../../data/play/snippets.js'
+import { CopyButton } from '../copy.js'
+
+export function AsProgram({ body }: { readonly body: ChatBody }): JSX.Element {
+  const [chosen, setChosen] = useState('')
+  const snippets = snippetsOf(body, new URL(apiUrl('/v1'), location.href).href)
+  const shown = snippets.find(({ title }) => title === chosen) ?? snippets[0]
+  return (
+    <details class="copy-as">
+      <summary>The same in a terminal or a program</summary>
+      <div class="stack">
+        <p class="row">
+          {snippets.map(({ title }) => (
+            <button key={title} type="button" aria-pressed={title === shown?.title} onClick={() => setChosen(title)}>
+              {title}
+            </button>
+          ))}
+          {shown !== undefined && <CopyButton text={shown.text} label={`Copy as ${shown.title}`} />}
+        </p>
+        {shown !== undefined && (
+          // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard
+          <section class="snippet" tabIndex={0} aria-label={`The request as ${shown.title}`}>
+            <pre class="json">{shown.text}</pre>
+          </section>
+        )}
+      </div>
+    </details>
+  )
+}

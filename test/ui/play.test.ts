@@ -2,7 +2,8 @@
  * Play in a real browser: tools whose results are typed in, answers of a schema, the probability of each token, settings in the address,
  * answers that break off in the middle, and the same request for other programs.
  */
-import { execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ChatRequestBody } from '#contract/wire/chat-completions.js'
@@ -98,12 +99,14 @@ describe.skipIf(CHROMIUM === null)('Play', () => {
     await page.goto(playOf())
     await page.locator('summary', { hasText: 'System prompt, sampler' }).click()
     await page.getByLabel('Temperature').fill('0.5')
+    await page.keyboard.press('Tab')
     await page.getByLabel('The answer is').selectOption('json_schema')
     await page.locator('#message').fill('Hello')
     await page.getByRole('alert').getByText('Schema: ').waitFor()
     expect(await page.getByRole('button', { name: 'Send', exact: true }).isDisabled()).toBe(true)
     await page.getByLabel('JSON schema').fill('{"type": "string"}')
     await page.getByLabel('Tools, as JSON').fill(TOOLS)
+    await page.keyboard.press('Tab')
     await page.getByRole('combobox', { name: /^Tools/ }).selectOption('none')
     await page.getByRole('alert').waitFor({ state: 'detached' })
     await page.reload()
@@ -162,11 +165,11 @@ describe.skipIf(CHROMIUM === null)('Play', () => {
     await page.getByRole('button', { name: 'curl' }).click()
     const command = (await page.locator('.snippet').textContent()) ?? ''
     expect(command).not.toContain(token)
-    const answer = execFileSync('bash', ['-c', `${command} -s`], {
-      encoding: 'utf8',
+    // the server is in this process: nothing may hold it up
+    const { stdout } = await promisify(execFile)('bash', ['-c', `${command} -s`], {
       env: { ...process.env, TRAINYARD_API_KEY: service.apiKey },
     })
-    expect((JSON.parse(answer) as { choices: unknown[] }).choices[0]).toMatchObject({
+    expect((JSON.parse(stdout) as { choices: unknown[] }).choices[0]).toMatchObject({
       message: { content: "base:What's up?" },
     })
     await context.close()

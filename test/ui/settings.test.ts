@@ -53,6 +53,7 @@ describe.skipIf(CHROMIUM === null)('the settings of the page', () => {
     await page.getByLabel('Address').fill('ftp://nowhere.invalid')
     await page.getByRole('button', { name: 'Add a webhook' }).click()
     await page.getByRole('alert').waitFor()
+    expect((await window.problems()).every((text) => /status of 4\d\d/.test(text))).toBe(true)
     await page.getByLabel('Address').fill(`http://${host}/hook`)
     await page.getByLabel('training_job.started').uncheck()
     await page.getByLabel('checkpoint.created').uncheck()
@@ -109,7 +110,7 @@ describe.skipIf(CHROMIUM === null)('the settings of the page', () => {
     const window = await signedIn()
     const { context, page } = window
     await page.goto('/ui/settings')
-    await page.getByLabel('By', { exact: true }).selectOption('model')
+    await page.getByRole('combobox', { name: /^By/ }).selectOption('model')
     const table = page.getByRole('region', { name: 'Usage by model' })
     await table.getByRole('row', { name: /tiny-random/ }).waitFor()
     const cells = await table

@@ -34,7 +34,8 @@ export async function streamAnswer(
     const choice = chunk.choices?.[0]
     const added = choice?.delta.content ?? ''
     if (added !== '') firstMs ??= nowMs()
-    logprobs.push(...(choice?.logprobs?.content ?? []))
+    // answers of trained models bring them unasked
+    if (body['logprobs'] === true) logprobs.push(...(choice?.logprobs?.content ?? []))
     const tokens = chunk.usage?.completion_tokens ?? answer.tokens
     const seconds = firstMs === null ? 0 : (nowMs() - firstMs) / 1000
     answer = {

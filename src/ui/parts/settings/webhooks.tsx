@@ -130,7 +130,10 @@ function Deliveries({ hook }: { readonly hook: Webhook }): JSX.Element {
                   {delivery.error !== null && <p class="wrong small url">{delivery.error}</p>}
                   <details>
                     <summary class="soft small">What is sent</summary>
-                    <pre class="json">{JSON.stringify(delivery.payload, null, 2)}</pre>
+                    {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+                    <section tabIndex={0} aria-label={`Message ${delivery.message_id}`}>
+                      <pre class="json">{JSON.stringify(delivery.payload, null, 2)}</pre>
+                    </section>
                   </details>
                 </li>
               ))}

@@ -79,9 +79,10 @@ function pythonOf(value: unknown): string {
 
 function toTypeScript(body: ChatBody, base: string): string {
   return [
+    "import { env } from 'node:process'",
     "import OpenAI from 'openai'",
     '',
-    `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: process.env.TRAINYARD_API_KEY })`,
+    `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: env.TRAINYARD_API_KEY })`,
     'const completion = await client.chat.completions.create({',
     ...Object.entries(body).map(([name, value]) => `  ${name}: ${JSON.stringify(value)},`),
     '})',

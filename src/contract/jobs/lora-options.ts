@@ -65,7 +65,7 @@ export const LORA_OPTIONS = defineOptions({
     default: null,
     summary: 'share of inputs left out while training',
     unsupported: {
-      reason: 'is not supported: adapters train without dropout',
+      reason: 'is not part of the shape: set lora_dropout beside lora',
       isHarmless: (value) => Number(value) === 0,
     },
   },

@@ -40,6 +40,14 @@ export const COMMON_OPTIONS = defineOptions({
     summary: "shape of a model's first adapter; later jobs keep it",
     rows: LORA_OPTIONS,
   },
+  lora_dropout: {
+    type: 'number',
+    default: 0,
+    bounds: { min: 0, max: 0.9 },
+    isExtension: true,
+    flag: {},
+    summary: "share of the adapter's inputs that are left out while the job trains",
+  },
 })
 
 export type CommonOptions = Omit<OptionValues<typeof COMMON_OPTIONS>, 'lora'> & { readonly lora: LoraOptions | null }

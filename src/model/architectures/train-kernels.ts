@@ -13,6 +13,7 @@ import { gemm } from '#numerics/graph/ops/matmul.js'
 import { rmsNorm } from '#numerics/graph/ops/normalize.js'
 import { reshape } from '#numerics/graph/ops/shape.js'
 import { activate } from '#numerics/nn/activation.js'
+import { dropout } from '#numerics/nn/dropout.js'
 import { addLora, type LoraPair, type LoraPart } from '#numerics/nn/lora.js'
 import { packedAttention } from '#numerics/nn/packed-attention.js'
 import type { DecoderKernels, JoinedProjection, NormName } from './decoder.js'
@@ -51,9 +52,20 @@ export interface RowWeights {
   readonly integers?: ((name: string) => FrozenIntegerWeight | undefined) | undefined
   /** Adapter of a projection by its PEFT module path; undefined where there is none. */
   readonly adapter: (modulePath: string) => LoraPair | undefined
+  /** Share of the adapters' inputs that are left out, by masks made of graph inputs (`dropoutNames`); absent: none. */
+  readonly dropout?: number | undefined
 }
 
-const JOINED: Readonly<Record<JoinedProjection, readonly Projection[]>> = {
+/** Names of the random numbers that the mask of a joined layer's input is made of: of each row [B*T], of each column [in]. */
+export function dropoutNames(
+  layer: number,
+  joined: JoinedProjection,
+): { readonly rows: string; readonly columns: string } {
+  return { rows: `dropout.${layer}.${joined}.rows`, columns: `dropout.${layer}.${joined}.columns` }
+}
+
+/** Projections that are computed from one input. */
+export const JOINED: Readonly<Record<JoinedProjection, readonly Projection[]>> = {
   qkv: ['q_proj', 'k_proj', 'v_proj'],
   o: ['o_proj'],
   gate_up: ['gate_proj', 'up_proj'],
@@ -75,6 +87,8 @@ export function createTrainKernels(
       readonly hasBias: boolean
       readonly parts: readonly LoraPart[]
       readonly integer: FrozenIntegerWeight | undefined
+      /** What the adapters are given of the input. */
+      readonly dropped: Value
     },
   ): Value => {
     const { integer, hasBias } = layer
@@ -85,7 +99,19 @@ export function createTrainKernels(
       y = frozenIntegerLinear(g, input, integer)
       if (hasBias) y = add(g, y, read('bias'))
     }
-    return addLora(g, input, y, layer.parts)
+    return addLora(g, layer.dropped, y, layer.parts)
+  }
+  const dropInputs = (input: Value, layer: number, joined: JoinedProjection): Value => {
+    const { dropout: share } = weights
+    if (share === undefined || adapterParts(config, weights, layer, joined).every(({ pair }) => pair === null))
+      return input
+    const names = dropoutNames(layer, joined)
+    const columns = projectionShape(config, JOINED[joined][0] as Projection)[1]
+    const mask = {
+      rows: g.input(names.rows, 'float32', ['B*T']),
+      columns: g.input(names.columns, 'float32', [columns]),
+    }
+    return dropout(g, input, { ...mask, share })
   }
   return {
     embed: () => g.scope('embed', () => gather(g, weights.base('embedding'), reshape(g, inputs.tokens, [-1]), 0)),
@@ -103,6 +129,7 @@ export function createTrainKernels(
           hasBias: hasBias(config, projection),
           parts: adapterParts(config, weights, layer, projection),
           integer: weights.integers?.(name),
+          dropped: dropInputs(input, layer, projection),
         })
       }),
     attention: (qkv, layer) =>
@@ -126,13 +153,17 @@ export function createTrainKernels(
     // Two products, not one: splitting the output, and joining its gradients again, costs more than computing the halves apart.
     gatedLinear: (input, layer) => {
       const parts = adapterParts(config, weights, layer, 'gate_up')
-      const half = (which: 0 | 1): Value =>
+      const half = (which: 0 | 1, dropped: Value): Value =>
         product(input, (part) => weights.half(`layers.${layer}.gate_up.${part}`, which), {
           hasBias: config.hasMlpBias,
           parts: parts.slice(which, which + 1),
           integer: weights.integers?.(`layers.${layer}.gate_up.${which}`),
+          dropped,
         })
-      const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => [half(0), half(1)] as const)
+      const [gate, up] = g.scope(`layers.${layer}/gate_up`, () => {
+        const dropped = dropInputs(input, layer, 'gate_up')
+        return [half(0, dropped), half(1, dropped)] as const
+      })
       return g.scope(`layers.${layer}/activation`, () => mul(g, activate(g, gate, config.activation), up))
     },
   }

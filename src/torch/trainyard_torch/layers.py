@@ -5,12 +5,16 @@ from torch.nn import functional
 
 
 class LoraLinear(torch.nn.Module):
-    """A frozen linear layer plus `scale * x A^T B^T` (arXiv:2106.09685). A and B are float32; products have the layer's type."""
+    """A frozen linear layer plus `scale * x A^T B^T` (arXiv:2106.09685). A and B are float32; products have the layer's type.
+
+    `dropout` is None, or rows u [B*T], columns v [in] and a share: the adapter is not given inputs where the fraction of u + v is below
+    the share (`numerics/nn/dropout.ts`).
+    """
 
     def __init__(self, base):
         super().__init__()
         self.base = base
-        self.a, self.b, self.scale = None, None, 0.0
+        self.a, self.b, self.scale, self.dropout = None, None, 0.0, None
 
     @property
     def weight(self):
@@ -24,8 +28,17 @@ class LoraLinear(torch.nn.Module):
         y = self.base(x)
         if self.a is None:
             return y
-        inner = functional.linear(x, self.a.to(x.dtype)) * self.scale
+        given = x if self.dropout is None else x * self._kept(x)
+        inner = functional.linear(given, self.a.to(x.dtype)) * self.scale
         return y + functional.linear(inner, self.b.to(x.dtype))
+
+    def _kept(self, x):
+        rows, columns, share = self.dropout
+        total = rows[:, None] + columns
+        fraction = torch.where(total < 1, total, total - 1)
+        # the share as the graph has it, in float32
+        is_left_out = fraction < torch.tensor(share, dtype=torch.float32, device=x.device)
+        return ((~is_left_out).float() * (1 / (1 - share))).to(x.dtype).view(x.shape)
 
 
 def wrap_linear_layers(model, paths):

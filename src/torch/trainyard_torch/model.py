@@ -55,6 +55,8 @@ class Model:
         self._recompute(wants_gradient and message["is_recomputed"])
         leaves = self._set_adapter(arrays, message["scales"], wants_gradient)
         tensor = lambda name: torch.from_numpy(arrays[name])
+        if message["dropout"] is not None:
+            self._set_dropout(message["dropout"], tensor)
         tokens, positions = tensor("tokens"), tensor("positions")
         for rotary in self._rotaries.values():
             rotary.prepare(positions, self.device, self.dtype)
@@ -89,7 +91,7 @@ class Model:
         """Gives up what a forward pass kept."""
         self._outputs, self._leaves = None, {}
         for layer in self._layers.values():
-            layer.a = layer.b = None
+            layer.a = layer.b = layer.dropout = None
 
     def _set_adapter(self, arrays, scales, wants_gradient):
         """scales: by the path of each adapted layer; the others stay plain."""
@@ -103,6 +105,11 @@ class Model:
             layer.scale = scale
             leaves[names[0]], leaves[names[1]] = layer.a, layer.b
         return leaves
+
+    def _set_dropout(self, dropout, tensor):
+        for path, names in dropout["sites"].items():
+            rows, columns = (tensor(name).to(self.device) for name in names)
+            self._layers[path].dropout = rows, columns, dropout["share"]
 
     def _recompute(self, is_wanted):
         for layer, plain in self._plain.items():

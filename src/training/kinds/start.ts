@@ -49,7 +49,7 @@ export interface TrainingStart<K extends JobKind = JobKind> {
   /** Takes what an RL job's trainer computes of every token; default nobody. */
   readonly rollouts?: RolloutNotes | null
   /** Adapter and optimizer state for the resolved options. */
-  contextOf(options: Pick<CommonOptions, 'lora' | 'seed'>): JobContext
+  contextOf(options: Pick<CommonOptions, 'lora' | 'lora_dropout' | 'seed'>): JobContext
 }
 
 /** A running job: its events, then what it leaves behind. */

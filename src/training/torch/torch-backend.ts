@@ -92,11 +92,12 @@ function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined)
       if (versions.freeBytes === null) return null
       return Math.max(0, versions.freeBytes - parameterCount(config) * DTYPE_BYTES[dtypeOf(precision)])
     },
-    engines: async ({ prepared, adapter, precision, runtime, threads }) => {
+    engines: async ({ prepared, adapter, dropout, precision, runtime, threads }) => {
       const dtype = dtypeOf(precision)
       return openTorchEngines(process, {
         prepared,
         adapter,
+        dropout,
         runtime,
         dtype,
         device: 'auto',

@@ -7,11 +7,13 @@
 import { TrainingError } from '#base/errors/errors.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
+import { dropoutNames } from '#model/architectures/train-kernels.js'
 import { type AdapterForm, isAdapted, scaleOf } from '#model/weights/adapter-config.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
 import { buildLossGraph } from '#training/trainer/loss-graph.js'
+import { dropoutSites } from '#training/trainer/masks/dropout.js'
 import type { RowBatch } from '#training/trainer/row-batch.js'
 import { openGraphSession } from '#training/trainer/row-session.js'
 import { gradientName } from '#training/trainer/train-graph.js'
@@ -23,6 +25,8 @@ export interface TorchEnginesOptions extends ModelMessageOptions {
   readonly prepared: PreparedModel
   /** Form of the adapter that is trained. */
   readonly adapter: AdapterForm
+  /** Share of its inputs that gradients leave out; absent: none. */
+  readonly dropout?: number | undefined
   /** Computes the losses. */
   readonly runtime: Runtime
   /** Hears of every answer of the process: a sign of life. */
@@ -62,7 +66,11 @@ export async function openTorchEngines(process: TorchProcess, options: TorchEngi
         directory: prepared.directory,
         threads: 1,
       })
-      return trainEngine(ask, session, { scales: scalesOf(options.adapter), isRecomputed })
+      return trainEngine(ask, session, {
+        scales: scalesOf(options.adapter),
+        dropout: dropoutOf(prepared, options),
+        isRecomputed,
+      })
     },
     score: async (adapter) => scoreEngine(ask, scalesOf(adapter)),
   }
@@ -73,22 +81,39 @@ const SLOPES: ReadonlySet<string> = new Set(['logp_gradient', 'entropy_gradient'
 
 /** What the product of each adapted module's B and A is multiplied with, by path. */
 type Scales = Readonly<Record<string, number>>
+/** The share, and by path the names of the random numbers of the masks. */
+interface TorchDropout {
+  readonly share: number
+  readonly sites: Readonly<Record<string, readonly [string, string]>>
+}
+
+function dropoutOf(prepared: PreparedModel, { adapter, dropout: share }: TorchEnginesOptions): TorchDropout | null {
+  if (share === undefined) return null
+  const sites = dropoutSites(prepared.config, adapter).flatMap(({ layer, joined, paths }) => {
+    const { rows, columns } = dropoutNames(layer, joined)
+    return paths.map((path) => [path, [rows, columns] as const] as const)
+  })
+  return { share, sites: Object.fromEntries(sites) }
+}
+
 type Ask = (question: Message) => Promise<Message>
 type Tensors = Readonly<Record<string, HostTensor>>
 
 function trainEngine(
   ask: Ask,
   session: Session,
-  options: { readonly scales: Scales; readonly isRecomputed: boolean },
+  options: { readonly scales: Scales; readonly dropout: TorchDropout | null; readonly isRecomputed: boolean },
 ): GradientEngine {
-  const { scales } = options
+  const { scales, dropout } = options
   let { isRecomputed } = options
   const readsEntropy = session.inputNames.includes('entropy')
   const run: GradientEngine['run'] = async (batch, adapter, lossInputs = {}, fetches) => {
     const names = Object.keys(adapter)
     const wanted = fetches ?? ['loss', 'logp', 'entropy', ...session.outputNames, ...names.map(gradientName)]
     const wantsGradient = wanted.some((name) => names.some((tensor) => gradientName(tensor) === name))
-    const scores = await ask(forward({ batch, adapter, scales, isRecomputed, wantsGradient, readsEntropy }))
+    const scores = await ask(
+      forward({ batch, adapter, scales, dropout, masks: lossInputs, isRecomputed, wantsGradient, readsEntropy }),
+    )
     const { shape } = tensorOf(batch.feeds, 'labels')
     const inChunks = (name: string): HostTensor => float32Tensor(float32Of(scores.arrays, name).data, shape)
     const feeds: Tensors = { ...lossInputs, logp: inChunks('logp'), entropy: inChunks('entropy') }
@@ -135,6 +160,9 @@ function forward(run: {
   readonly batch: RowBatch
   readonly adapter: Tensors
   readonly scales: Scales
+  readonly dropout?: TorchDropout | null
+  /** The dropout's among them. */
+  readonly masks?: Tensors
   readonly isRecomputed: boolean
   readonly wantsGradient: boolean
   readonly readsEntropy: boolean
@@ -146,6 +174,7 @@ function forward(run: {
     header: {
       type: 'forward',
       scales: run.scales,
+      dropout: run.dropout ?? null,
       wants_gradient: run.wantsGradient,
       reads_entropy: run.readsEntropy,
       is_recomputed: run.isRecomputed,
@@ -158,6 +187,9 @@ function forward(run: {
       groups: ids(segments.groupIds),
       parents: ids(segments.parentIds),
       ...run.adapter,
+      ...(run.dropout == null
+        ? {}
+        : Object.fromEntries(Object.entries(run.masks ?? {}).filter(([name]) => name.startsWith('dropout.')))),
     },
   }
 }

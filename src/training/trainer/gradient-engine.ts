@@ -65,6 +65,8 @@ export interface GradientBackend {
   engines(options: {
     readonly prepared: PreparedModel
     readonly adapter: AdapterForm
+    /** Share of the adapter's inputs that gradients leave out (`masks/dropout.ts`). */
+    readonly dropout?: number | undefined
     readonly precision: CommonOptions['precision']
     readonly runtime: Runtime
     readonly threads: number | undefined

@@ -19,6 +19,7 @@ import { createAdamWState } from '#numerics/optim/adamw.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
 import type { GradientBackend, GradientEngines } from './gradient-engine.js'
+import type { Dropout } from './masks/dropout.js'
 import { onnxEngines } from './onnx-engine.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
@@ -62,6 +63,8 @@ export interface JobContext {
   readonly threads?: number
   /** What computes gradients and scores; absent: ONNX Runtime. */
   readonly backend?: GradientBackend
+  /** Absent: every input of the adapter is trained with. */
+  readonly dropout?: Dropout
 }
 
 /** Arithmetic of the frozen layers: float32, products of 8-bit integers, or bfloat16. */
@@ -132,7 +135,7 @@ function newAdapter(modules: readonly AdapterModule[], lora: AdapterShape, seed:
  *   job's trainer does not compute in
  */
 export async function rowSettings(
-  context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads' | 'backend'>,
+  context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads' | 'backend' | 'dropout'>,
   { precision, longestRow }: { readonly precision: TrainingPrecision; readonly longestRow: number },
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
   const { prepared, runtime, adapter, threads } = context
@@ -141,6 +144,7 @@ export async function rowSettings(
     config: prepared.config,
     tensors,
     adapter: adapter.config,
+    dropout: context.dropout?.share,
     isAttentionBlocked: longestRow > DENSE_ATTENTION_TOKENS,
   }
   const session = {
@@ -152,7 +156,9 @@ export async function rowSettings(
     ...(threads === undefined ? {} : { threads }),
   }
   if (context.backend !== undefined) {
-    const engines = await context.backend.engines({ prepared, adapter: adapter.config, precision, runtime, threads })
+    const dropout = context.dropout?.share
+    const given = { prepared, adapter: adapter.config, dropout, precision, runtime, threads }
+    const engines = await context.backend.engines(given)
     return { model, session, engines }
   }
   if (precision === 'bf16') {

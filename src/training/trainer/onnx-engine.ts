@@ -10,6 +10,6 @@ import { buildScoreGraph, buildTrainGraph } from './train-graph.js'
 export function onnxEngines(model: RowModel, session: RowSessionOptions): GradientEngines {
   return {
     train: (loss, options) => openRowSession(buildTrainGraph(model, loss, options), session),
-    score: (adapter) => openRowSession(buildScoreGraph({ ...model, adapter }), session),
+    score: (adapter) => openRowSession(buildScoreGraph({ ...model, adapter, dropout: undefined }), session),
   }
 }

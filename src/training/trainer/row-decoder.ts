@@ -28,6 +28,8 @@ export interface RowModel {
   readonly integers?: ReadonlyMap<string, PreparedTensor> | undefined
   /** Form of the adapter; null for a graph of the base model alone. */
   readonly adapter: AdapterForm | null
+  /** Share of the adapter's inputs that a train graph leaves out; absent: none. See `masks/dropout.ts`. */
+  readonly dropout?: number | undefined
   /** Whether attention goes in blocks of queries with the keys listed for them; absent: whole rows, by a dense bias. */
   readonly isAttentionBlocked?: boolean | undefined
 }
@@ -63,7 +65,13 @@ export function emitDecoder(g: GraphBuilder, model: RowModel): EmittedDecoder {
   const half = (name: string, which: 0 | 1): Value => mapped(`${name}.${which}`, halfOf(tensorOf(tensors, name), which))
   const { values, pairs } = adapterInputs(g, model)
   const integers = integersOf(model, mapped)
-  const weights = { base, half, integers, adapter: (modulePath: string) => pairs.get(modulePath) }
+  const weights = {
+    base,
+    half,
+    integers,
+    adapter: (modulePath: string) => pairs.get(modulePath),
+    dropout: model.dropout,
+  }
   const hidden = emitHidden(g, config, weights, model.isAttentionBlocked)
   return { ...hidden, headWeight: base(headName(config)), adapter: values }
 }

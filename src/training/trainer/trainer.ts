@@ -13,6 +13,7 @@ import { clipGradNorm } from '#numerics/optim/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngines } from './gradient-engine.js'
 import { addGradients, float32Of, gradientsOf } from './gradients.js'
+import type { Dropout } from './masks/dropout.js'
 import { memoryRemedy } from './memory.js'
 import type { OptimizerSettings } from './optimizer-settings.js'
 import type { RowBatch } from './row-batch.js'
@@ -86,6 +87,8 @@ export interface TrainerOptions {
   readonly isRecomputed?: boolean
   /** Measures where a step's time goes. */
   readonly clock?: Clock
+  /** Of the graphs that the engines have. */
+  readonly dropout?: Dropout
 }
 
 /** The adapter's tensors by graph name, sharing memory with the adapter. */
@@ -119,7 +122,7 @@ export function adapterFeeds(adapter: AdapterWeights): Record<string, HostTensor
  * Memory: what the engine takes, and one sum of gradients while a step runs.
  */
 export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
-  const { adapter, optimizer, settings, clock, isRecomputed = false } = options
+  const { adapter, optimizer, settings, clock, dropout, isRecomputed = false } = options
   const nowMs = (): number => clock?.monotonicMs() ?? 0
   const engine = await options.engines.train(options.loss, { isRecomputed })
   const parameters = adapterParameters(adapter)
@@ -135,8 +138,10 @@ export async function createTrainer(options: TrainerOptions): Promise<Trainer> {
       const outputs: TokenOutputs[] = []
       const gradients = new Map<string, Float32Array>()
       let loss = 0
-      for (const { batch, lossInputs } of microBatches) {
-        const result = await guarded({ where, loss: options.loss.kind }, () => engine.run(batch, feeds, lossInputs))
+      for (const [part, { batch, lossInputs }] of microBatches.entries()) {
+        const masks = dropout?.feeds({ step: optimizer.stepCount, part, tokens: batch.positions.length }) ?? {}
+        const inputs = { ...lossInputs, ...masks }
+        const result = await guarded({ where, loss: options.loss.kind }, () => engine.run(batch, feeds, inputs))
         loss += float32Of(result, 'loss')[0] as number
         if (!Number.isFinite(loss)) throw nonFinite(`the loss of ${where} is ${loss}`, options.loss.kind)
         addGradients(gradients, gradientsOf(result, parameters.keys()))

@@ -18,6 +18,7 @@ import type { JobSource, OpenJob } from '#training/kinds/start.js'
 import { createRolloutNotes, type RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import { type JobContext, type ParentCheckpoint, startingPoint, type TrainingPrecision } from '#training/trainer/job.js'
+import { createDropout } from '#training/trainer/masks/dropout.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
 import { bindText, tokenNamesOf } from './text-binding.js'
 import { assertKwargsAreRead } from './unread-kwargs.js'
@@ -82,9 +83,11 @@ export async function openJob(
     maxLength: prepared.config.contextLength,
     modules,
     rollouts,
-    contextOf: ({ lora, seed }) => {
-      const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed: seed ?? job.id })
-      context = { ...base, ...start, resumePoint }
+    contextOf: ({ lora, lora_dropout: share, seed: given }) => {
+      const seed = given ?? job.id
+      const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed })
+      const dropout = share > 0 ? createDropout(prepared.config, start.adapter.config, { share, seed }) : null
+      context = { ...base, ...start, resumePoint, ...(dropout === null ? {} : { dropout }) }
       context.progress.report.trainer = backend?.facts ?? { name: 'onnx', description: `${runtime.name}, on the CPU` }
       return context
     },

@@ -169,6 +169,22 @@ it('ends several passes where it would have, wherever it was killed', async () =
   expect(timelessReport(held.completion)).toEqual(timelessReport(alone.completion))
 })
 
+it('leaves out the same inputs of its adapter wherever it was killed', async () => {
+  const config = { batch_size: 4, learning_rate: 1e-3, seed: 3 }
+  const job: Partial<WorkerJob> = { kind: 'sft', config: { ...config, lora_dropout: 0.3 } }
+  const [alone, plain] = [nothing(), nothing()]
+  await run(alone, job, rows, null)
+  await run(plain, { ...job, config }, rows, null)
+  expect([...alone.files]).not.toEqual([...plain.files])
+  for (const step of [1, 3]) {
+    const held = nothing()
+    expect(await run(held, job, rows, { step, moment: 'point' })).toBe(true)
+    expect(await run(held, job, rows, null)).toBe(false)
+    expect([...held.files]).toEqual([...alone.files])
+    expect(held.events.map(timeless)).toEqual(alone.events.map(timeless))
+  }
+})
+
 it('begins again when its resume point is damaged', async () => {
   const job: Partial<WorkerJob> = { kind: 'sft', config: { batch_size: 4, learning_rate: 1e-3 } }
   const alone = nothing()

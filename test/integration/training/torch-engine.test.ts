@@ -16,11 +16,13 @@ import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import { openTorchEngines } from '#training/torch/torch-engines.js'
+import { openTorchEngines, type TorchEnginesOptions } from '#training/torch/torch-engines.js'
 import { startTorchProcess, type TorchProcess } from '#training/torch/torch-process.js'
 import type { GradientEngines } from '#training/trainer/gradient-engine.js'
+import { createDropout } from '#training/trainer/masks/dropout.js'
 import { onnxEngines } from '#training/trainer/onnx-engine.js'
 import { perToken, type Row, type RowBatch, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
+import type { RowSessionOptions } from '#training/trainer/row-session.js'
 import type { LossKind } from '#training/trainer/train-graph.js'
 import { adapterFeeds } from '#training/trainer/trainer.js'
 import { withRandomB } from '../../support/model/training-fixture.js'
@@ -160,7 +162,7 @@ for (const python of TORCH_PYTHONS) {
   const started: TorchProcess = await startTorchProcess({ python, environment: process.env })
   // Qwen3 came with transformers 4.51, and the old environment has one before it
   const families = Number.parseFloat(started.versions.transformers) < 4.51 ? ['llama', 'qwen2'] : undefined
-  const torchEngines = async (of: { readonly prepared: PreparedModel; readonly adapter: typeof SHAPE }) => {
+  const torchEngines = async (of: Pick<TorchEnginesOptions, 'prepared' | 'adapter' | 'dropout'>) => {
     return openTorchEngines(started, { ...of, ...FLOAT32_ON_CPU, runtime: createOrtRuntime() })
   }
   afterAll(() => started.stop())
@@ -168,6 +170,8 @@ for (const python of TORCH_PYTHONS) {
 
   describe(`${title} and ONNX Runtime on spark`, () => {
     let directory: string
+    let prepared: PreparedModel
+    let session: RowSessionOptions
     let torch: GradientEngines
     let onnx: GradientEngines
     let adapter: AdapterWeights
@@ -176,11 +180,11 @@ for (const python of TORCH_PYTHONS) {
 
     beforeAll(async () => {
       directory = await mkdtemp(join(tmpdir(), 'trainyard-torch-'))
-      const prepared = await prepareBaseModel(sparkDirectory(), directory, [])
+      prepared = await prepareBaseModel(sparkDirectory(), directory, [])
       const { config } = prepared
       const tensors = prepared.tensors('f32')
       const frequencies = await readRotaryFrequencies(tensors)
-      const session = { runtime: createOrtRuntime(), directory: prepared.directory, frequencies, threads: 1 }
+      session = { runtime: createOrtRuntime(), directory: prepared.directory, frequencies, threads: 1 }
       adapter = withRandomB(createAdapter(adapterModules(config), { ...SHAPE, seed: 'torch' }), 'torch')
       onnx = onnxEngines({ config, tensors, adapter: SHAPE }, session)
       torch = await torchEngines({ prepared, adapter: SHAPE })
@@ -199,6 +203,33 @@ for (const python of TORCH_PYTHONS) {
         await engine.release()
       }
     }
+
+    it('agree on every gradient where the same inputs of the adapter are left out', async () => {
+      const share = 0.25
+      const masks = createDropout(prepared.config, SHAPE, { share, seed: 'torch' })
+      const own = { ...inputs, ...masks.feeds({ step: 3, part: 1, tokens: batch.positions.length }) }
+      const [expected, actual] = [
+        await onnxEngines(
+          { config: prepared.config, tensors: prepared.tensors('f32'), adapter: SHAPE, dropout: share },
+          session,
+        ).train({ kind: 'cross_entropy' }, { isRecomputed: true }),
+        await (await torchEngines({ prepared, adapter: SHAPE, dropout: share })).train(
+          { kind: 'cross_entropy' },
+          { isRecomputed: true },
+        ),
+      ]
+      const [ours, theirs] = [
+        await expected.run(batch, adapterFeeds(adapter), own),
+        await actual.run(batch, adapterFeeds(adapter), own),
+      ]
+      await expected.release()
+      await actual.release()
+      const gradients = Object.keys(ours).filter((output) => output.startsWith('gradient:'))
+      const largest = Math.max(...gradients.map((output) => largestOf(ours[output] as HostTensor)))
+      for (const output of gradients) {
+        expect(differenceOf(theirs[output], ours[output] as HostTensor) / largest, output).toBeLessThan(TOLERANCE)
+      }
+    })
 
     it.each(Object.keys(LOSSES))('agree on loss, ratio and every gradient of %s', async (name) => {
       const loss = LOSSES[name] as LossKind

@@ -72,6 +72,7 @@ async function fromMeasurement(plan: JobPlan, memory: MemoryPlan, context: JobCo
     loss: { kind: 'cross_entropy' },
     settings: SFT_OPTIMIZER,
     isRecomputed: memory.isRecomputed,
+    ...(context.dropout === undefined ? {} : { dropout: context.dropout }),
   })
   const sessionSeconds = (clock.monotonicMs() - openedMs) / 1000
   const denominator = float32Tensor(Float32Array.of(batch.trained.length), [])

@@ -12,6 +12,7 @@ import type { AdapterWeights } from '#model/weights/adapter.js'
 import { type AdapterForm, isAdapted, rankOf, scaleOf } from '#model/weights/adapter-config.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
+import { createDropout } from '#training/trainer/masks/dropout.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 import { gradientName, type LossKind } from '#training/trainer/train-graph.js'
 import { adapterFeeds } from '#training/trainer/trainer.js'
@@ -35,7 +36,11 @@ const CROSS_ENTROPY: LossKind = { kind: 'cross_entropy' }
  */
 export function gradientEngineConformance(
   name: string,
-  open: (base: { readonly prepared: PreparedModel; readonly adapter: AdapterForm }) => Promise<GradientEngines>,
+  open: (base: {
+    readonly prepared: PreparedModel
+    readonly adapter: AdapterForm
+    readonly dropout?: number
+  }) => Promise<GradientEngines>,
   families: readonly string[] = ['llama', 'qwen2', 'qwen3'],
 ): void {
   describe.each(families)(`${name} is a gradient engine for %s`, (variant) => {
@@ -183,6 +188,58 @@ export function gradientEngineConformance(
         const b = columnsOf(of('B'), rank, ownRank).map((value) => value * factor)
         expect(worstOf(dataOf(actual, gradientName(`${path}.lora_B.weight`)), b), path).toBeLessThan(TOLERANCE)
       }
+    })
+
+    it('leaves out inputs of adapters by the masks it is given, in gradients alone', async () => {
+      const share = 0.3
+      const dropped = await open({ prepared, adapter: golden.adapter, dropout: share })
+      const masks = createDropout(golden.config, golden.adapter, { share, seed: 'test' })
+      const feeds = masks.feeds({ step: 0, part: 0, tokens: batch.positions.length })
+      const none = Object.fromEntries(
+        Object.entries(feeds).map(([each, { shape, data }]) => [
+          each,
+          float32Tensor(new Float32Array(data.length).fill(each.endsWith('.rows') ? 0.5 : 0), shape),
+        ]),
+      )
+      const shift = (distance: number, gradients: Readonly<Record<string, HostTensor>>) =>
+        Object.fromEntries(
+          Object.entries(adapterFeeds(adapter)).map(([tensor, { shape, data }]) => {
+            const slope = dataOf(gradients, gradientName(tensor))
+            return [
+              tensor,
+              float32Tensor(
+                (data as Float32Array).map((value, i) => value + distance * slope[i]!),
+                shape,
+              ),
+            ]
+          }),
+        )
+      await using(dropped.train(CROSS_ENTROPY, { isRecomputed: false }), async (engine) => {
+        const run = (values: Readonly<Record<string, HostTensor>>, of = feeds) =>
+          engine.run(batch, values, { ...inputs, ...of })
+        const first = await run(adapterFeeds(adapter))
+        expect(bitsOf(await run(adapterFeeds(adapter)))).toEqual(bitsOf(first))
+        expect(dataOf(first, 'loss')).not.toEqual(dataOf(await run(adapterFeeds(adapter), none), 'loss'))
+        // nothing left out: the adapter is given every input, larger by 1 / (1 - share), as one with a larger scale
+        const larger = { ...golden.adapter, alpha: golden.adapter.alpha / (1 - share) }
+        const plain = await open({ prepared, adapter: larger })
+        const expected = await using(plain.score(larger), (scores) =>
+          scores.run(batch, adapterFeeds(adapter), {}, ['logp']),
+        )
+        const whole = await run(adapterFeeds(adapter), none)
+        expect(worstOf(dataOf(whole, 'logp'), dataOf(expected, 'logp'))).toBeLessThan(TOLERANCE)
+        // central difference along the gradient: its squared length
+        const names = Object.keys(adapterFeeds(adapter)).map(gradientName)
+        const square = names.reduce((sum, each) => dataOf(first, each).reduce((total, x) => total + x * x, sum), 0)
+        const distance = 0.0015 / Math.sqrt(square)
+        const lossAt = async (each: number) => dataOf(await run(shift(each, first)), 'loss')[0] as number
+        const slope = ((await lossAt(distance)) - (await lossAt(-distance))) / (2 * distance)
+        expect(slope / square).toBeCloseTo(1, 2)
+      })
+      const scored = await using(dropped.score(golden.adapter), (engine) =>
+        engine.run(batch, adapterFeeds(adapter), {}, ['logp']),
+      )
+      expect(worstOf(dataOf(scored, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
     })
 
     /** The golden's adapter cut to a form: first rows of A and columns of B, which keep their share of the output. */

@@ -293,6 +293,7 @@ describe('resolveSftConfig', () => {
       adamEpsilon: 1e-8,
       seed: null,
       lora: null,
+      loraDropout: 0,
       chatTemplateKwargs: null,
     }
     expect(resolveSftConfig({})).toEqual(defaults)

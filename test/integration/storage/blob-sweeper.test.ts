@@ -158,6 +158,14 @@ describe('a blob that was never named', () => {
     expect(await blobs.has(lost)).toBe(false)
   })
 
+  it('is known also if the system’s tick that it was written in began before the server', async () => {
+    await sweeper.start(0)
+    const lost = await put('at once')
+    const tick = ((await listRuns(database.db))[0]?.startedAtMs ?? 0) - 10
+    await utimes(blobs.pathOf(lost), tick / 1000, tick / 1000)
+    expect(await sweeper.sweep()).toMatchObject({ waiting: 1, foreign: 0 })
+  })
+
   it('stays for ever if it is older than the database, or from between its runs', async () => {
     const older = await put('from before')
     const past = (Date.now() - 90 * GRACE_MS) / 1000

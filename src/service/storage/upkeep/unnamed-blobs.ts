@@ -122,9 +122,11 @@ export function knowledgeOf(
   }: { readonly noted: UnnamedBlob | undefined; readonly runs: readonly ServerRun[]; readonly nowMs: number },
 ): UnnamedBlob | null {
   if (noted !== undefined && modifiedAtMs <= noted.knownAtMs + ROUNDING_MS) return noted
-  const wasWrittenHere = runs.some((run) => modifiedAtMs >= run.startedAtMs && modifiedAtMs <= run.seenAtMs)
+  const wasWrittenHere = runs.some((run) => modifiedAtMs >= run.startedAtMs - TICK_MS && modifiedAtMs <= run.seenAtMs)
   return wasWrittenHere ? { sha256, knownAtMs: nowMs, seenAtMs: null, isTransient: false } : null
 }
 
+/** Files get the time of the system's last tick, which may lie before the run that wrote them. A data directory has one server at a time. */
+const TICK_MS = 20
 /** File systems round times, up to two seconds. */
 const ROUNDING_MS = 2000

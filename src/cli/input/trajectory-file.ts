@@ -9,7 +9,7 @@ import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
-import { nameOf } from '#contract/wire/training/row-forms/convert-rows.js'
+import { findForeignGroup } from '#contract/wire/training/row-forms/foreign-group.js'
 import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
@@ -62,21 +62,10 @@ export async function readTrajectoryFile(path: string, io: Io): Promise<Trajecto
 /** Rows of other commands, which a list of what is missing in a group would not explain. */
 function refuseOtherRows([first]: readonly Placed[]): void {
   const row = first?.value
-  if (first === undefined || !isJsonObject(row) || row['trajectories'] !== undefined) return
-  if (row['chosen'] !== undefined && row['rejected'] !== undefined) {
-    throw new UsageError('input_invalid', `${first.where}: is a preference, expected trajectory groups`, {
-      hint: 'preferences train with trainyard train dpo',
-    })
-  }
-  const form = nameOf(row, 'prompt')
-  if (form === null && row['prompt'] === undefined && row['messages'] === undefined) return
-  throw new UsageError(
-    'input_invalid',
-    `${first.where}: is ${form ?? 'a prompt'}, expected trajectory groups: answers to it with their rewards`,
-    {
-      hint: 'trainyard rollout <model> --prompts <file> --reward <reward> --out groups.jsonl makes groups of what it asks; answers to learn as they are train with trainyard train sft',
-    },
-  )
+  if (first === undefined || !isJsonObject(row)) return
+  const foreign = findForeignGroup(row)
+  if (foreign === null) return
+  throw new UsageError('input_invalid', `${first.where}: ${foreign.problem}`, { hint: foreign.hint })
 }
 
 function splitGroups(text: string, name: string, report: (problem: string) => void): readonly Placed[] {

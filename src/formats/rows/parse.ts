@@ -8,6 +8,7 @@
  */
 import { DataError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { findForeignGroup } from '#contract/wire/training/row-forms/foreign-group.js'
 import { EXCHANGE_KINDS, exactChoices } from './exchanges.js'
 import type { DataNotes } from './notes/data-notes.js'
 import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
@@ -61,6 +62,10 @@ export function parseTrajectoryGroups(value: unknown, options: ParseOptions = {}
  */
 export function parseTrajectoryGroup(value: unknown, path: string, options: ParseOptions = {}): TrajectoryGroup {
   const group = objectAt(value, path)
+  const foreign = findForeignGroup(group)
+  if (foreign !== null) {
+    throw new DataError('invalid_trajectory', `${path} ${foreign.problem}.`, { param: path, hint: foreign.hint })
+  }
   noteUnreadFields(group, GROUP_FIELDS, (kind, name) => options.notes?.add(kind, path, name))
   checkLogs(group['logs'], `${path}.logs`)
   const trajectories = arrayAt(group['trajectories'] ?? missing(path, 'trajectories'), `${path}.trajectories`)

@@ -77,5 +77,6 @@ test('a strict one is refused by the name of what is not held to', async () => {
   await expect(compileGrammar(spec, table, { clock: systemClock })).rejects.toMatchObject({
     code: 'unsupported_schema',
     message: expect.stringContaining('#/uniqueItems'),
+    hint: expect.stringContaining('without strict: true'),
   })
 })

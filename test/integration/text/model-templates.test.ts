@@ -4,9 +4,11 @@
  * The templates come with `node test/support/fetch-llama-vocab.js`; without them the tests are skipped. The vocabulary
  * is ours, with the control tokens of each template.
  */
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact } from '#base/json/exact-json.js'
@@ -20,7 +22,10 @@ import { renderTurns } from '#model/text/render-with-mask.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { createTinyTextModel } from '../../support/model/tiny-tokenizer.js'
 
-const directory = join(import.meta.dirname, '..', '..', '..', '.cache', 'llama-vocab')
+const root = join(import.meta.dirname, '..', '..', '..')
+const directory = join(root, '.cache', 'llama-vocab')
+/** Transformers of the package index. */
+const python = join(root, '.cache', 'torch-pypi-venv', 'bin', 'python')
 const llama3 = { controlTokens: ['<|start_header_id|>', '<|end_header_id|>', '<|eot_id|>'], ends: ['<|eot_id|>'] }
 const deepseek = {
   controlTokens: ['<｜User｜>', '<｜Assistant｜>', '<｜end▁of▁sentence｜>', '<｜tool▁calls▁begin｜>'],
@@ -175,6 +180,15 @@ describe.skipIf(!existsSync(directory))('templates of models (skipped without .c
     expect(count - different.length).toBe(EQUAL)
     expect(different.filter((each) => !DIFFERENT.has(each))).toEqual([])
   })
+
+  test.skipIf(!existsSync(python))(
+    'the digests are what transformers makes (skipped without .cache/torch-pypi-venv, see .ci/run)',
+    { timeout: 300_000 },
+    async () => {
+      const script = join(root, 'test/support/model/make-rendering-digests.py')
+      await promisify(execFile)(python, [script, '--check'], { cwd: root, timeout: 290_000 })
+    },
+  )
 
   test.each(TOLD)('%s without tools is told nothing', (template) => {
     const compiled = compile(template)

@@ -3,7 +3,8 @@
 test/fixtures/template-snippets.json: what small templates of our own come to.
 
 `developer` is `system` for a template that does not name it, as our own rendering has it. Needs the PyPI packages transformers (5.24
-was used) and jinja2 (3.1.6). Run from the repository root; with a folder as argument, the texts are written there as well.
+was used) and jinja2 (3.1.6). Run from the repository root; with a folder as argument, the texts are written there as well. With --check
+nothing is written: what differs from the two files is printed, and ends it with 1.
 """
 import datetime
 import hashlib
@@ -76,8 +77,8 @@ def main():
     chat_template_utils.datetime = FrozenTime
     conversations = json.loads((FIXTURES / "rendering-conversations.json").read_text())
     snippets = [[source, render(source, {"messages": []})] for source in SNIPPETS]
-    (FIXTURES / "template-snippets.json").write_text(json.dumps(snippets, indent=1, ensure_ascii=False) + "\n")
-    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    is_check = sys.argv[1:] == ["--check"]
+    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 and not is_check else None
     digests = {}
     for path in sorted(pathlib.Path(".cache/llama-vocab").glob("*.jinja")):
         source = path.read_text()
@@ -91,7 +92,15 @@ def main():
             digests.setdefault(path.stem, {})[title] = digest
             if out is not None:
                 (out / f"{path.stem}.{title}.txt").write_text(text)
-    (FIXTURES / "rendering-digests.json").write_text(json.dumps(digests, indent=0) + "\n")
+    files = {
+        "template-snippets.json": json.dumps(snippets, indent=1, ensure_ascii=False) + "\n",
+        "rendering-digests.json": json.dumps(digests, indent=0) + "\n",
+    }
+    if is_check:
+        different = [name for name, text in files.items() if (FIXTURES / name).read_text() != text]
+        sys.exit(f"differs from what transformers makes: {', '.join(different)}" if different else 0)
+    for name, text in files.items():
+        (FIXTURES / name).write_text(text)
     count = [digest for of in digests.values() for digest in of.values()]
     print(len(count), "renderings,", count.count("refused"), "refused")
 

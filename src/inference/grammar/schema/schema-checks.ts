@@ -231,7 +231,9 @@ export class UnheldError extends InvalidRequestError {
   /** @param place the keyword that the message names, or null for the schema itself */
   constructor(at: Unheld, what: string, relax: (schema: JsonObject) => JsonObject, instead?: string) {
     const place = at.named === null ? at.path : `${at.path}/${at.named}`
-    super('unsupported_schema', `JSON schema at ${place} ${what}`, hintTo(instead))
+    const hint =
+      'without strict: true what answers cannot be held to is left out, and named in x-trainyard-ignored-fields'
+    super('unsupported_schema', `JSON schema at ${place} ${what}`, instead === undefined ? { hint } : hintTo(instead))
     this.path = at.path
     this.keywords = at.keywords
     this.relax = relax

@@ -204,7 +204,11 @@ describe('a response', () => {
     const answer = await ask('true')
     expect(answer.status, await answer.text()).toBe(200)
     expect(answer.headers.get('x-trainyard-ignored-fields')).toBe('tools[].web_search, tools[].custom')
-    for (const value of ['false', 'maybe']) expect((await ask(value)).status, value).toBe(400)
+    for (const value of ['false', 'maybe']) {
+      const refusal = await ask(value)
+      expect(refusal.status, value).toBe(400)
+      expect(await refusal.text(), value).toContain('x-trainyard-drop-unsupported-tools: true')
+    }
   })
 
   it('names a verbosity that no template reads', async () => {

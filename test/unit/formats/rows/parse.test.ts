@@ -69,6 +69,21 @@ describe('parseTrajectoryGroups', () => {
     expect(parseTrajectoryGroups([{ trajectories: [{}] }])[0].trajectories[0].reward).toBe(0)
   })
 
+  it.each([
+    [{ prompt: 'q', answer: 'a' }, 'is a prompt, expected trajectory groups', 'trainyard rollout'],
+    [{ messages: [{ role: 'user', content: 'q' }] }, 'is a prompt, expected trajectory groups', 'trainyard rollout'],
+    [{ instruction: 'i', input: '', output: 'o' }, 'is an Alpaca row', 'trainyard rollout'],
+    [{ prompt: 'q', chosen: 'a', rejected: 'b' }, 'is a preference', 'trainyard train dpo'],
+  ])('says what %j is instead of a group', (row, problem, hint) => {
+    expect(() => parseTrajectoryGroups([{ trajectories: [] }, row])).toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining(`trajectory_groups[1] ${problem}`),
+        param: 'trajectory_groups[1]',
+        hint: expect.stringContaining(hint),
+      }),
+    )
+  })
+
   it('keeps groups of none and one', () => {
     expect(
       parseTrajectoryGroups([{ trajectories: [] }, { trajectories: [{ reward: 1 }] }]).map(

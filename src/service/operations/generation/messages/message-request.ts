@@ -118,7 +118,7 @@ function toTools({ tools, tool_choice: choice }: CountMessageTokensRequest): Too
       `tools[${other}].type "${all[other]?.type}" is not supported here.`,
       {
         param: `tools[${other}].type`,
-        hint: 'tools with an input_schema of their own are; what they do is up to your program',
+        hint: 'tools with an input_schema are; the header x-trainyard-drop-unsupported-tools: true leaves the others out',
       },
     )
   }

@@ -128,7 +128,7 @@ function toTools(request: ResponseRequest): Pick<ChatRequest, 'tools' | 'tool_ch
   const other = all.findIndex(({ type }) => type !== 'function')
   if (other >= 0) {
     throw invalid(`tools[${other}].type`, `tools[${other}].type "${all[other]?.type}" is not supported here.`, {
-      hint: 'tools of type "function" are; what they do is up to your program',
+      hint: 'tools of type "function" are; the header x-trainyard-drop-unsupported-tools: true leaves the others out',
     })
   }
   const choice = request.tool_choice ?? null

@@ -37,6 +37,7 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./rollout.js')).rollout,
   ),
   entry('eval', 'Measure a model on held-out prompts', async () => (await import('./eval.js')).evaluate),
+  entry('tune', 'Find the learning rate of rewards by short jobs', async () => (await import('./train/tune.js')).tune),
   entry(
     'train rl',
     'Train a model on trajectory groups with rewards',

@@ -29,6 +29,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   chat: ['email-agent', 'hi'],
   rollout: ['email-agent', '--prompts', prompts],
   compare: ['email-agent:step1', 'email-agent', '--prompts', prompts],
+  tune: ['email-agent', '--prompts', prompts, '--held-out', prompts],
   eval: ['email-agent', '--prompts', prompts],
   'train rl': ['email-agent', '--file', groups],
   'train dpo': ['email-agent', '--file', pairs],

@@ -58,9 +58,17 @@ export async function trainOnPolicy(
         ),
     },
   )
+  for (const warning of result.warnings) output.warning(warning)
   const [first, last] = [result.steps[0], result.steps.at(-1)]
   output.result(
-    { object: 'distillation', model: model.name, step: result.step, kl_before: first?.kl, kl_last: last?.kl },
+    {
+      object: 'distillation',
+      model: model.name,
+      step: result.step,
+      kl_before: first?.kl,
+      kl_last: last?.kl,
+      warnings: [...result.warnings],
+    },
     `Saved step ${result.step} of ${model.name}: ${formatNumber(first?.kl ?? 0)} nats a token from the teacher before, ${formatNumber(last?.kl ?? 0)} before the last update`,
     [String(result.step)],
   )

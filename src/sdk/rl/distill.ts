@@ -10,6 +10,7 @@ import { AppError } from '#base/errors/errors.js'
 import { sizeDefaults } from '#contract/jobs/size-defaults.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'
+import { sayOfDistillation } from './diagnose.js'
 import type { TrainableModel } from './model.js'
 import type { TrainingSession } from './session.js'
 import type { SavedCheckpoint } from './session-options.js'
@@ -57,14 +58,16 @@ const PUBLISHED_RATE = 5e-6
 /**
  * Moves a model towards its teacher on the model's own answers, and saves it as the model's next checkpoint.
  *
- * @returns the checkpoint and what each update measured
+ * A student that knows nothing of what its teacher says comes no nearer by its own answers: `warnings` says so, and examples come first.
+ *
+ * @returns the checkpoint, what each update measured, and what they say together
  * @throws {AppError} `tokenizers_differ` where teacher and student have other tokens; what a training session throws
  */
 export async function distillOnPolicy(
   model: TrainableModel,
   prompts: readonly (readonly Message[])[],
   options: DistillOptions,
-): Promise<SavedCheckpoint & { readonly steps: readonly DistillStep[] }> {
+): Promise<SavedCheckpoint & { readonly steps: readonly DistillStep[]; readonly warnings: readonly string[] }> {
   const { client } = model
   const { teacher, signal, onStep } = options
   const { steps: count, promptsPerStep, samples, maxTokens } = { ...DISTILL_DEFAULTS, ...defined(options) }
@@ -103,7 +106,7 @@ export async function distillOnPolicy(
         return answers.filter((answer) => answer.tokens.length > 0).map((answer) => ({ ...answer, prompt }))
       }
     }
-    return { ...(await session.save()), steps }
+    return { ...(await session.save()), steps, warnings: sayOfDistillation(steps.map(({ kl }) => kl)) }
   } finally {
     await session.close()
   }

@@ -40,7 +40,7 @@ const SHAPE = { promptsPerStep: 2, samples: 16, maxTokens: 3, seed: 7 }
 
 test('the divergence from the teacher falls, and the result is the model’s next checkpoint', async () => {
   const student = await register('student')
-  const { steps, step } = await distillOnPolicy(student, PROMPTS, {
+  const { steps, step, warnings } = await distillOnPolicy(student, PROMPTS, {
     ...SHAPE,
     teacher: teacher.inferenceName(),
     steps: 12,
@@ -50,7 +50,7 @@ test('the divergence from the teacher falls, and the result is the model’s nex
   const late = kls.slice(-4).reduce((sum, kl) => sum + kl / 4, 0)
   expect(kls[0]).toBeGreaterThan(0.1)
   expect(late).toBeLessThan((kls[0] as number) / 2)
-  expect({ step, known: student.step }).toEqual({ step: 1, known: 1 })
+  expect({ step, known: student.step, warnings }).toEqual({ step: 1, known: 1, warnings: [] })
 })
 
 test('a teacher that is the student itself has nothing to say', async () => {

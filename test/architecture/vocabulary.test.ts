@@ -68,6 +68,7 @@ describe('closed lists', () => {
       'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
+      'commands/train/tune.ts',
       'src/cli/training/distill-examples.ts',
       // a word of OpenAI's that happens to be ours
       'src/contract/wire/compatible/fine-tuning.ts',

@@ -68,6 +68,12 @@ test.skipIf(!existsSync(COMMAND))(
       // what it was exported to is gone
       expect(await ids()).toEqual(['sampler_weights/policy', 'weights/state'])
 
+      await expect(tinker('checkpoint', 'publish', state)).rejects.toThrow(
+        /nothing that is saved is public; `tinker checkpoint download` fetches it/,
+      )
+      await expect(tinker('session', 'export-trace', run.id.split(':')[0] ?? '')).rejects.toThrow(
+        /requests of a session are not kept as a trace; `tinker run info`/,
+      )
       await tinker('checkpoint', 'delete', '--yes', state)
       expect(await ids()).toEqual(['sampler_weights/policy'])
       const { models } = await tinker<{ models: { model_name: string }[] }>('model', 'list')

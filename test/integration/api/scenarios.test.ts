@@ -199,7 +199,16 @@ describe('models', () => {
         contains: [`is not served here; use ${instead}`],
       }),
     ),
-    ...['/v1/embeddings', '/v1/images/generations', '/v1/vector_stores', '/v1/chat/completions/chatcmpl-1'].map(
+    ...[
+      '/v1/embeddings',
+      '/v1/images/generations',
+      '/v1/vector_stores',
+      '/v1/chat/completions/chatcmpl-1',
+      '/api/v1/training_runs/a:train:0/checkpoints/weights/one/publish',
+      '/api/v1/sessions/a/trace_export',
+      '/api/v1/billing/usage/events',
+      '/api/v1/auth/token',
+    ].map(
       (path): Scenario => ({
         name: `${path} is said to be none here`,
         request: ['GET', path],

@@ -7,6 +7,7 @@ import { spawn } from 'node:child_process'
 
 export interface ClientRun {
   readonly env?: Readonly<Record<string, string>>
+  readonly cwd?: string
   /** Below the test's own limit, so that the error says where the program was. */
   readonly timeoutMs: number
   /**
@@ -26,6 +27,7 @@ export async function runClient(program: string, args: readonly string[], run: C
   const child = spawn(program, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, PYTHONFAULTHANDLER: '1', ...run.env },
+    ...(run.cwd === undefined ? {} : { cwd: run.cwd }),
   })
   const output = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {

@@ -78,6 +78,16 @@ const ABSENT: readonly (readonly [pattern: RegExp, reason: string])[] = [
   [/^\/v1\/(?:vector_stores|containers|skills|chatkit)\b/, 'tools run in your own program'],
   [/^\/v1\/fine_tuning\/(?:checkpoints|alpha)\b/, 'checkpoints are not shared, and graders run in your own program'],
   [/^\/v1\/chat\/completions\/./, 'chat completions are not stored'],
+  [
+    /^\/api\/v1\/training_runs\/.*\/publish\/?$/,
+    'nothing that is saved is public; `tinker checkpoint download` fetches it for others, and a key of the same project lets them use it here',
+  ],
+  [
+    /^\/api\/v1\/sessions\/[^/]+\/trace_export\/?$/,
+    'requests of a session are not kept as a trace; `tinker run info` and `trainyard sessions list` say what a run did',
+  ],
+  [/^\/api\/v1\/billing\b/, 'nothing is billed; `trainyard usage` counts what was used'],
+  [/^\/api\/v1\/auth\b/, 'there is nobody to sign in; TINKER_API_KEY is a key of this server with tml- before it'],
 ]
 
 /** The error for a path that is not here. */

@@ -3,8 +3,8 @@
  * the cookbook knows. Their data sets and its tokenizer are folders of the same names where they run. And the cookbook's supervised loop
  * with a registered tokenizer and renderer for `trainyard/spark`.
  */
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -21,15 +21,16 @@ const LIMIT_MS = 280_000
 type Metrics = Readonly<Record<string, number>>
 
 describe.skipIf(!existsSync(PYTHON))('tinker-cookbook (skipped without .cache/loops-venv, see .ci/run)', () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'trainyard-cookbook-'))
+  let folder: string
   let service: Awaited<ReturnType<typeof startService>>
   beforeAll(async () => {
+    folder = await mkdtemp(path.join(tmpdir(), 'trainyard-cookbook-'))
     await writeInputs(folder)
     service = await startService({ args: ['--base-model', `${NAME}=${SPARK}`, '--base-model', 'trainyard/spark'] })
   })
   afterAll(async () => {
     await service.stop()
-    rmSync(folder, { recursive: true, force: true })
+    await rm(folder, { recursive: true, force: true })
   })
 
   const client = () => ({

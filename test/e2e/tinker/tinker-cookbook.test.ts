@@ -189,7 +189,7 @@ async function writeInputs(folder: string): Promise<void> {
     range(74, (i) => ({ question: `What is ${i}?`, answer: 'It is. #### 1' })),
   )
   await writeFile(
-    path.join(folder, 'openai/gsm8k/README.md'),
+    path.join(folder, 'openai/gsm8k', 'README.md'),
     ['---', 'configs:', '- config_name: main', '  data_files: train.jsonl', '---', ''].join('\n'),
   )
   const pair = (i: number) => ({

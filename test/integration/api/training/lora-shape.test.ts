@@ -47,7 +47,7 @@ it('is chosen by the first job, and kept by later ones, also where they do not n
   }
   let step = 0
   for (const lora of [LORA, undefined, LORA, { rank: 4, alpha: 6 }]) {
-    const { status, body } = await submit(model, { lora })
+    const { status, body } = await submit(model, { lora, seed: step })
     expect(status, JSON.stringify(body)).toBe(200)
     if (lora === LORA) {
       const targets = ['q_proj', 'k_proj', 'v_proj', 'o_proj']

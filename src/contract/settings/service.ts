@@ -313,13 +313,13 @@ export const SERVICE_SETTINGS = defineSettings({
     summary:
       'address under which clients reach the service through a proxy, with the path it adds; links in answers begin with it',
   },
-  /** Proxies whose `X-Forwarded-Proto`, `-Host` and `-Prefix` count where there is no `publicUrl`: addresses, networks. Default none. */
+  /** Proxies whose `X-Forwarded-For` counts, and `-Proto`, `-Host`, `-Prefix` where there is no `publicUrl`: addresses, networks. Default none. */
   trustedProxies: {
     key: 'trusted-proxies',
     type: 'list',
     default: [],
     flag: '--trusted-proxy <address>',
-    summary: 'address or network of a proxy whose X-Forwarded-Proto, -Host and -Prefix are believed',
+    summary: 'address or network of a proxy whose X-Forwarded-For, -Proto, -Host and -Prefix are believed',
   },
   /** Forms of tool calls in place of those that chat templates show: one for all base models, or `name=form` for one. Default none. */
   toolFormats: {

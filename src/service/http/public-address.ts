@@ -17,6 +17,11 @@ export interface PublicAddressOptions {
 export interface PublicAddress {
   /** Of the server as whoever sent this request reaches it, without a slash at its end: `https://host/prefix`. */
   of(c: Context): string
+  /**
+   * Address of whoever sent this request: behind trusted proxies the last one of `X-Forwarded-For` that is no such proxy. Null where
+   * there is no connection, as in a test without a port.
+   */
+  clientOf(c: Context): string | null
   /** Names by which `--public-url` calls the server. */
   readonly hosts: readonly string[]
   /** Origin of `--public-url`, whose pages are the server's own; null without one. */
@@ -37,6 +42,14 @@ export function createPublicAddress({ publicUrl, trustedProxies }: PublicAddress
       if (fixed !== null) return fixed.origin + fixed.pathname
       const asked = new URL(c.req.url)
       return isTrusted(trusted, peerOf(c)) ? forwardedAddress(c, asked) : asked.origin
+    },
+    clientOf: (c) => {
+      const peer = peerOf(c)
+      if (!isTrusted(trusted, peer)) return peer
+      // each proxy adds whom it heard: what stands further left is what a client says of itself
+      const said = (c.req.header('x-forwarded-for') ?? '').split(',').map((address) => address.trim())
+      const client = said.findLast((address) => !isTrusted(trusted, address))
+      return client !== undefined && isIP(client) !== 0 ? client : peer
     },
     pathWithin: (path) => {
       if (prefix === '' || !path.startsWith(prefix)) return path
@@ -85,8 +98,8 @@ function readProxies(entries: readonly string[]): BlockList {
   return list
 }
 
-/** The address at the other end of the connection; null where there is none, as in a test without a port. */
-export function peerOf(c: Context): string | null {
+/** The address at the other end of the connection. */
+function peerOf(c: Context): string | null {
   const { incoming } = (c.env ?? {}) as { readonly incoming?: IncomingMessage }
   return incoming?.socket.remoteAddress ?? null
 }
@@ -95,7 +108,8 @@ function isTrusted(list: BlockList, peer: string | null): boolean {
   if (peer === null) return false
   // an IPv4 client of a socket for both kinds
   const address = peer.replace(/^::ffff:(?=\d+\.)/, '')
-  return list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
+  const version = isIP(address)
+  return version !== 0 && list.check(address, version === 6 ? 'ipv6' : 'ipv4')
 }
 
 /** What a trusted proxy says of the request; what it says wrongly or not at all is the request's own. */

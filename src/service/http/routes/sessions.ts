@@ -7,7 +7,6 @@ import { ROUTES } from '#contract/endpoints/table.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { handlers } from '../handlers.js'
 import { sendsFile } from '../middleware/auth.js'
-import { peerOf } from '../public-address.js'
 
 /** Wrong codes of one address in a minute, after which it waits. */
 const MOST_WRONG = 5
@@ -38,7 +37,7 @@ export function sessionHandlers({ services: { sessions, downloads }, publicAddre
     },
     'POST /v1/preview/sessions/exchange': async ({ body, c }) => {
       const request = await body()
-      const peer = peerOf(c) ?? ''
+      const peer = publicAddress.clientOf(c) ?? ''
       wrongCodes.check(peer)
       forgetAnswer(c)
       try {

@@ -52,6 +52,30 @@ it.each([
   expect(await addressFor('10.0.0.7', '10.0.0.7', headers)).toBe(expected)
 })
 
+it.each([
+  ['10.0.0.9', '192.0.2.1', '10.0.0.9'],
+  ['10.0.0.7', '192.0.2.1', '192.0.2.1'],
+  ['::ffff:10.0.0.7', '2001:db8::1', '2001:db8::1'],
+  // what a client says of itself stands first
+  ['10.0.0.7', '198.51.100.9, 192.0.2.1', '192.0.2.1'],
+  ['10.0.0.7', '192.0.2.1, 10.0.0.7', '192.0.2.1'],
+  ['10.0.0.7', '192.0.2.1, somebody', '10.0.0.7'],
+  ['10.0.0.7', '10.0.0.7', '10.0.0.7'],
+  ['10.0.0.7', '', '10.0.0.7'],
+])(
+  'behind 10.0.0.7, %s that says "%s" brings a request of %s, with and without a public URL',
+  async (peer, said, expected) => {
+    for (const publicUrl of [null, 'https://train.example']) {
+      const address = createPublicAddress({ publicUrl, trustedProxies: ['10.0.0.7'] })
+      const app = new Hono()
+      app.get('/', (c) => c.text(address.clientOf(c) ?? 'nobody'))
+      const env = { incoming: { socket: { remoteAddress: peer } } }
+      const headers = { 'x-forwarded-for': said }
+      expect(await (await app.request('http://inner:8642/', { headers }, env)).text()).toBe(expected)
+    }
+  },
+)
+
 it('takes its own prefix off a path, and nothing that only looks like it', () => {
   const address = createPublicAddress({ publicUrl: 'https://train.example/yard/', trustedProxies: [] })
   const paths = ['/yard/v1/models', '/yard', '/yard/', '/yardstick', '/v1/models']

@@ -1,6 +1,6 @@
 /** Trials of what containers do: a user without rights, a root that cannot be written, process 1, signals, rotated logs. */
 import { spawnSync } from 'node:child_process'
-import { appendFileSync, chownSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chownSync, readFileSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import {
   chat,
@@ -46,11 +46,15 @@ export const CONTAINER_TRIALS = [
       need(mayUnshare('-m'), 'mounts of its own need root')
       const volume = kit.folder()
       // the root as it is, read-only; what is written is the volume and a small /tmp
+      const modules = realpathSync(path.join(kit.packageRoot, 'node_modules'))
       const steps = [
-        'mount -t tmpfs -o mode=755 tmpfs /mnt && mkdir /mnt/data /mnt/package',
+        'mount -t tmpfs -o mode=755 tmpfs /mnt && mkdir /mnt/data /mnt/package /mnt/modules',
         `mount --bind '${volume}' /mnt/data && mount --bind '${kit.packageRoot}' /mnt/package`,
+        `mount --bind '${modules}' /mnt/modules`,
         'mount -o remount,ro /mnt && mount -o remount,ro,bind /',
         'mount -t tmpfs -o size=16m tmpfs /tmp',
+        // a checkout may lie in /tmp itself, and the package's modules with it
+        `[ -e '${modules}' ] || { mkdir -p '${modules}' && mount --bind /mnt/modules '${modules}'; }`,
         'cd / && exec "$@"',
       ]
       const wrapper = ['unshare', '-m', 'sh', '-ec', steps.join('\n'), 'contained']

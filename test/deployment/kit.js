@@ -38,6 +38,11 @@ export function mayUnshare(...flags) {
   return isRoot && spawnSync('unshare', [...flags, 'true'], { stdio: 'ignore' }).status === 0
 }
 
+/** Whether a wrapper comes as far as its program: namespaces may be had where what is done in them may not. */
+export function canWrap([program, ...args]) {
+  return spawnSync(program, [...args, 'true'], { stdio: 'ignore' }).status === 0
+}
+
 /** @param probe is asked until it gives a value other than null, undefined and false */
 export async function until(probe, what, mostMs = 120_000) {
   const deadline = performance.now() + mostMs

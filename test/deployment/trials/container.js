@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { appendFileSync, chownSync, readFileSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import {
+  canWrap,
   chat,
   childrenOf,
   expect,
@@ -58,6 +59,7 @@ export const CONTAINER_TRIALS = [
         'cd / && exec "$@"',
       ]
       const wrapper = ['unshare', '-m', 'sh', '-ec', steps.join('\n'), 'contained']
+      need(canWrap(wrapper), 'a root of its own may not be mounted read-only here')
       const server = await kit.serve({ wrapper, dataDir: '/mnt/data/trainyard', root: '/mnt/package' })
       const inside = ['nsenter', '-t', String(server.pid), '-m']
       expect(

@@ -2,7 +2,19 @@
 import { spawnSync } from 'node:child_process'
 import { chownSync, existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { chat, expect, hasProgram, isRoot, mayUnshare, mountSmall, need, startJob, until, useService } from '../kit.js'
+import {
+  canWrap,
+  chat,
+  expect,
+  hasProgram,
+  isRoot,
+  mayUnshare,
+  mountSmall,
+  need,
+  startJob,
+  until,
+  useService,
+} from '../kit.js'
 
 const FAKETIME = ['x86_64', 'aarch64']
   .map((machine) => `/usr/lib/${machine}-linux-gnu/faketime/libfaketimeMT.so.1`)
@@ -84,6 +96,7 @@ export const MACHINE_TRIALS = [
       need(existsSync('/proc/net/if_inet6'), 'this system has no IPv6')
       const alone = 'ip link set lo up && ip -4 addr flush dev lo && exec "$@"'
       const wrapper = ['unshare', '-n', 'sh', '-c', alone, 'alone']
+      need(canWrap(wrapper), 'addresses of a network of its own may not be set here')
       const server = await kit.serve({ wrapper, args: ['--host', '::1'] })
       expect(/^http:\/\/\[::1\]:\d+$/.test(server.url), `it says that it listens at ${server.url}`)
       const inside = ['nsenter', '-t', String(server.pid), '-n']

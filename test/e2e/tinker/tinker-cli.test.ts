@@ -23,12 +23,12 @@ test.skipIf(!existsSync(COMMAND))(
       TINKER_BASE_URL: service.url,
       TINKER_API_KEY: `tml-${service.key}`,
     }
+    const told = (words: readonly string[], mayAbortAtExit: boolean): Promise<string> =>
+      runClient(COMMAND, ['--format', 'json', ...words], { env, timeoutMs: 300_000, mayAbortAtExit })
+    // an abort at its end is no success either, and its error holds what was printed before
+    const refusal = (...words: string[]): Promise<string> => told(words, false)
     const tinker = async <T>(...words: string[]): Promise<T> => {
-      const stdout = await runClient(COMMAND, ['--format', 'json', ...words], {
-        env,
-        timeoutMs: 300_000,
-        mayAbortAtExit: true,
-      })
+      const stdout = await told(words, true)
       return (stdout.trim() === '' ? null : JSON.parse(stdout)) as T
     }
     try {
@@ -68,10 +68,10 @@ test.skipIf(!existsSync(COMMAND))(
       // what it was exported to is gone
       expect(await ids()).toEqual(['sampler_weights/policy', 'weights/state'])
 
-      await expect(tinker('checkpoint', 'publish', state)).rejects.toThrow(
+      await expect(refusal('checkpoint', 'publish', state)).rejects.toThrow(
         /nothing that is saved is public; `tinker checkpoint download` fetches it/,
       )
-      await expect(tinker('session', 'export-trace', run.id.split(':')[0] ?? '')).rejects.toThrow(
+      await expect(refusal('session', 'export-trace', run.id.split(':')[0] ?? '')).rejects.toThrow(
         /requests of a session are not kept as a trace; `tinker run info`/,
       )
       await tinker('checkpoint', 'delete', '--yes', state)

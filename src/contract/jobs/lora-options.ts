@@ -6,7 +6,7 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import { defineOptions, type OptionValues } from './option.js'
+import { defineOptions, MAX_FLOAT32, type OptionValues } from './option.js'
 
 /** Inner dimensions. */
 const RANKS = { min: 1, max: 256 } as const
@@ -36,7 +36,7 @@ export const LORA_OPTIONS = defineOptions({
   alpha: {
     type: 'number',
     default: LORA_DEFAULTS.alpha,
-    bounds: { min: 1e-6, max: 3.4028234663852886e38 },
+    bounds: { min: 1e-6, max: MAX_FLOAT32 },
     flag: {},
     summary: "the adapter's output is scaled by alpha / rank",
   },

@@ -5,6 +5,9 @@
  */
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 
+/** Largest number of the trainer's arithmetic: what is more would be infinity to it. */
+export const MAX_FLOAT32 = 3.4028234663852886e38
+
 /** Inclusive. */
 export interface Bounds {
   readonly min?: number

@@ -4,16 +4,8 @@
  */
 import { assertScheduleFits, defineJobKind, type PolicyReference, refuse } from './kind.js'
 import { resolveLora } from './lora-options.js'
-import { defineOptions, fillByChoice, type OptionValues } from './option.js'
-import {
-  COMMON_OPTIONS,
-  LEARNING_RATE,
-  MAX_FLOAT32,
-  MEASURED,
-  optimizerOptions,
-  scheduleOptions,
-  TINY,
-} from './shared-options.js'
+import { defineOptions, fillByChoice, MAX_FLOAT32, type OptionValues } from './option.js'
+import { COMMON_OPTIONS, LEARNING_RATE, MEASURED, optimizerOptions, scheduleOptions, TINY } from './shared-options.js'
 
 /** Clip ranges, caps of importance weights, coefficients: dimensionless. */
 const AMOUNT = { min: 0, max: MAX_FLOAT32 } as const

@@ -3,10 +3,7 @@
  */
 import { RESERVED_KWARGS } from '#contract/wire/inference/template-kwargs.js'
 import { LORA_OPTIONS, type LoraOptions } from './lora-options.js'
-import { defineOptions, type OptionValues } from './option.js'
-
-/** Largest number of the trainer's arithmetic: what is more would be infinity to it. */
-export const MAX_FLOAT32 = 3.4028234663852886e38
+import { defineOptions, MAX_FLOAT32, type OptionValues } from './option.js'
 
 export const LEARNING_RATE = { min: 0, max: 1 } as const
 /** Conversations that a supervised job on few of them goes through, and how often at most: `size-defaults.ts` says why. */

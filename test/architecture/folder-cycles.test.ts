@@ -1,7 +1,6 @@
 /**
  * Folders that stand beside each other, at every depth, do not import each other in a circle; types count. What the tables of
- * `layers.json` let through by name (`exceptions`) does not count, and `cycles` names the circles that are still there, each with the
- * reason: none may be added.
+ * `layers.json` let through by name (`exceptions`) does not count.
  */
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -10,7 +9,6 @@ import { readSourceTree, type SourceFile } from './source-tree.js'
 
 interface Rules {
   readonly exceptions: readonly { readonly from: readonly string[]; readonly to: readonly string[] }[]
-  readonly cycles: readonly { readonly folders: readonly string[]; readonly reason: string }[]
 }
 
 /** Folders that a folder imports from, and one import that shows it. */
@@ -71,20 +69,9 @@ function circular(graph: Graph): readonly { readonly from: string; readonly to: 
 }
 
 describe('folders beside each other', () => {
-  const found = circular(graphOf(readSourceTree()))
-
   test('do not import each other in a circle', () => {
-    const isKnown = (from: string, to: string): boolean =>
-      rules.cycles.some(({ folders }) => folders.includes(from) && folders.includes(to))
-    const unknown = found.filter(({ from, to }) => !isKnown(from, to))
-    expect(unknown.map(({ from, to, example }) => `${from} → ${to}: ${example}`)).toEqual([])
-  })
-
-  test('that are allowed a circle still have it: take out of `cycles` in layers.json what is gone', () => {
-    const gone = rules.cycles.flatMap(({ folders }) =>
-      folders.filter((folder) => !found.some(({ from, to }) => from === folder && folders.includes(to))),
-    )
-    expect(gone).toEqual([])
+    const found = circular(graphOf(readSourceTree()))
+    expect(found.map(({ from, to, example }) => `${from} → ${to}: ${example}`)).toEqual([])
   })
 
   test('are found where there is a circle, whatever is between', () => {

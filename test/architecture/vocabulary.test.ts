@@ -71,7 +71,7 @@ describe('closed lists', () => {
       'commands/train/tune.ts',
       'src/cli/training/distill-examples.ts',
       // a word of OpenAI's that happens to be ours
-      'src/contract/wire/compatible/fine-tuning.ts',
+      'src/contract/jobs/fine-tuning.ts',
       HOME,
       // what rows are converted for
       'src/contract/wire/training/row-forms/purposes.ts',

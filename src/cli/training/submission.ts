@@ -12,11 +12,11 @@ import {
   publishedRate,
   sizeDefaults,
 } from '#contract/jobs/size-defaults.js'
+import { findUnknownOptions } from '#contract/jobs/unused-options.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import type { RowKind } from '#contract/wire/training/row-forms.js'
-import { findUnknownOptions } from '#contract/wire/training/unused-options.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'

@@ -8,7 +8,7 @@ import {
   fineTuningJobListSchema,
   fineTuningJobSchema,
   fineTuningPageQuerySchema,
-} from '../wire/compatible/fine-tuning.js'
+} from '../jobs/fine-tuning.js'
 import { pageQuerySchema } from '../wire/list.js'
 import { trainingOptionsQuerySchema, trainingOptionsSchema } from '../wire/training/option-list.js'
 import { createJobQuerySchema, jobOrPlanSchema } from '../wire/training/plan.js'

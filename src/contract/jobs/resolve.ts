@@ -8,9 +8,9 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue, withoutNulls } from '#base/util/json.js'
 import type { JobKind } from '#contract/wire/job-words.js'
-import { parseOptions } from '#contract/wire/training-options.js'
 import { JOB_DEFINITIONS } from './kinds.js'
 import { namesOf, type OptionRow, pickOptions } from './option.js'
+import { parseOptions } from './parse-options.js'
 
 /**
  * @param config of the request, nulls allowed; a second place for options stands inside

@@ -2,10 +2,10 @@
  * Records to wire objects, written out by hand: the one place where camelCase becomes snake_case on the way out.
  */
 
+import { optionWarnings, rateWarnings } from '#contract/jobs/option-notes.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
 import type { FileObject } from '#contract/wire/files.js'
 import type { Model } from '#contract/wire/models.js'
-import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
 import { type JobReport, jobReportSchema } from '#contract/wire/training/job-report.js'
 import { type WorkerFacts, workerFactsSchema } from '#contract/wire/training/worker-facts.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'

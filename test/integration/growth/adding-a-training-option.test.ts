@@ -33,7 +33,7 @@ export const wrong = ({ bellTime }: RlHyperparameters) => bellTime
 
 const EVALUATE = `
   import { recordOptions, resolveOptions } from './dist/src/contract/jobs/resolve.js'
-  import { findUnusedOptions } from './dist/src/contract/wire/training/unused-options.js'
+  import { findUnusedOptions } from './dist/src/contract/jobs/unused-options.js'
   import { rlHyperparameters } from './dist/src/training/kinds/rl/rl-hyperparameters.js'
   import { ring } from './dist/src/training/kinds/rl/ring.js'
   const options = resolveOptions('rl', { bell_volume: '2' })

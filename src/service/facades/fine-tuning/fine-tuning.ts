@@ -14,7 +14,7 @@ import {
   type FineTuningJob,
   type FineTuningPageQuery,
   JOB_KIND_OF_METHOD,
-} from '#contract/wire/compatible/fine-tuning.js'
+} from '#contract/jobs/fine-tuning.js'
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'

@@ -3,7 +3,7 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
-import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from '#contract/wire/compatible/fine-tuning.js'
+import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from '#contract/jobs/fine-tuning.js'
 import type { JobStatus } from '#contract/wire/job-words.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'

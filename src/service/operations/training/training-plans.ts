@@ -4,9 +4,9 @@
  */
 
 import { NotFoundError } from '#base/errors/errors.js'
+import { optionWarnings, rateWarnings } from '#contract/jobs/option-notes.js'
 import { PARENT_FILES, type WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
-import { optionWarnings, rateWarnings } from '#contract/wire/option-notes.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'

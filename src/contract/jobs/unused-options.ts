@@ -1,13 +1,13 @@
 /**
  * Options of a training job that have no effect: found by name and by what they need, without the schemas, so that a command can
- * look before anything is sent. What is said or refused because of them: `contract/wire/option-notes.ts`.
+ * look before anything is sent. What is said or refused because of them: `contract/jobs/option-notes.ts`.
  */
 
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
-import { JOB_DEFINITIONS } from '#contract/jobs/kinds.js'
-import { isSet, namesOf, type OptionTable, rowOf } from '#contract/jobs/option.js'
-import type { JobKind } from '../job-words.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { JOB_DEFINITIONS } from './kinds.js'
+import { isSet, namesOf, type OptionTable, rowOf } from './option.js'
 
 /** Where a kind of job takes options from, and those that it takes there. */
 interface Place {

@@ -5,9 +5,9 @@
 import { z } from 'zod'
 import { assertNever } from '#base/util/assert-never.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import type { OptionRow, OptionTable } from '#contract/jobs/option.js'
-import { RequestValidationError, toSentences, toValidationProblems } from './errors.js'
-import { laxBoolean, laxInteger, laxNumber } from './lax.js'
+import { RequestValidationError, toSentences, toValidationProblems } from '#contract/wire/errors.js'
+import { laxBoolean, laxInteger, laxNumber } from '#contract/wire/lax.js'
+import type { OptionRow, OptionTable } from './option.js'
 
 const SCHEMAS = new Map<OptionTable, z.ZodType<Record<string, JsonValue>>>()
 

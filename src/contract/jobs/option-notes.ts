@@ -7,12 +7,12 @@
 
 import { AppError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { JOB_DEFINITIONS } from '#contract/jobs/kinds.js'
-import type { OptionTable } from '#contract/jobs/option.js'
-import { smallRateWarning } from '#contract/jobs/size-defaults.js'
-import { RequestValidationError } from './errors.js'
-import type { JobKind } from './job-words.js'
-import { findUnusedOptions, optionPlaces } from './training/unused-options.js'
+import { RequestValidationError } from '#contract/wire/errors.js'
+import type { JobKind } from '#contract/wire/job-words.js'
+import { JOB_DEFINITIONS } from './kinds.js'
+import type { OptionTable } from './option.js'
+import { smallRateWarning } from './size-defaults.js'
+import { findUnusedOptions, optionPlaces } from './unused-options.js'
 
 /**
  * What a job's record says about its options, one sentence each.

@@ -2,8 +2,8 @@
  * Options that do nothing are found by name, at every depth; options that cannot be honoured are refused by name.
  */
 import { describe, expect, it } from 'vitest'
-import { assertNoUnusedOptions, assertSupportedOptions, optionWarnings } from '#contract/wire/option-notes.js'
-import { findUnusedOptions } from '#contract/wire/training/unused-options.js'
+import { assertNoUnusedOptions, assertSupportedOptions, optionWarnings } from '#contract/jobs/option-notes.js'
+import { findUnusedOptions } from '#contract/jobs/unused-options.js'
 
 const messages = (kind: 'rl' | 'sft' | 'dpo', config: Parameters<typeof findUnusedOptions>[1]) =>
   findUnusedOptions(kind, config).map(({ message }) => message)

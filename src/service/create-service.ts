@@ -19,14 +19,14 @@ import { startServer } from './assembly/server.js'
 import type { ServiceSeams, Start } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
-import { resolveSettings, type ServiceOptions } from './options.js'
+import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
 
 // this file is the room's door: what a caller needs to start a service is had from here
 export { type BuiltInModel, isBuiltInModel } from './built-in-models.js'
 export { startIdleCollection } from './idle-collection.js'
-export type { ServiceOptions, ServiceTuning } from './options.js'
+export type { ServiceOptions, TunedServiceOptions } from './options.js'
 
 export interface Service {
   /** Where it listens, for example `http://127.0.0.1:8642`. */
@@ -68,8 +68,8 @@ export interface StartedService {
   readonly processes: Processes
 }
 
-/** As `createService`, with what tests replace: for `test-door.ts`. */
-export async function startService(options: ServiceOptions, seams: ServiceSeams = {}): Promise<StartedService> {
+/** As `createService`, with what tests tune and replace: for `test-door.ts`. */
+export async function startService(options: TunedServiceOptions, seams: ServiceSeams = {}): Promise<StartedService> {
   const settings = resolveSettings(options)
   const logger = options.logger ?? createLogger({ level: settings.logLevel, format: settings.logFormat })
   const lifetimes = createLifetimes({

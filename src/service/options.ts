@@ -1,5 +1,5 @@
 /**
- * What a service is started with, in two groups: what users set, and tuning that few need.
+ * What a service is started with, in two groups: what users set, and times and limits that only tests change.
  *
  * The first group is the table in `contract/settings/service.ts`; defaults of tuning are beside the code they tune.
  */
@@ -66,9 +66,13 @@ export interface ServiceTuning {
 }
 
 export interface ServiceOptions extends ServiceSettings {
-  readonly tuning?: ServiceTuning
   /** Default: JSON or pretty lines on stderr. */
   readonly logger?: Logger
+}
+
+/** What the parts of a service are started with: only tests and benches tune it. */
+export interface TunedServiceOptions extends ServiceOptions {
+  readonly tuning?: ServiceTuning
 }
 
 /** Settings with every default filled in; what is served, and from where, is resolved with the data directory. */

@@ -4,12 +4,12 @@
  * Only tests and benches import this (`test/architecture/service-parts.test.ts`); nothing here is for production.
  */
 import type { ServiceSeams } from './assembly/start.js'
-import { type Service, type ServiceOptions, startService } from './create-service.js'
+import { type Service, startService, type TunedServiceOptions } from './create-service.js'
 
 export type { ServiceSeams } from './assembly/start.js'
 
 /** Options of a service, and what is replaced in it. */
-export interface TestedServiceOptions extends ServiceOptions {
+export interface TestedServiceOptions extends TunedServiceOptions {
   readonly seams?: ServiceSeams
 }
 

@@ -25,7 +25,9 @@ test('the public types have no hooks of tests', () => {
   const options: ServiceOptions = { dataDir: '.', seams: {} }
   // @ts-expect-error processes are not a caller's business
   const pids = (service: Service): unknown => [service.enginePids, service.idleWorkerPids]
-  expect([options, pids]).toHaveLength(2)
+  // @ts-expect-error times of tests are no option
+  const tuned: ServiceOptions = { dataDir: '.', tuning: {} }
+  expect([options, pids, tuned]).toHaveLength(3)
 })
 
 test('an operation names the parts of the service that it works with; only the assembly has all of them', () => {

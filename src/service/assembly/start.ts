@@ -5,7 +5,7 @@ import { readEnvironment } from '#base/environment.js'
 import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
-import type { ResolvedSettings, ServiceOptions } from '../options.js'
+import type { ResolvedSettings, TunedServiceOptions } from '../options.js'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -26,7 +26,7 @@ export interface ServiceSeams {
 }
 
 export interface Start {
-  readonly options: ServiceOptions
+  readonly options: TunedServiceOptions
   readonly settings: ResolvedSettings
   readonly seams: ServiceSeams
   readonly logger: Logger

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
-import type { ServiceOptions } from '#service/create-service.js'
+import type { TunedServiceOptions } from '#service/create-service.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { isAlive } from '../../support/service/is-alive.js'
 import { until } from '../../support/until.js'
@@ -19,7 +19,7 @@ let service: TestService
 let log: string[] = []
 afterEach(() => service.dispose())
 
-async function start(options: Partial<ServiceOptions> = {}): Promise<void> {
+async function start(options: Partial<TunedServiceOptions> = {}): Promise<void> {
   log = []
   service = await createTestService({
     logger: createLogger({ level: 'info', destination: { write: (line) => void log.push(line) } }),

@@ -3,9 +3,10 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import { type Interval, meanInterval } from '#base/statistics/interval.js'
+import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { assertWritable, writeWhole } from '#cli/local/output-file.js'
+import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'

@@ -3,14 +3,16 @@
  */
 
 import { stringifyExact } from '#base/json/exact-json.js'
+import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
-import { assertWritable, writeWhole } from '#cli/local/output-file.js'
+import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
-import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
+import { keysOf, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
+import { type CurriculumCounts, openCurriculum } from '#sdk/rl/curriculum.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 
 export const rollout = defineCommand({
@@ -28,6 +30,10 @@ export const rollout = defineCommand({
       'trainyard rollout orders --prompts mails.jsonl --until-trainable 16 --out groups.jsonl',
       'only groups that teach, for prompts that are mostly failed or mostly solved',
     ],
+    [
+      'trainyard rollout orders --prompts mails.jsonl --curriculum orders.curriculum.json --pick 16 --out groups.jsonl',
+      '16 of many prompts, those that are right now and then preferred',
+    ],
     ['trainyard rollout orders --prompts q.txt --reward "python3 score.py" --out groups.jsonl', 'in any language'],
   ],
   namespace: ['project', 'entity'],
@@ -44,27 +50,47 @@ export const rollout = defineCommand({
       'groups asked for at most with --until-trainable; default 10 for each that is wanted',
       { isAdvanced: true },
     ),
+    curriculum: flag.text(
+      '--curriculum <file>',
+      'remember success rates by prompt in this file, and prefer prompts between 0.1 and 0.9',
+    ),
+    pick: flag.integer(1, 100_000)('--pick <n>', 'prompts to ask, drawn by the --curriculum'),
     out: flag.text('--out <file>', 'where to write the groups; default -, standard output', { default: '-' }),
   },
   exits: ['not_found'],
   next: ['trainyard train rl <model> --file groups.jsonl --watch'],
   async prepare(context) {
-    const { untilTrainable, maxAttempts } = context.flags
+    const { untilTrainable, maxAttempts, curriculum: file, pick, seed = 0 } = context.flags
     if (maxAttempts !== undefined && untilTrainable === undefined) {
       throw new UsageError('invalid_usage', '--max-attempts bounds --until-trainable, which is not given', {
         param: '--max-attempts',
         hint: 'add --until-trainable <n>, or leave --max-attempts out',
       })
     }
+    if (pick !== undefined && file === undefined) {
+      throw new UsageError('invalid_usage', '--pick draws prompts by a curriculum, which is not given', {
+        param: '--pick',
+        hint: 'add --curriculum <file>; it is made where there is none',
+      })
+    }
+    if (file !== undefined && (pick === undefined) === (untilTrainable === undefined)) {
+      throw new UsageError('invalid_usage', '--curriculum needs --pick or --until-trainable, and one of them', {
+        param: '--curriculum',
+        hint: '--pick 16 asks 16 of the prompts; --until-trainable 16 asks on until 16 groups differ',
+      })
+    }
     // answers take long: they are not sampled for a place where they cannot be kept
     if (context.flags.out !== '-') await assertWritable(context.flags.out)
-    return await planRollout(context, context.flags)
+    if (file !== undefined) await assertWritable(file)
+    const curriculum = file === undefined ? null : await openCurriculum({ file, seed })
+    return { plan: await planRollout(context, context.flags), curriculum }
   },
   async run(context) {
-    const { connect, output, args, flags, prepared: plan } = context
+    const { connect, output, args, flags, prepared } = context
+    const { plan, curriculum } = prepared
     const client = await connect()
     const { name } = await resolveServed(context, client, args.model)
-    const { untilTrainable: trainable, maxAttempts } = flags
+    const { untilTrainable: trainable, maxAttempts, pick } = flags
     const until = trainable === undefined ? null : { trainable, maxAttempts }
     const { groups, thrownAway } = await sampleGroups(context, client, {
       model: name,
@@ -72,13 +98,20 @@ export const rollout = defineCommand({
       count: flags.count,
       flags,
       until,
+      drawn: curriculum === null ? null : { curriculum, pick },
     })
-    const facts = { ...summarize(context, groups), ...(until === null ? {} : { thrown_away: thrownAway }) }
+    const counts = curriculum?.count(keysOf(plan))
+    const facts = {
+      ...summarize(context, groups),
+      ...(until === null ? {} : { thrown_away: thrownAway }),
+      ...(counts === undefined ? {} : { curriculum: { ...counts } }),
+    }
     for (const finding of sayOfGroups(groups)) output.warning(finding)
     // all of them: what failed and what taught nothing belongs into the means of the job
     const lines = groups.map((each) => `${stringifyExact(each.toJSON())}\n`).join('')
     const away = until === null ? '' : `; ${plural(thrownAway, 'group')} with equal rewards thrown away`
     const said = `${plural(facts.groups, 'group')}, ${plural(facts.trajectories, 'trajectory', 'trajectories')}, reward ${formatNumber(facts.reward)}; rewards differ in ${facts.trainable_groups} of them${away}`
+    if (counts !== undefined) output.status(sayCounts(counts))
     if (flags.out === '-') {
       output.raw(lines)
       return output.status(said)
@@ -90,3 +123,7 @@ export const rollout = defineCommand({
     }
   },
 })
+
+function sayCounts({ unasked, below, between, above }: CurriculumCounts): string {
+  return `Of ${plural(unasked + below + between + above, 'prompt')} ${between} are right now and then, ${below} seldom, ${above} mostly, ${unasked} not asked yet`
+}

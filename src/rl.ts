@@ -15,6 +15,12 @@ export type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js
 export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
 export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
 export { capture, captureFetch } from '#sdk/rl/capture.js'
+export {
+  type Curriculum,
+  type CurriculumCounts,
+  type CurriculumOptions,
+  openCurriculum,
+} from '#sdk/rl/curriculum.js'
 export { type DistillOptions, type DistillStep, distillOnPolicy } from '#sdk/rl/distill.js'
 export {
   createToolEnvironment,

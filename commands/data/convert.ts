@@ -2,12 +2,13 @@
  * `trainyard data convert`: training rows of other trainers as rows that are read here. Needs no service.
  */
 
+import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
 import { convertFile, describeForms } from '#cli/input/convert-file.js'
 import { displayPath, openInput } from '#cli/input/input-file.js'
-import { assertWritable, writeWhole } from '#cli/local/output-file.js'
+import { assertWritable } from '#cli/local/output-file.js'
 import { plural } from '#cli/terminal/format.js'
 import { CONVERT_TARGETS, PURPOSE_OF, type RowPurpose, TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
 

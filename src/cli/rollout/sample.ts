@@ -1,7 +1,9 @@
 /**
  * Answers to many prompts with their rewards, as `trainyard rollout` and `trainyard eval` gather them.
  */
+import { createHash } from 'node:crypto'
 import type { Client } from '#sdk/client/client.js'
+import type { Curriculum } from '#sdk/rl/curriculum.js'
 import { DEFAULT_CONCURRENCY, gather, group } from '#sdk/rl/gather.js'
 import { Trajectory, type TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import type { CommandContext } from '../command/context.js'
@@ -88,6 +90,7 @@ export interface SampledGroups {
  * Samples `count` answers to each prompt and scores them; failed ones are exceptions of their groups.
  *
  * @param request.until goes over the prompts again until so many groups differ, and keeps those; default each prompt once
+ * @param request.drawn which prompts are asked, by what was remembered of them, and how many
  */
 export async function sampleGroups(
   context: CommandContext,
@@ -98,10 +101,11 @@ export async function sampleGroups(
     readonly count: number
     readonly flags: RolloutFlags
     readonly until?: { readonly trainable: number; readonly maxAttempts: number | undefined } | null
+    readonly drawn?: { readonly curriculum: Curriculum; readonly pick: number | undefined } | null
   },
 ): Promise<SampledGroups> {
   const { io, output, signal } = context
-  const { model, plan, count, flags, until = null } = request
+  const { model, plan, count, flags, until = null, drawn = null } = request
   let thrownAway = 0
   const progress = startProgress(io, output.mode === 'human', 'asking')
   const givingUp = new AbortController()
@@ -126,8 +130,9 @@ export async function sampleGroups(
       throw error
     }
   }
-  const plans = plan.rows.map(({ messages, row }, prompt) =>
-    group(count, async (index) => {
+  const keys = keysOf(plan)
+  const plans = plan.rows.map(({ messages, row }, prompt) => {
+    const rollout = async (index: number): Promise<Trajectory> => {
       const trajectory = new Trajectory(messages, {
         ask: (body, options) => client.chat.create({ model, ...body, ...options.body }, { signal: givingUp.signal }),
       })
@@ -141,12 +146,15 @@ export async function sampleGroups(
       await trajectory.ask({ body })
       await score(trajectory, row)
       return trajectory
-    }),
-  )
+    }
+    return group(count, rollout, { key: keys[prompt] ?? '' })
+  })
   try {
     const groups = await gather(plans, {
       ...(until === null ? {} : { untilTrainable: until.trainable }),
       ...(until?.maxAttempts === undefined ? {} : { maxAttempts: until.maxAttempts }),
+      ...(drawn === null ? {} : { curriculum: drawn.curriculum }),
+      ...(drawn?.pick === undefined ? {} : { pick: drawn.pick }),
       concurrency: flags.concurrency,
       retries: flags.retries,
       signal: givingUp.signal,
@@ -165,6 +173,11 @@ export async function sampleGroups(
     signal.removeEventListener('abort', stop)
     progress.stop()
   }
+}
+
+/** How a curriculum's file calls each prompt: by what is asked, so that rows may move and be added. */
+export function keysOf({ rows }: RolloutPlan): readonly string[] {
+  return rows.map(({ messages }) => createHash('sha256').update(JSON.stringify(messages)).digest('hex').slice(0, 32))
 }
 
 /** What came of it, in one sentence; warns of failures, and fails when nothing else is left. */

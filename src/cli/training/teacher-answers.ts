@@ -9,9 +9,9 @@ import { createHash } from 'node:crypto'
 import { appendFile, readFile } from 'node:fs/promises'
 import { toWriteError } from '#base/errors/file-errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { writeWhole } from '#base/write-whole.js'
 import type { Lesson } from '#sdk/rl/teacher.js'
 import type { Message } from '#sdk/rl/trajectory.js'
-import { writeWhole } from '../local/output-file.js'
 import { UsageError } from '../terminal/errors.js'
 
 export interface TeacherAnswers {

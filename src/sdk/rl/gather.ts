@@ -3,10 +3,11 @@
  * group. One broken rollout never ends the run.
  */
 
-import { AppError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { sleep } from '#sdk/client/http.js'
+import type { Curriculum } from './curriculum.js'
 import { mean, type RolloutException, type Trajectory, TrajectoryGroup } from './trajectory.js'
 
 /** As many rollouts as a service on its defaults computes at once. */
@@ -20,6 +21,8 @@ export interface GroupPlan {
   readonly size: number
   readonly rollout: Rollout
   readonly metadata: Readonly<Record<string, JsonValue>>
+  /** Names the prompt to a curriculum. */
+  readonly key?: string
 }
 
 export interface GatherProgress {
@@ -49,6 +52,10 @@ export interface GatherOptions {
   readonly untilTrainable?: number
   /** With `untilTrainable`: groups gathered at most. Default ten times as many as are wanted. */
   readonly maxAttempts?: number
+  /** Remembers how often each prompt is right, and draws those that teach: see `openCurriculum`. Plans need a `key`. */
+  readonly curriculum?: Curriculum
+  /** With `curriculum`: plans drawn from all that are given. Default all, which are then only remembered. */
+  readonly pick?: number
 }
 
 /** Groups gathered at most for each that is wanted. */
@@ -62,26 +69,32 @@ const ATTEMPTS_PER_GROUP = 10
 export function group(
   size: number,
   rollout: Rollout,
-  options: { readonly metadata?: Readonly<Record<string, JsonValue>> } = {},
+  options: { readonly metadata?: Readonly<Record<string, JsonValue>>; readonly key?: string } = {},
 ): GroupPlan {
-  return { size, rollout, metadata: options.metadata ?? {} }
+  const { metadata = {}, key } = options
+  return { size, rollout, metadata, ...(key === undefined ? {} : { key }) }
 }
 
 /**
  * Gathers all groups, in the order given; with `untilTrainable` those whose rewards differ, in the order they were asked for. When none
- * differs after `maxAttempts`, the last ones as they are: what is trained on them says why nothing is.
+ * differs after `maxAttempts`, the last ones as they are: what is trained on them says why nothing is. With a `curriculum` the prompts that
+ * teach are asked more often, and what they earned is remembered, also of groups that are thrown away.
  *
- * @throws only the signal's reason; a rollout's failure becomes an exception of its group
+ * @throws the signal's reason; a rollout's failure becomes an exception of its group. {InvalidRequestError} `curriculum_options` where plans
+ *   have no key or options contradict each other
  * @example await gather(plans, { untilTrainable: 16, onProgress: ({ thrownAway }) => console.log(thrownAway) })
+ * @example await gather(plans, { curriculum: await openCurriculum({ file: 'orders.curriculum.json' }), pick: 16 })
  */
 export async function gather(plans: readonly GroupPlan[], options: GatherOptions = {}): Promise<TrajectoryGroup[]> {
   const tally: Tally = { done: 0, total: 0, failed: 0, rewards: [] }
   const { untilTrainable: wanted, maxAttempts = ATTEMPTS_PER_GROUP * (wanted ?? 0), onProgress } = options
+  const { curriculum = null, pick = plans.length } = options
+  const next = createOrder(plans, curriculum, options)
   if (wanted === undefined || plans.length === 0) {
-    return await gatherAll(
-      plans.map((plan) => ({ plan, first: 0 })),
-      { ...options, tally, report: () => onProgress?.(progressOf(tally)) },
-    )
+    const wave = next(pick)
+    const groups = await gatherAll(wave, { ...options, tally, report: () => onProgress?.(progressOf(tally)) })
+    await remember(curriculum, wave, groups)
+    return groups
   }
   const kept: TrajectoryGroup[] = []
   let last: TrajectoryGroup[] = []
@@ -92,18 +105,68 @@ export async function gather(plans: readonly GroupPlan[], options: GatherOptions
     // as many as are missing at the rate so far, so that there are always many side by side, and few too many
     const rate = attempts === 0 ? 1 : Math.max(kept.length / attempts, 1 / ATTEMPTS_PER_GROUP)
     const count = Math.min(maxAttempts - attempts, Math.ceil((wanted - kept.length) / rate))
-    const wave = Array.from({ length: count }, (_, i) => {
-      const [pass, at] = [Math.floor((attempts + i) / plans.length), (attempts + i) % plans.length]
-      const plan = plans[at] as GroupPlan
-      // a rollout that seeds by its index answers anew
-      return { plan, first: pass * plan.size }
-    })
+    const wave = next(count)
     last = await gatherAll(wave, { ...options, tally, report: () => onProgress?.(progressOf(tally)) })
+    await remember(curriculum, wave, last)
     attempts += count
     kept.push(...last.filter(({ isTrainable }) => isTrainable))
     report()
   }
   return kept.length > 0 ? kept : last
+}
+
+/** A plan that is asked, and the index of its first rollout: one that seeds by its index answers anew when its plan comes round again. */
+interface Asked {
+  readonly plan: GroupPlan
+  readonly first: number
+}
+
+/** Which plans come next: in turn, or drawn by a curriculum. */
+function createOrder(
+  plans: readonly GroupPlan[],
+  curriculum: Curriculum | null,
+  { pick, untilTrainable }: GatherOptions,
+): (count: number) => readonly Asked[] {
+  const refuse = (message: string, hint: string): never => {
+    throw new InvalidRequestError('curriculum_options', message, { hint })
+  }
+  if (pick !== undefined && curriculum === null)
+    refuse('pick draws from a curriculum, and none is given', 'add curriculum')
+  if (pick !== undefined && untilTrainable !== undefined) {
+    refuse('pick and untilTrainable both say how many groups are asked for', 'leave one of them out')
+  }
+  const keys = plans.map(({ key }, i) =>
+    curriculum === null
+      ? ''
+      : (key ?? refuse(`plan ${i} has no key to remember it by`, 'group(size, rollout, { key })')),
+  )
+  const asked = plans.map(() => 0)
+  let turn = 0
+  const places = (count: number): readonly number[] => {
+    if (curriculum === null) return Array.from({ length: count }, () => turn++ % plans.length)
+    const drawn: number[] = []
+    // more than there are plans: another draw
+    while (drawn.length < count) drawn.push(...curriculum.draw(keys, Math.min(count - drawn.length, plans.length)))
+    return drawn
+  }
+  return (count) =>
+    places(plans.length === 0 ? 0 : count).map((at) => {
+      const [plan, times] = [plans[at] as GroupPlan, asked[at] as number]
+      asked[at] = times + 1
+      return { plan, first: times * plan.size }
+    })
+}
+
+async function remember(
+  curriculum: Curriculum | null,
+  wave: readonly Asked[],
+  groups: readonly TrajectoryGroup[],
+): Promise<void> {
+  if (curriculum === null) return
+  groups.forEach(({ rewards }, i) => {
+    curriculum.record(wave[i]?.plan.key ?? '', rewards)
+  })
+  await curriculum.save()
 }
 
 /** Counted over all waves. */
@@ -118,9 +181,8 @@ function progressOf({ done, total, failed, rewards }: Tally): GatherProgress {
   return { done, total, failed, reward: mean(rewards) }
 }
 
-/** @param wave plans, and the index of each one's first rollout */
 async function gatherAll(
-  wave: readonly { readonly plan: GroupPlan; readonly first: number }[],
+  wave: readonly Asked[],
   options: GatherOptions & { readonly tally: Tally; readonly report: () => void },
 ): Promise<TrajectoryGroup[]> {
   const { signal, tally, report } = options

@@ -7,6 +7,7 @@
  *         [--questions N --answers N] of a job [--held-out N] questions asked after it [--target-kl X] of `cispo` and `ppo`
  *         [--precision int8] of the jobs
  *         [--passes N] over the answers of each job of `cispo` and `ppo`, [--options JSON] any other options of theirs
+ *         [--curriculum] of `cispo` and `ppo`: questions that are right now and then are asked more often; in turn without it
  *         [--examples N] right answers that a model is shown before the first job; stored curves say how many
  *         [--show N] sampled answers to held-out questions at each measurement, on standard error: a shortcut is seen there
  *         [--threads N] of inference and training each, on a machine that others use too
@@ -23,7 +24,7 @@
  */
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { createClient, startLocal } from 'trainyard/rl'
+import { createClient, openCurriculum, startLocal } from 'trainyard/rl'
 import { weatherQuestion } from '../../examples/weather.js'
 import { storeCurve } from './curves.js'
 import { learn, METHODS } from './runs.js'
@@ -44,6 +45,7 @@ const { values } = parseArgs({
     'target-kl': { type: 'string' },
     passes: { type: 'string', default: '1' },
     options: { type: 'string', default: '{}' },
+    curriculum: { type: 'boolean', default: false },
     precision: { type: 'string', default: 'f32' },
     examples: { type: 'string', default: '0' },
     store: { type: 'boolean', default: false },
@@ -112,6 +114,10 @@ if (values.store && values.options !== '{}') {
   console.error('--store keeps curves of the published algorithm: leave --options out')
   process.exit(2)
 }
+if (values.store && values.curriculum) {
+  console.error('--store keeps curves of questions in turn: leave --curriculum out')
+  process.exit(2)
+}
 const { precision } = values
 if (values.store && precision !== 'f32') {
   console.error('--store keeps curves of float32: leave --precision out')
@@ -162,6 +168,7 @@ try {
               targetKl,
               passes,
               options: JSON.parse(values.options),
+              curriculum: values.curriculum ? await openCurriculum({ seed }) : null,
               jobs: Number(values.jobs),
               examples,
             },

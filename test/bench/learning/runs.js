@@ -21,6 +21,7 @@ const BATCH_SIZE = 8
 const CLIP_NORMS = { cispo: 0.1, ppo: 0.1, sft: 1, dpo: 1 }
 
 /**
+ * @param options.curriculum chooses the questions of each job of `cispo` and `ppo`; null: in turn
  * @param options.examples right answers of the task that are trained on, twice, four to a step, before anything is measured
  * @param options.onAnswers told of one sampled answer to each held-out question, as a line of text, at each measurement
  * @param options.onJob told of the optimizer's steps and the curves after each measurement
@@ -77,7 +78,11 @@ const batchOf = ({ task }, job) =>
   Array.from({ length: task.perStep }, (_, i) => task.training[(job * task.perStep + i) % task.training.length])
 
 async function trainOnRollouts(run, job, options) {
-  const groups = await rollouts(run, batchOf(run, job), run.task.size)
+  const { training, perStep, size } = run.task
+  const groups =
+    run.curriculum === null
+      ? await rollouts(run, batchOf(run, job), size)
+      : await rollouts(run, training, size, { curriculum: run.curriculum, pick: perStep })
   const config = {
     ...options,
     ...run.options,
@@ -144,8 +149,9 @@ const trainOptions = (run) => ({
   },
 })
 
-async function rollouts(run, questions, size) {
-  const groups = await gather(questions.map((question) => group(size, () => ask(run, question))))
+async function rollouts(run, questions, size, options = {}) {
+  const plans = questions.map((question) => group(size, () => ask(run, question), { key: JSON.stringify(question) }))
+  const groups = await gather(plans, options)
   // Failed rollouts are left out of means, as in training; where all fail there is a reason to be told.
   if (groups.every(({ trajectories }) => trajectories.length === 0)) {
     throw new Error(`every rollout failed: ${groups[0]?.exceptions[0]?.message}`)

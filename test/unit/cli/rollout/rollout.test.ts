@@ -61,6 +61,48 @@ describe('rollout', () => {
       expect.stringContaining('--max-attempts bounds --until-trainable'),
     ])
   })
+  test('--curriculum remembers what prompts earned, in a file that the next round goes on from, and draws so many of them', async () => {
+    const rows = Array.from({ length: 12 }, (_, i) => `${JSON.stringify({ prompt: `question ${i}` })}\n`).join('')
+    // of the twelve two are right now and then
+    const reward = file(
+      'r.mjs',
+      'let n = 0\nexport const reward = (_, { prompt }) => (/ [37]$/.test(prompt) ? n++ % 2 : 0)\n',
+    )
+    const line = ['rollout', 'email-agent', '--prompts', file('p.jsonl', rows), '-n', '2', '--reward', reward]
+    const kept = join(folder, 'kept.json')
+    const flags = [
+      '--curriculum',
+      kept,
+      '--pick',
+      '4',
+      '--concurrency',
+      '1',
+      '--seed',
+      '5',
+      '--json',
+      '--out',
+      join(folder, 'g'),
+    ]
+    const rounds: { groups: number; curriculum: object }[] = []
+    for (let round = 0; round < 4; round += 1) {
+      rounds.push(JSON.parse((await run([...line, ...flags])).stdout) as (typeof rounds)[number])
+    }
+    expect(rounds.map(({ groups }) => groups)).toEqual([4, 4, 4, 4])
+    // the first three rounds hold each prompt once: those that are right now and then are found and asked again
+    expect(rounds.at(-1)?.curriculum).toMatchObject({ between: 2, above: 0 })
+    const last = await run([...line, ...flags.filter((flag) => flag !== '--json')])
+    expect(last.stderr).toMatch(/Of 12 prompts 2 are right now and then, \d+ seldom, 0 mostly, \d+ not asked yet/)
+    expect(readFileSync(join(folder, 'g'), 'utf8')).toContain('question 3')
+    expect(readFileSync(join(folder, 'g'), 'utf8')).toContain('question 7')
+    for (const [wrong, said] of [
+      [['--pick', '4'], '--pick draws prompts by a curriculum, which is not given'],
+      [['--curriculum', kept], '--curriculum needs --pick or --until-trainable, and one of them'],
+      [['--curriculum', join(folder, 'p.jsonl'), '--pick', '2'], 'is no curriculum'],
+    ] as const) {
+      const refused = await run([...line, ...wrong])
+      expect([refused.exitCode, refused.stderr]).toEqual([2, expect.stringContaining(said)])
+    }
+  })
   const argv = () => ['rollout', 'email-agent', '--prompts', file('p.jsonl', ROWS), '-n', '2']
   test('asks every prompt n times with ids and log-probabilities and compares with the answer', async () => {
     const { stdout, stderr, requests } = await run([...argv(), '--system', 'short', '--seed', '1'])

@@ -4,10 +4,13 @@
  * The runtime receives bytes and tensors. It knows nothing of graphs, models or training. Denormal numbers (below 1.2e-38 in
  * float32) count as zero.
  */
+import type { Device } from '#numerics/tensor/device.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 
 /** How a session is built. */
 export interface SessionOptions {
+  /** What computes; default the runtime's. The model must be one for it (`numerics/graph/passes/for-device.ts`). */
+  readonly device?: Device
   /** Threads inside one operator; default: all cores. */
   readonly threads?: number
   /** Whether constant weights are re-packed for speed at the cost of a second copy in memory; default true. */
@@ -61,6 +64,8 @@ export interface InMemoryModel {
 export interface Runtime {
   /** Name and version, for health checks and logs. */
   readonly name: string
+  /** What its sessions compute on, unless they are told otherwise; default the CPU. */
+  readonly device?: Device
   /**
    * Loads a model from a file or from memory; external data files are looked up in its folder and mapped, not read.
    *

@@ -10,6 +10,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { systemIds } from '#base/util/ids.js'
 import type { Graph } from '#numerics/graph/graph.js'
+import { forDevice } from '#numerics/graph/passes/for-device.js'
 import { optimize } from '#numerics/graph/passes/optimize.js'
 import { writeOnnxModel } from '#numerics/graph/to-onnx.js'
 import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
@@ -34,6 +35,9 @@ export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'pro
   /** Most queries of a block, where attention goes in blocks; default what suits each batch. */
   readonly attentionBlock?: number | undefined
 }
+
+/** Sizes of row graphs that are at least 1: a batch has rows and tokens, and a block of queries sees itself. */
+const NEVER_ZERO = ['B', 'T', 'HalfRows', 'Keys']
 
 /** Tables grow in steps of this many positions. */
 const TABLE_STEP = 1024
@@ -90,12 +94,13 @@ export function openGraphSession(
     isPrepacked,
     hasMemoryPattern: false,
   }
-  return loadOnce(graph, path, () => runtime.loadSession(path, options))
+  const placed = forDevice(optimize(graph), runtime.device ?? 'cpu', { neverZero: NEVER_ZERO })
+  return loadOnce(placed, path, () => runtime.loadSession(path, options))
 }
 
 async function loadOnce<T>(graph: Graph, path: string, load: () => Promise<T>): Promise<T> {
   try {
-    await writeOnnxModel(optimize(graph), path)
+    await writeOnnxModel(graph, path)
     return await load()
   } finally {
     await rm(path, { force: true })

@@ -6,6 +6,7 @@ import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import { leastColumns } from '#model/architectures/step-attention.js'
 import { buildStepGraph, isHiddenState, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
+import { forDevice } from '#numerics/graph/passes/for-device.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { productShares } from '#numerics/runtime/product-shares.js'
 import type { Runtime, Session } from '#numerics/runtime/runtime.js'
@@ -46,6 +47,16 @@ export interface StepModel {
   release(): Promise<void>
 }
 
+/** As many as caches grow by, so that a graph meets few shapes. */
+const DEVICE_COLUMNS = 16
+/** Symbols of the step graph that are at least 1 on a device: `DEVICE_COLUMNS` for the caches, the others always. */
+const NEVER_ZERO = ['P', 'C', 'T', 'N', 'S', 'G', 'R', 'adapters', 'slots']
+
+/** A device refuses kernels without a row: that of the first token is computed, and nobody reads it. */
+function withOneRow(batch: StepBatch): StepBatch {
+  return batch.logitRows.length > 0 ? batch : { ...batch, logitRows: [0], inverseTemperatures: [1] }
+}
+
 /** Memory of a result that is this many times as large as needed is given back. */
 const MOST_UNUSED = 4
 
@@ -59,13 +70,16 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     weightBytes: weightBytesOf(options),
   })
   const shares = productShares(options.threads)
-  const least = leastColumns(config, shares)
+  const isOnDevice = (options.runtime.device ?? 'cpu') !== 'cpu'
+  // A device takes no product over nothing: columns that are hidden from everybody stand where nothing is cached.
+  const least = isOnDevice ? DEVICE_COLUMNS : leastColumns(config, shares)
   const joined = new JoinedAdapters(config, shares)
   const results = new ResultMemory(config)
   return {
     config,
     sessions,
-    async run(batch, fetch) {
+    async run(given, fetch) {
+      const batch = isOnDevice ? withOneRow(given) : given
       const session = sessions.current
       const feeds = batchFeeds(config, batch, least)
       Object.assign(feeds, cacheFeeds(config, batch, least), zeroPointFeeds(session, batch), joined.feeds(batch))
@@ -138,7 +152,8 @@ export async function loadStepSession(
   const slidingRotary = await slidingTablesOf(prepared, contextLength)
   const { config } = prepared
   const shares = productShares(options.threads)
-  const graph = buildStepGraph({ config, precision, tensors, rotary, slidingRotary, shares, ...variant })
+  const built = buildStepGraph({ config, precision, tensors, rotary, slidingRotary, shares, ...variant })
+  const graph = forDevice(built, runtime.device ?? 'cpu', { neverZero: NEVER_ZERO })
   // From memory: a full disk must not keep a model that is prepared from being served.
   const { directory } = prepared
   const bytes = toOnnxModel(graph, join(directory, 'step.onnx'), isHiddenState)

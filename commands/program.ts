@@ -83,6 +83,10 @@ export const commandTable: readonly CommandEntry[] = [
     'Delete models with all their checkpoints',
     async () => (await import('./models/delete.js')).deleteModels,
   ),
+  entry('marks list', 'List marks on answers of a model', async () => (await import('./marks/list.js')).listMarks),
+  entry('marks add', 'Mark an answer as good or bad', async () => (await import('./marks/add.js')).addMark),
+  entry('marks delete', 'Delete marks', async () => (await import('./marks/delete.js')).deleteMarks),
+  entry('marks export', 'Make training rows of marks', async () => (await import('./marks/export.js')).exportMarks),
   entry(
     'base-models list',
     'List base models the service can train',

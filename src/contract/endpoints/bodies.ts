@@ -45,6 +45,12 @@ export function blocks<S extends z.ZodType>(schema: S): Of<S> {
   return { schema, size: 'chatBytes', reader: CONVERSATION, idle: unreadBlockFieldsOf }
 }
 
+/** A conversation as data: nothing answers it, and all of it is kept. */
+export function marked<S extends z.ZodType>(schema: S): Of<S> {
+  const { int64Fields: _, keepsNumbers: __, ...reader } = CONVERSATION
+  return { schema, size: 'chatBytes', reader }
+}
+
 /** Prompts to complete: evaluation harnesses send many of token ids at once. */
 export function prompts<S extends z.ZodType>(schema: S): Of<S> {
   const reader = { ...CONVERSATION, maxValues: 2_000_000, maxNestedValues: 2_000_000 }

@@ -21,6 +21,7 @@ const IN_PATH: Readonly<Record<string, string>> = {
   id: 'Name that a chat request takes as `model`',
   key_id: 'Id of an API key, not the key itself',
   log_id: 'Id of a log, as the list of logs has it',
+  mark_id: 'Id of a mark, as the list of marks has it',
   model_id: MODEL_ID,
   name: 'Name of a base model, slashes written as `%2F`',
   path: 'Address within the page, for example `jobs`; below `assets/`, a file of its build',

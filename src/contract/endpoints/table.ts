@@ -7,6 +7,7 @@ import type { Endpoint, JsonBody, Key, Method } from './endpoint.js'
 import { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
+import { MARKS_OF_ANSWERS } from './marks.js'
 import { MODELS } from './models.js'
 import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
@@ -21,6 +22,7 @@ export const ENDPOINTS = Object.freeze({
   ...MODELS,
   ...TRAINING,
   ...ROLLOUTS,
+  ...MARKS_OF_ANSWERS,
   ...WEBHOOKS,
   ...FILES,
   ...FINE_TUNING,

@@ -19,6 +19,7 @@ import { baseModelFiles, engineNodes } from './engine-node-answers.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
+import { createMarkCalls } from './marks.js'
 import { createRolloutCalls } from './rollouts.js'
 import { isEventStream, readEvents } from './sse.js'
 import { createTinkerCalls } from './tinker.js'
@@ -120,6 +121,8 @@ export function createClient(options: ClientOptions) {
     },
     /** What jobs trained on. */
     rollouts: createRolloutCalls(http, options.baseUrl),
+    /** What readers think of answers, and training files of that. */
+    marks: createMarkCalls(http),
     trainingSessions: {
       list: list('GET /v1/preview/training-sessions', answers.pageOf(watched.trainingSession)),
       end: one('POST /v1/preview/training-sessions/{training_run_id}/end', watched.trainingSession),

@@ -27,6 +27,8 @@ import { createMessageService } from '../operations/generation/messages/messages
 import { createResponseService } from '../operations/generation/responses/responses.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createLogComparisonService } from '../operations/log-comparison.js'
+import { createMarkService } from '../operations/marks/marks.js'
+import { createMarksFileService } from '../operations/marks/marks-file.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
 import { createModelMetricsService } from '../operations/models/model-metrics.js'
 import { createModelService } from '../operations/models/models.js'
@@ -152,6 +154,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const trainingJobs = createTrainingJobService(context)
   const chat = createChatService(context)
   const tokens = createTokenService(context)
+  const rollouts = createRolloutService(context)
+  const files = createFileService(context)
   const services = {
     auth: createAuthService(db),
     keys: createKeyService(context),
@@ -166,10 +170,12 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainingSessions: createTrainingSessionService(context),
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
-    rollouts: createRolloutService(context),
+    rollouts,
+    marks: createMarkService(context, { rollouts }),
+    marksFile: createMarksFileService(context, { files }),
     trajectoryLog: createTrajectoryLogService(context),
     logComparison: createLogComparisonService(context),
-    files: createFileService(context),
+    files,
     fineTuning: createFineTuningService(context, { models, trainingJobs }),
     chat,
     completions: createCompletionService(context),

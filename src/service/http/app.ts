@@ -29,6 +29,7 @@ import { fineTuningHandlers } from './routes/fine-tuning.js'
 import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
+import { markHandlers } from './routes/inference/marks.js'
 import { messageHandlers } from './routes/inference/messages.js'
 import { responseHandlers } from './routes/inference/responses.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
@@ -60,6 +61,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...fineTuningHandlers(options),
     ...healthHandlers(options),
     ...logHandlers(options),
+    ...markHandlers(options),
     ...messageHandlers(options),
     ...modelHandlers(options),
     ...responseHandlers(options),

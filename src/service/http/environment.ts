@@ -29,6 +29,8 @@ import type { MessageService } from '#service/operations/generation/messages/mes
 import type { ResponseService } from '#service/operations/generation/responses/responses.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import type { LogComparisonService } from '#service/operations/log-comparison.js'
+import type { MarkService } from '#service/operations/marks/marks.js'
+import type { MarksFileService } from '#service/operations/marks/marks-file.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
@@ -81,6 +83,8 @@ export interface AppOptions {
     readonly trainingOptions: TrainingOptionsService
     readonly rollouts: RolloutService
     readonly trajectoryLog: TrajectoryLogService
+    readonly marks: MarkService
+    readonly marksFile: MarksFileService
     readonly files: FileService
     readonly fineTuning: FineTuningService
     readonly chat: ChatService

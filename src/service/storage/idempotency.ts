@@ -8,7 +8,7 @@ export interface IdempotencyScope {
   readonly entity: string
   /** Of the API key: its projects know nothing of each other. Null: a key of all of the entity. */
   readonly project: string | null
-  readonly scope: 'models' | 'training-jobs' | 'files' | 'keys' | 'logs' | 'fine-tuning-jobs' | 'webhooks'
+  readonly scope: 'models' | 'training-jobs' | 'files' | 'keys' | 'logs' | 'fine-tuning-jobs' | 'webhooks' | 'marks'
   readonly key: string
 }
 

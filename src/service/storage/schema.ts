@@ -279,6 +279,29 @@ export interface HealthProbesTable {
   value: string
 }
 
+/** What a reader thinks of an answer, with a copy of what was said: it outlives the trajectory. */
+export interface MarksTable {
+  id: string
+  model_id: string
+  /** One of `MARK_SOURCES`. */
+  source: string
+  /** The job or log; null for an answer of a chat. */
+  source_id: string | null
+  group_index: number | null
+  trajectory_index: number | null
+  pair_with: number | null
+  /** Of the model that answered. */
+  step: number | null
+  /** One of `MARKS`. */
+  mark: string
+  edited: string | null
+  note: string | null
+  /** JSON object: prompt, answer, the answer it is compared with, tools. */
+  content: string
+  created_at_ms: number
+  updated_at_ms: number
+}
+
 /** One row: the database that a data directory's mark names (`upkeep/ownership.ts`). */
 export interface DatabaseIdentityTable {
   id: string
@@ -322,6 +345,7 @@ export interface Schema extends WandbTables, FineTuningTables, WebhookTables, Ti
   events: EventsTable
   trajectory_logs: TrajectoryLogsTable
   split_metrics: SplitMetricsTable
+  marks: MarksTable
   files: FilesTable
   idempotency_keys: IdempotencyKeysTable
   usage_days: UsageDaysTable

@@ -1,0 +1,37 @@
+/**
+ * Marks on answers, and the training file that is made of them. Whose something is, is asked before a body is read.
+ */
+import type { AppOptions } from '../../environment.js'
+import { handlers } from '../../handlers.js'
+import { idempotencyKey } from '../../headers.js'
+
+export function markHandlers({ services: { marks, marksFile } }: AppOptions) {
+  return handlers({
+    'PUT /v1/preview/training-jobs/{training_job_id}/groups/{group}/trajectories/{trajectory}/mark': async ({
+      principal,
+      params: { training_job_id: jobId, group, trajectory },
+      body,
+    }) => {
+      await marks.checkJob(principal, jobId)
+      return marks.put(principal, { jobId, group, trajectory }, await body())
+    },
+    'PUT /v1/preview/models/{model_id}/log/{log_id}/groups/{group}/trajectories/{trajectory}/mark': async ({
+      principal,
+      params: { model_id: modelId, log_id: logId, group, trajectory },
+      body,
+    }) => {
+      await marks.checkModel(principal, modelId)
+      return marks.putLogged(principal, { modelId, logId, group, trajectory }, await body())
+    },
+    'POST /v1/preview/models/{model_id}/marks': async ({ principal, params, body, c }) => {
+      await marks.checkModel(principal, params.model_id)
+      return marks.create(principal, params.model_id, await body(), idempotencyKey(c))
+    },
+    'GET /v1/preview/models/{model_id}/marks': ({ principal, params, query }) =>
+      marks.list(principal, params.model_id, query()),
+    'DELETE /v1/preview/models/{model_id}/marks/{mark_id}': ({ principal, params }) =>
+      marks.delete(principal, params.model_id, params.mark_id),
+    'POST /v1/files/from-marks': async ({ principal, body, c }) =>
+      marksFile.create(principal, await body(), idempotencyKey(c)),
+  })
+}

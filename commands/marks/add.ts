@@ -34,11 +34,11 @@ export const addMark = defineCommand({
   examples: [
     ['trainyard marks add email-agent good --job latest --group 0 --trajectory 3', 'a trajectory of the newest job'],
     [
-      "trainyard marks add email-agent bad --job latest --group 0 --trajectory 5 --edited 'What happened?'",
+      'trainyard marks add email-agent bad --job latest --group 0 --trajectory 5 --edited "What happened?"',
       'and what it should have said',
     ],
     [
-      "trainyard marks add email-agent good --prompt 'I am sad.' --answer 'What happened?' --other 'Oh no.'",
+      'trainyard marks add email-agent good --prompt "I am sad." --answer "What happened?" --other "Oh no."',
       'an answer from elsewhere, preferred to another',
     ],
   ],

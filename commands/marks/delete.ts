@@ -13,7 +13,10 @@ export const deleteMarks = defineCommand({
   details: 'The trajectories they stand on, and files that were made of them, stay.',
   examples: [
     ['trainyard marks delete email-agent 0199f3a2-0000-7000-8000-000000000000', 'one'],
-    ['trainyard marks delete email-agent $(trainyard marks list email-agent --all -q) --yes', 'all of a model'],
+    [
+      'trainyard marks delete email-agent 0199f3a2-0000-7000-8000-000000000000 --yes',
+      'without asking; marks list -q prints ids',
+    ],
   ],
   namespace: ['project', 'entity'],
   args: {

@@ -10,6 +10,8 @@ import { plural } from '#cli/terminal/format.js'
 import { MARK_FORMS, type MarkLeftOut } from '#contract/wire/training/mark-words.js'
 import type { Client } from '#sdk/client/client.js'
 
+const [FIRST_FORM] = MARK_FORMS
+
 const WHY: Readonly<Record<MarkLeftOut, string>> = {
   bad_without_edit: 'bad without what they should have said',
   without_partner: 'without another answer to the same prompt',
@@ -28,9 +30,10 @@ export const exportMarks = defineCommand({
   namespace: ['project', 'entity'],
   args: { model: argument.required('id, name, project/name or entity/project/name', { asks: 'model' }) },
   flags: {
-    form: flag.choice(MARK_FORMS)('--form <form>', `what the rows are for: ${MARK_FORMS.join(' or ')}`, {
-      default: 'sft',
-    }),
+    form: flag.choice(MARK_FORMS)(
+      '--form <form>',
+      `what the rows are for: ${MARK_FORMS.join(' or ')}; default ${MARK_FORMS[0]}`,
+    ),
     out: flag.text('--out <path>', 'write the rows to this file, - for standard output, and keep none on the server'),
   },
   exits: ['not_found'],
@@ -39,7 +42,7 @@ export const exportMarks = defineCommand({
   },
   async run(context) {
     const { connect, output, args, flags, signal } = context
-    const { form, out } = flags
+    const { form = FIRST_FORM, out } = flags
     const client = await connect()
     const model = await findModel(parseWholeModel(args.model), { ...context, client })
     const file = await client.marks.toFile({ model_id: model.id, form }, { signal })

@@ -88,17 +88,21 @@ describe('every command', () => {
       error: { type: 'unavailable', code: 'connection_failed', status: null },
     })
   })
-  test.each([['models delete'], ['checkpoints delete'], ['jobs cancel'], ['keys revoke'], ['sessions end']])(
-    '%s: without a terminal and without --yes it is exit 2 and nothing is sent',
-    async (name) => {
-      const service = scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } })
-      const line = lineOf(name).filter((word) => word !== '--yes')
-      const { stderr, exitCode } = await runCli(line, { fetch: service.fetch })
-      expect(exitCode).toBe(2)
-      expect(stderr).toContain('--yes is required')
-      expect(service.requests).toEqual([])
-    },
-  )
+  test.each([
+    ['models delete'],
+    ['checkpoints delete'],
+    ['jobs cancel'],
+    ['keys revoke'],
+    ['sessions end'],
+    ['marks delete'],
+  ])('%s: without a terminal and without --yes it is exit 2 and nothing is sent', async (name) => {
+    const service = scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } })
+    const line = lineOf(name).filter((word) => word !== '--yes')
+    const { stderr, exitCode } = await runCli(line, { fetch: service.fetch })
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain('--yes is required')
+    expect(service.requests).toEqual([])
+  })
   test('the tables above know every command', () => {
     expect(Object.keys(completeLines).sort()).toEqual(commandTable.map((entry) => entry.path.join(' ')).sort())
   })

@@ -54,6 +54,8 @@ beforeAll(async () => {
   const tuned = await post('/v1/fine_tuning/jobs', { model: 'trainyard/tiny-random', training_file: file.id })
   await service.waitForJob(tuned.id.replace('ftjob-', ''))
   await post(`/v1/preview/models/${model}/log`, { split: 'val', trajectory_groups: [sampleGroup()] })
+  const [asked, answer] = ['user', 'assistant'].map((role) => ({ role, content: role }))
+  await post(`/v1/preview/models/${model}/marks`, { mark: 'good', messages: [asked], answer })
   const key = await post('/v1/preview/keys', { name: 'reader', scope: 'read', project: 'tests' })
   await post('/v1/preview/sessions', { name: 'a browser', is_kept: true })
   await post('/v1/chat/completions', { model: 'kept', messages: [{ role: 'user', content: 'a' }], max_tokens: 2 })
@@ -103,6 +105,7 @@ beforeAll(async () => {
     ),
     ...['/v1/preview/webhooks', `/v1/preview/webhooks/${webhook.id}`].map((path) => [path, '0010-webhooks'] as const),
     ['/v1/preview/sessions', '0020-sessions'],
+    [`${at}/marks`, '0037-marks'],
   ]
   // deliveries are written at the outbox's next look, not by the job
   const deliveries = `/v1/preview/webhooks/${webhook.id}/deliveries`

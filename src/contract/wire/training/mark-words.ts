@@ -1,6 +1,7 @@
 /**
  * Words and bounds of marks, apart from their schemas: commands and the page need no schema library for them.
  */
+import { TRAINING_TARGETS, type TrainingTarget } from './row-forms/purposes.js'
 
 /** What a reader thinks of an answer. */
 export const MARKS = ['good', 'bad'] as const
@@ -11,8 +12,8 @@ export const MARK_SOURCES = ['training_job', 'log', 'chat'] as const
 export type MarkSource = (typeof MARK_SOURCES)[number]
 
 /** Rows that are made of marks: conversations for supervised jobs, preferences for preference jobs. */
-export const MARK_FORMS = ['sft', 'dpo'] as const
-export type MarkForm = (typeof MARK_FORMS)[number]
+export const MARK_FORMS = TRAINING_TARGETS
+export type MarkForm = TrainingTarget
 
 /** Why a mark made no row of a form. */
 export const MARK_LEFT_OUT = [

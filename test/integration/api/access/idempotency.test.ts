@@ -53,6 +53,10 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
   },
   '/v1/preview/models/:model_id/log': (n, headers) =>
     send(`/v1/preview/models/${modelId}/log`, { split: 'val', trajectory_groups: [sampleGroup([n, 1])] }, headers),
+  '/v1/preview/models/:model_id/marks': (n, headers) => {
+    const [asked, answer] = ['user', 'assistant'].map((role) => ({ role, content: `${role} ${n}` }))
+    return send(`/v1/preview/models/${modelId}/marks`, { mark: 'good', messages: [asked], answer }, headers)
+  },
   '/v1/preview/webhooks': (n, headers) => send('/v1/preview/webhooks', { url: `https://example.com/${n}` }, headers),
   '/v1/fine_tuning/jobs': async (n, headers) => {
     const messages = ['user', 'assistant'].map((role) => ({ role, content: 'x' }))

@@ -48,6 +48,9 @@ beforeAll(async () => {
   const hook = await service.json<{ id: string }>('/v1/preview/webhooks', {
     json: { url: 'https://example.com/secret' },
   })
+  const mark = await service.json<{ id: string }>(`/v1/preview/models/${modelId}/marks`, {
+    json: { mark: 'good', messages: [row.messages[0]], answer: row.messages[1] },
+  })
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
   const session = await service.json<{ id: string }>('/v1/preview/sessions', { json: { name: 'secret' } })
   const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
@@ -63,6 +66,7 @@ beforeAll(async () => {
     step: '1',
     name: 'adapter_config.json',
     log_id: logs.body.data[0]?.id ?? '',
+    mark_id: mark.body.id,
     file_id: file.id,
     webhook_id: hook.body.id,
     delivery_id: 'any',

@@ -182,6 +182,18 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
       foreign: async () => addJob(await addModel(other), other),
     }
   },
+  '/v1/preview/models/{model_id}/marks': async () => {
+    const path = `/v1/preview/models/${await addModel()}/marks`
+    const [asked, answer] = ['user', 'assistant'].map((role) => ({ role, content: role }))
+    const add = (to: string) => post(to, { mark: 'good', messages: [asked], answer })
+    return {
+      path: `${path}?`,
+      add: () => add(path),
+      remove: remove(path),
+      foreign: async () => add(`/v1/preview/models/${await addModel()}/marks`),
+      isNewestFirst: true,
+    }
+  },
   '/v1/preview/webhooks': async () => {
     const add = (headers = {}) => post('/v1/preview/webhooks', { url: `http://${host()}/` }, headers)
     return {

@@ -15,6 +15,13 @@ export const TARGET_OF: Readonly<Record<RowPurpose, ConvertTarget>> = {
 
 export const CONVERT_TARGETS: readonly ConvertTarget[] = Object.values(TARGET_OF)
 
+/** Of rows that train. */
+export type TrainingTarget = Exclude<ConvertTarget, 'prompts'>
+export const TRAINING_TARGETS = CONVERT_TARGETS.filter((target) => target !== TARGET_OF.prompt) as [
+  TrainingTarget,
+  ...TrainingTarget[],
+]
+
 /** What the word means. */
 export const PURPOSE_OF: ReadonlyMap<ConvertTarget, RowPurpose> = new Map(
   (Object.keys(TARGET_OF) as RowPurpose[]).map((purpose) => [TARGET_OF[purpose], purpose]),

@@ -1,10 +1,11 @@
 /**
  * `trainyard marks export`: marks of a model as rows that train, on the server or as a file here.
  */
+import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
-import { assertWritable, writeWhole } from '#cli/local/output-file.js'
+import { assertWritable } from '#cli/local/output-file.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
 import { MARK_FORMS, type MarkLeftOut } from '#contract/wire/training/mark-words.js'

@@ -164,6 +164,11 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./backup.js')).backup,
   ),
   entry('verify', 'Look for missing, damaged and unnamed blobs', async () => (await import('./verify.js')).verify),
+  entry(
+    'move',
+    'Move a service to PostgreSQL and a bucket, or back',
+    async () => (await import('./service/move.js')).move,
+  ),
   entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
   entry(
     'webhooks create',

@@ -15,6 +15,7 @@ const offline = new Set([
   'init',
   'completion',
   'backup',
+  'move',
   'restore',
   'serve',
   'config list',

@@ -16,6 +16,7 @@ const withoutServer = new Set([
   'data convert',
   'serve',
   'backup',
+  'move',
   'restore',
   'completion',
   'config list',

@@ -75,6 +75,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'sessions list': [],
   'sessions end': ['01a21fc8-fe36-70c8-bf73-cb71d23aa227:train:0', '--yes'],
   backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],
+  move: ['--from', join(folder, 'nowhere'), '--database', 'postgres://nobody@127.0.0.1:1/nothing'],
   restore: [join(folder, 'no-backup.tar'), '--data-dir', join(folder, 'nowhere')],
   verify: [],
   'keys create': ['ci'],

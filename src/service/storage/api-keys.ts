@@ -102,18 +102,22 @@ export async function findApiKey(db: Database, key: string): Promise<ApiKeyRecor
   return toApiKey(row)
 }
 
-/** Every request asks it, and building it takes longer than running it. */
-let compiledKeyQuery: CompiledQuery<Selectable<ApiKeysTable>> | null = null
+/** Every request asks it, and building it takes longer than running it. By database: two of one process may speak differently. */
+const compiledKeyQueries = new WeakMap<object, CompiledQuery<Selectable<ApiKeysTable>>>()
 
 /** Its only parameter is the hash. */
 function validKeyQuery(db: Database): CompiledQuery<Selectable<ApiKeysTable>> {
-  compiledKeyQuery ??= db
+  const { adapter } = db.getExecutor()
+  const known = compiledKeyQueries.get(adapter)
+  if (known !== undefined) return known
+  const query = db
     .selectFrom('api_keys')
     .selectAll()
     .where('key_hash', '=', '')
     .where((e) => e.or([e('expires_at_ms', 'is', null), e('expires_at_ms', '>', databaseNowMs)]))
     .compile()
-  return compiledKeyQuery
+  compiledKeyQueries.set(adapter, query)
+  return query
 }
 
 /** Which keys may be seen: those of an entity, or of one project of it. */

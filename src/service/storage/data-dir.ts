@@ -12,6 +12,7 @@
  *     cache/                  copies of blobs that are kept in an S3 bucket, with --blob-store
  *     backup-<pid>/           while a backup is made
  *     restore-incomplete      while a backup is restored; servers keep away
+ *     move-incomplete         while rows and blobs are moved here from elsewhere; servers keep away
  *
  * Keys, conversations and weights are their owner's alone: folders are 0700 and files 0600, also those that were there
  * before with wider modes. Only what is listed here is touched, for people name folders that hold other things too.
@@ -20,7 +21,7 @@
  * however it dies, so there is no stale lock to clean up.
  */
 import { chmod, open, readdir, rm, rmdir, stat } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { type AppError, ConflictError, StorageError, toFullDiskError } from '#base/errors/errors.js'
 import { createFolders } from '#base/util/create-folders.js'
 import { removeTree } from '#base/util/move-file.js'
@@ -59,6 +60,8 @@ const FILES = [
 
 /** Stands in a directory that is not whole yet. */
 export const RESTORE_MARKER = 'restore-incomplete'
+/** The same while it is the target of a move; holds the id of the database that is moved. */
+export const MOVE_MARKER = 'move-incomplete'
 
 /**
  * Creates the directory if needed, takes other people's rights from it, and locks it.
@@ -83,12 +86,8 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
   } catch (cause) {
     throw unwritable(root, cause)
   }
-  if (options.isRestoring !== true && (await stat(join(root, RESTORE_MARKER)).catch(() => null)) !== null) {
-    throw new StorageError('data_dir_incomplete', `data directory "${root}" is not whole: restoring it did not end`, {
-      hint: 'run trainyard restore with the same backup again',
-    })
-  }
-  const lock = acquireLock(join(root, 'lock.sqlite3'), root)
+  if (options.isRestoring !== true) await assertWhole(root)
+  const lock = acquireLock(join(root, 'lock.sqlite3'))
   try {
     await dropUnfinished(join(root, 'prepared'), join(root, 'base-models'))
   } catch (cause) {
@@ -106,6 +105,41 @@ export async function openDataDir(path: string, options: { readonly isRestoring?
     // blobs are written 0600, and there may be very many
     makePrivate: () => makePrivate(root, wasOpenToOthers ? FOLDERS : FOLDERS.slice(1)),
     unlock: () => lock.close(),
+  }
+}
+
+async function assertWhole(root: string): Promise<void> {
+  const isThere = async (name: string): Promise<boolean> => (await stat(join(root, name)).catch(() => null)) !== null
+  if (await isThere(RESTORE_MARKER)) {
+    throw new StorageError('data_dir_incomplete', `data directory "${root}" is not whole: restoring it did not end`, {
+      hint: 'run trainyard restore with the same backup again',
+    })
+  }
+  if (await isThere(MOVE_MARKER)) {
+    throw new StorageError('data_dir_incomplete', `data directory "${root}" is not whole: the move to it did not end`, {
+      hint: 'run trainyard move with the same source again',
+    })
+  }
+}
+
+/**
+ * Keeps servers out of a directory that is only read, and changes nothing there. One that was never served, or lies on a disk that nobody can
+ * write, needs no lock.
+ *
+ * @returns releases it
+ * @throws {ConflictError} `data_dir_locked`
+ */
+export async function lockUnchanged(path: string): Promise<() => void> {
+  assertSqliteLoads()
+  const lockPath = join(resolve(path), 'lock.sqlite3')
+  if ((await stat(lockPath).catch(() => null)) === null) return () => undefined
+  try {
+    const lock = acquireLock(lockPath)
+    return () => lock.close()
+  } catch (error) {
+    const { cause } = error instanceof Error ? error : {}
+    if (isSqliteError(cause) && /^SQLITE_(READONLY|CANTOPEN)/.test(cause.code)) return () => undefined
+    throw error
   }
 }
 
@@ -185,7 +219,8 @@ async function isPrivate(path: string): Promise<boolean> {
   return process.platform === 'win32' || ((await stat(path)).mode & 0o077) === 0
 }
 
-function acquireLock(lockPath: string, root: string): Sqlite {
+function acquireLock(lockPath: string): Sqlite {
+  const root = dirname(lockPath)
   let lock: Sqlite | null = null
   try {
     lock = openSqlite(lockPath, { timeout: 0 })

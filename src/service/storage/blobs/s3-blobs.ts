@@ -21,6 +21,10 @@ import { createFileWriter, guardDisk, putAll } from './spool.js'
 export interface S3Blobs extends BlobStore {
   /** Where the blobs are, for people and for the database: {@link S3Address.name}. */
   readonly name: string
+  /** Sends a file, which stays where it is; its bytes are known to have that digest. */
+  putFile(path: string, ref: BlobRef): Promise<void>
+  /** Writes a blob's bytes, checked, to a path, and keeps no copy of its own. @throws as `localFile` */
+  fetchFile(sha256: string, path: string): Promise<BlobRef>
   /** Which database the objects belong to; null where none has said so. */
   readOwner(): Promise<string | null>
   /** @param options.isNew do nothing where there is an owner. Default: take over. @returns whether it is the owner now */
@@ -173,6 +177,8 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
       return { sha256: ref.sha256, sizeBytes: ref.sizeBytes }
     },
     put: async (source, putOptions) => putAll(await createWriter(), source, putOptions),
+    putFile: (path, ref) => inTurn(ref.sha256, () => inWords(() => send(path, ref))),
+    fetchFile: fetch,
     localFile,
     openRead,
     digestOf: (sha256) => inWords(() => digestOf(objects, keyOf(sha256))),

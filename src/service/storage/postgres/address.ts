@@ -16,7 +16,7 @@ const EXAMPLE = 'postgres://trainyard@db.internal:5432/trainyard'
 /** @throws {InvalidRequestError} `invalid_setting` */
 export function parsePostgresAddress(text: string): PostgresAddress {
   if (!/^postgres(ql)?:\/\//.test(text)) {
-    throw invalid(`database must be an address like ${EXAMPLE}, got "${text.slice(0, 100)}"`)
+    throw invalid(`database must be an address like ${EXAMPLE}, got "${withoutSecrets(text).slice(0, 100)}"`)
   }
   // a folder of sockets has no host before the path, which URL takes for a broken address
   const parsable = text.replace(/^(postgres(?:ql)?:\/\/[^/@]*@?)\//, '$1socket/')
@@ -27,6 +27,11 @@ export function parsePostgresAddress(text: string): PostgresAddress {
   }
   if (url.pathname.length < 2) throw invalid(`database must name a database after the host, as in ${EXAMPLE}`)
   return { url: text, name: text.replace(/\?.*$/s, '') }
+}
+
+/** Whoever mistypes an address may have typed a password with it. */
+function withoutSecrets(text: string): string {
+  return text.replace(/[^/]*@/, '…@').replace(/\?.*$/s, '')
 }
 
 function invalid(message: string, hint?: string): InvalidRequestError {

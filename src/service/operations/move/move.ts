@@ -1,0 +1,218 @@
+/**
+ * All that a service knows, from one place to another: a data directory, PostgreSQL, a bucket. Blobs go first, each by its digest, then all rows
+ * in one transaction, so that rows never name what is not there; ids and digests stay, and every row is compared.
+ *
+ * The source stays as it is. A move that was killed is begun again: blobs that are there are not sent again, and of rows there are none.
+ */
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Environment } from '#base/environment.js'
+import { ConflictError } from '#base/errors/errors.js'
+import { systemClock } from '#base/util/clock.js'
+import { removeTree } from '#base/util/move-file.js'
+import { createRng, randomSeed } from '#base/util/rng.js'
+import { createLocalBlobs, listBlobs } from '#service/storage/blobs/local-blobs.js'
+import { parseS3Address } from '#service/storage/blobs/s3-address.js'
+import { openS3Blobs, type S3Blobs } from '#service/storage/blobs/s3-blobs.js'
+import { createCredentialSource } from '#service/storage/blobs/s3-credentials.js'
+import { lockUnchanged } from '#service/storage/data-dir.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
+import { type CopiedTable, copyRows, countRows } from '#service/storage/move/copy-rows.js'
+import { lookAtTarget, openSource, openTarget, type SourceRows } from '#service/storage/move/open-ends.js'
+import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
+import { mapNamers } from '#service/storage/upkeep/blob-references.js'
+import { type BlobSource, type BlobTarget, type DamagedBlob, moveBlobs, sizeBlobs } from './move-blobs.js'
+import { assertBlobsOfSource, type MovePlaces, type Place, readPlaces } from './places.js'
+import { checkTargetDirectory, claimTargetDirectory, type TargetDirectory } from './target-directory.js'
+
+export interface MoveOptions {
+  readonly from: Place
+  /** Its directory is the source's where it names none. */
+  readonly to: Place
+  readonly environment: Environment
+  /** Looks at both and changes nothing. */
+  readonly isDryRun: boolean
+  readonly signal?: AbortSignal
+  readonly onProgress?: (text: MoveProgress) => void
+}
+
+/** `of` is null for rows, which are not counted before. */
+export type MoveProgress =
+  | { readonly what: 'blobs'; readonly done: number; readonly of: number; readonly bytes: number }
+  | { readonly what: 'rows'; readonly done: number; readonly table: string }
+
+export interface MoveResult {
+  readonly places: MovePlaces
+  /** Empty where rows stay where they are, and where blobs are damaged: then no row was moved. */
+  readonly tables: readonly (Pick<CopiedTable, 'name' | 'rows'> & Partial<CopiedTable>)[]
+  readonly blobs: number
+  readonly bytes: number
+  readonly present: number
+  readonly damaged: readonly (DamagedBlob & { readonly namedBy: readonly string[] })[]
+}
+
+/**
+ * Moves.
+ *
+ * @throws {InvalidRequestError} `nothing_to_move`, `missing_place`, `invalid_setting`, `row_not_storable`; {NotFoundError} `source_not_found`;
+ *   {ConflictError} `data_dir_locked`, `database_in_use`, `schema_differs`, `blobs_elsewhere`, `database_not_empty`, `already_moved`,
+ *   `data_dir_not_empty`, `blob_store_foreign`, `blob_store_not_empty`
+ */
+export async function moveService(options: MoveOptions): Promise<MoveResult> {
+  const places = readPlaces(options.from, options.to, options.environment)
+  const ends: (() => unknown)[] = []
+  try {
+    return await move(places, options, ends)
+  } finally {
+    for (const end of ends.reverse()) await end()
+  }
+}
+
+async function move(places: MovePlaces, options: MoveOptions, ends: (() => unknown)[]): Promise<MoveResult> {
+  const { from } = places
+  const { environment } = options
+  if (from.directory !== null) ends.push(await lockUnchanged(from.directory))
+  const source = await openSource(from)
+  ends.push(() => source.close())
+  assertBlobsOfSource(await readBlobPlace(source.db), places, environment)
+  const namers = await mapNamers(source.db)
+  const openBucket = bucketOpener(environment, ends)
+  const blobs = { wanted: new Set(namers.keys()), source: await openBlobSource(from, openBucket) }
+  const bucket = places.movesBlobs && places.to.blobStore !== null ? await openBucket(places.to.blobStore) : null
+  if (bucket !== null) await assertOwnOrEmpty(bucket, source.id)
+  if (options.isDryRun) return lookOnly(places, source, blobs, namers, bucket)
+
+  const directory = await claimTargetDirectory(places, source.id)
+  ends.push(() => directory?.release())
+  const rows = places.movesRows ? await openTarget(places.to, source.id) : null
+  if (rows !== null) ends.push(() => rows.close())
+  const moved = places.movesBlobs
+    ? await moveBlobs({
+        ...blobs,
+        target: await openBlobTarget(bucket, directory, source.id),
+        signal: options.signal,
+        onProgress: (done, bytes) => options.onProgress?.({ what: 'blobs', done, of: blobs.wanted.size, bytes }),
+      })
+    : { blobs: 0, bytes: 0, present: 0, damaged: [] }
+  const damaged = moved.damaged.map((blob) => ({ ...blob, namedBy: namers.get(blob.sha256) ?? [] }))
+  if (damaged.length > 0) return { places, tables: [], ...moved, damaged }
+  const tables = rows === null ? [] : await moveRows({ source, target: rows.db, places, options })
+  await directory?.finish(from.directory)
+  return { places, tables, ...moved, damaged }
+}
+
+async function moveRows({
+  source,
+  target,
+  places,
+  options,
+}: {
+  readonly source: SourceRows
+  readonly target: SourceRows['db']
+  readonly places: MovePlaces
+  readonly options: MoveOptions
+}): Promise<readonly CopiedTable[]> {
+  const { blobStore } = places.to
+  return inTransaction(source.db, (reading) =>
+    inTransaction(target, (writing) =>
+      copyRows({
+        source: reading,
+        target: writing,
+        blobStore: blobStore === null ? null : parseS3Address(blobStore, options.environment).name,
+        signal: options.signal,
+        onProgress: (table, done) => options.onProgress?.({ what: 'rows', done, table }),
+      }),
+    ),
+  )
+}
+
+async function lookOnly(
+  places: MovePlaces,
+  source: SourceRows,
+  blobs: { readonly wanted: ReadonlySet<string>; readonly source: BlobSource },
+  namers: ReadonlyMap<string, readonly string[]>,
+  bucket: S3Blobs | null,
+): Promise<MoveResult> {
+  const { to, movesRows, movesBlobs } = places
+  await checkTargetDirectory(places, source.id)
+  if (movesRows) await lookAtTarget(to, source.id)
+  const tables = movesRows ? (await countRows(source.db)).filter(({ rows }) => rows > 0) : []
+  if (!movesBlobs) return { places, tables, blobs: 0, bytes: 0, present: 0, damaged: [] }
+  let present = 0
+  const there = bucket?.list() ?? listBlobs(join(to.directory ?? '', 'blobs'))
+  for await (const sha256 of orNothing(there)) if (blobs.wanted.has(sha256)) present += 1
+  const { bytes, damaged } = await sizeBlobs(blobs)
+  return {
+    places,
+    tables,
+    blobs: blobs.wanted.size - damaged.length,
+    bytes,
+    present,
+    damaged: damaged.map((blob) => ({ ...blob, namedBy: namers.get(blob.sha256) ?? [] })),
+  }
+}
+
+/** A folder that is not there yet holds none. */
+async function* orNothing(digests: AsyncGenerator<string>): AsyncGenerator<string> {
+  try {
+    yield* digests
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error
+  }
+}
+
+type OpenBucket = (address: string) => Promise<S3Blobs>
+
+/** Their folders hold one blob at a time, on its way from one bucket to another. */
+function bucketOpener(environment: Environment, ends: (() => unknown)[]): OpenBucket {
+  const rng = createRng(randomSeed())
+  return async (text) => {
+    const cachePath = await mkdtemp(join(tmpdir(), 'trainyard-move-'))
+    ends.push(() => removeTree(cachePath))
+    return openS3Blobs({
+      address: parseS3Address(text, environment),
+      credentials: createCredentialSource(environment),
+      cachePath,
+      clock: systemClock,
+      random: () => rng.uniform(),
+    })
+  }
+}
+
+async function openBlobSource({ blobStore, directory }: Place, openBucket: OpenBucket): Promise<BlobSource> {
+  if (blobStore !== null) return { bucket: await openBucket(blobStore) }
+  return { root: join(directory ?? '', 'blobs') }
+}
+
+async function openBlobTarget(
+  bucket: S3Blobs | null,
+  directory: TargetDirectory | null,
+  sourceId: string,
+): Promise<BlobTarget> {
+  if (bucket === null) return { files: await createLocalBlobs(join(directory?.path ?? '', 'blobs')) }
+  await bucket.check()
+  // from here on no other database may have it, and a move that is begun again knows it
+  if (!(await bucket.writeOwner(sourceId, { isNew: true }))) await assertOwnOrEmpty(bucket, sourceId)
+  return { bucket }
+}
+
+/** @throws {ConflictError} `blob_store_foreign`, `blob_store_not_empty` */
+async function assertOwnOrEmpty(bucket: S3Blobs, sourceId: string): Promise<void> {
+  const owner = await bucket.readOwner()
+  if (owner === sourceId) return
+  const hint = 'name another prefix in --blob-store'
+  if (owner !== null) {
+    throw new ConflictError('blob_store_foreign', `${bucket.name} belongs to another database`, { hint })
+  }
+  const first = await bucket.list().next()
+  if (first.done !== true) {
+    throw new ConflictError(
+      'blob_store_not_empty',
+      `${bucket.name} holds blobs, and no database says they are its own`,
+      {
+        hint,
+      },
+    )
+  }
+}

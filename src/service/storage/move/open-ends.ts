@@ -1,0 +1,162 @@
+/**
+ * The databases that rows are moved between: the source, which nothing writes to meanwhile and which stays as it is, and the target, which has
+ * no rows yet. Their schema is this program's.
+ */
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sql } from 'kysely'
+import { ConflictError, NotFoundError, StorageError } from '#base/errors/errors.js'
+import { openForReading } from '../archive/read-database.js'
+import { MOVE_MARKER, RESTORE_MARKER } from '../data-dir.js'
+import { type Database, type OpenDatabase, openDatabase } from '../database.js'
+import { MIGRATIONS } from '../migrations/index.js'
+import { parsePostgresAddress } from '../postgres/address.js'
+import { POSTGRES_MIGRATIONS } from '../postgres/migrations.js'
+import { openPostgres } from '../postgres/open-postgres.js'
+import { hasTable } from '../upkeep/catalog.js'
+import { assertFits, fitOfDatabase } from '../upkeep/ownership.js'
+import { countRows } from './copy-rows.js'
+
+/** Where rows are: a database's address, or the data directory. */
+export interface RowsPlace {
+  readonly database: string | null
+  readonly directory: string | null
+}
+
+export interface SourceRows extends OpenDatabase {
+  /** The database's own id. */
+  readonly id: string
+}
+
+/** A copy of rows and a look at tables are one statement after the other. */
+const CONNECTIONS = 2
+
+/** What people call the place. */
+export function nameRows({ database, directory }: RowsPlace): string {
+  return database === null ? `"${directory}"` : parsePostgresAddress(database).name
+}
+
+/**
+ * Opens the source. The data directory's lock is the caller's; that of a PostgreSQL database is held until it is closed.
+ *
+ * @throws {NotFoundError} `source_not_found`; {ConflictError} `schema_differs`, `database_in_use`; {StorageError} `database_newer`,
+ *   `database_unreadable`, `data_dir_incomplete`
+ */
+export async function openSource(place: RowsPlace): Promise<SourceRows> {
+  const name = nameRows(place)
+  const opened = place.database === null ? await openFile(place.directory ?? '') : await openRemote(place.database)
+  try {
+    const known = await opened.db.selectFrom('database_identity').select('id').executeTakeFirst()
+    if (known === undefined) throw notFound(name, 'no server has worked with it yet')
+    return { ...opened, id: known.id }
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
+}
+
+async function openFile(directory: string): Promise<OpenDatabase> {
+  for (const marker of [RESTORE_MARKER, MOVE_MARKER]) {
+    if ((await stat(join(directory, marker)).catch(() => null)) === null) continue
+    throw new StorageError('data_dir_incomplete', `"${directory}" is not whole: it holds ${marker}`, {
+      hint: 'finish what was begun there, or name another directory in --from',
+    })
+  }
+  const path = join(directory, 'trainyard.sqlite3')
+  const facts = await stat(path).catch(() => null)
+  if (facts === null || facts.size === 0) {
+    throw notFound(`"${directory}"`, facts === null ? 'it has no trainyard.sqlite3' : 'it has no rows')
+  }
+  const opened = await openForReading(path)
+  const paths = {
+    path: directory,
+    databasePath: path,
+    blobsPath: join(directory, 'blobs'),
+    apiKeyPath: join(directory, 'api-key'),
+  }
+  try {
+    await assertCurrent(opened.db, `"${directory}"`, Object.keys(MIGRATIONS))
+    await assertFits(await fitOfDatabase(opened.db, paths), paths)
+    return opened
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
+}
+
+async function openRemote(address: string): Promise<OpenDatabase> {
+  const { name } = parsePostgresAddress(address)
+  return openPostgres(address, {
+    maxConnections: CONNECTIONS,
+    // what is thrown here leaves the database as it is; where nothing is, there is nothing to migrate
+    beforeMigrating: (db) => assertCurrent(db, name, Object.keys(POSTGRES_MIGRATIONS)),
+  })
+}
+
+async function assertCurrent(db: Database, name: string, expected: readonly string[]): Promise<void> {
+  if (!(await hasTable(db, 'kysely_migration'))) throw notFound(name, 'it has no tables of this program')
+  const { rows } = await sql<{ name: string }>`select name from kysely_migration`.execute(db)
+  const done = new Set(rows.map((row) => row.name))
+  const later = [...done].sort().find((each) => !expected.includes(each))
+  if (later !== undefined) {
+    throw new StorageError('database_newer', `${name} has a newer schema (${later}) than this program knows`, {
+      hint: 'move it with the version of the program that serves it, or a later one',
+    })
+  }
+  const missing = expected.filter((each) => !done.has(each)).sort()
+  if (missing.length === 0) return
+  throw new ConflictError('schema_differs', `${name} has the schema of an earlier version: it lacks ${missing[0]}`, {
+    hint: 'start trainyard serve of this version on it once, which brings it up to date, stop it, then move',
+  })
+}
+
+function notFound(name: string, reason: string): NotFoundError {
+  return new NotFoundError('source_not_found', `${name} holds nothing to move: ${reason}`, {
+    hint: 'name the data directory of a service in --from, and where its rows are in PostgreSQL also --from-database',
+  })
+}
+
+/**
+ * Opens the target, makes its tables and keeps servers out of it; the data directory's lock is the caller's.
+ *
+ * @throws {ConflictError} `database_not_empty`, `already_moved`, `database_in_use`; as `openDatabase`, `openPostgres`
+ */
+export async function openTarget(place: RowsPlace, sourceId: string): Promise<OpenDatabase> {
+  const beforeMigrating = (db: Database): Promise<void> => assertVacant(db, place, sourceId)
+  return place.database === null
+    ? openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { beforeMigrating })
+    : openPostgres(place.database, { maxConnections: CONNECTIONS, beforeMigrating })
+}
+
+/** The same questions without a lock, and without a change. @throws as {@link openTarget} */
+export async function lookAtTarget(place: RowsPlace, sourceId: string): Promise<void> {
+  if (place.database === null) {
+    const path = join(place.directory ?? '', 'trainyard.sqlite3')
+    if (((await stat(path).catch(() => null))?.size ?? 0) === 0) return
+    const opened = await openForReading(path)
+    await assertVacant(opened.db, place, sourceId).finally(() => opened.close())
+    return
+  }
+  const opened = await openPostgres(place.database, { maxConnections: CONNECTIONS, isBeside: true })
+  await assertVacant(opened.db, place, sourceId).finally(() => opened.close())
+}
+
+async function assertVacant(db: Database, place: RowsPlace, sourceId: string): Promise<void> {
+  const found = (await countRows(db)).find(({ rows }) => rows > 0)
+  if (found === undefined) return
+  const known = (await hasTable(db, 'database_identity'))
+    ? await db.selectFrom('database_identity').select('id').executeTakeFirst()
+    : undefined
+  if (known?.id === sourceId) {
+    throw new ConflictError('already_moved', `${nameRows(place)} holds the rows of this source already`, {
+      hint: 'start trainyard serve on it; to move again, name an empty database or directory',
+    })
+  }
+  throw new ConflictError(
+    'database_not_empty',
+    `${nameRows(place)} is not empty: ${found.name} has ${found.rows} rows`,
+    {
+      hint: 'name an empty database, or a directory that is empty or does not exist',
+    },
+  )
+}

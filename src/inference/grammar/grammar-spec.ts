@@ -19,7 +19,23 @@ export type GrammarSpec =
   /** EBNF in GBNF's style with a rule `root`, or Lark. */
   | { readonly kind: 'ebnf'; readonly grammar: string }
   /** xgrammar's structural tag as JSON text: free text with constrained parts. */
-  | { readonly kind: 'structural_tag'; readonly tag: string }
+  | {
+      readonly kind: 'structural_tag'
+      readonly tag: string
+      /** It is of calls: JSON between marks, which may be written as control tokens, for the answer's text shows them. */
+      readonly isOfCalls?: boolean
+      /** Nothing is held to before a text of these; absent: all is, from the first token. */
+      readonly trigger?: TextTrigger
+    }
+
+/** Texts from which on an answer is held to its grammar, whose `triggers` they are. */
+export interface TextTrigger {
+  readonly texts: readonly string[]
+  /** They count where the answer begins, and nowhere else. */
+  readonly isAtBeginning: boolean
+  /** An answer that begins with reasoning is free to its end. */
+  readonly isAfterReasoning: boolean
+}
 
 /** Equal specifications have equal keys. */
 export function grammarKey(spec: GrammarSpec): string {

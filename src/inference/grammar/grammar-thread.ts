@@ -14,7 +14,7 @@ import { type GrammarWork, toGrammarWork } from './grammar-work.js'
 import { checkHeap, limitHeap } from './heap-limit.js'
 import { createMaskBuffer, MASK_STATE, type MaskBuffer, publishMask } from './mask-buffer.js'
 import { patchGrammar } from './schema/schema-patches.js'
-import { withGrammars } from './structural-tag.js'
+import { markedControls, withGrammars } from './structural-tag.js'
 import { type TokenTable, tokenBytes } from './token-table.js'
 import { createWhiteSpaceLimits, type WhiteSpaceLimit } from './white-space.js'
 import { type LoadedXgrammar, loadXgrammar } from './xgrammar.js'
@@ -104,9 +104,18 @@ export async function compile(
   }
 }
 
-/** The texts of the vocabulary live in here only: they are as large as all the rest of a small grammar. */
-async function createCompiler({ TokenizerInfo, GrammarCompiler }: Xgrammar, table: TokenTable): Promise<Compiler> {
+/**
+ * The texts of the vocabulary live in here only: they are as large as all the rest of a small grammar.
+ *
+ * @param controls tokens that the grammar may ask for besides, as they are shown
+ */
+async function createCompiler(
+  { TokenizerInfo, GrammarCompiler }: Xgrammar,
+  table: TokenTable,
+  controls: ReadonlyMap<number, string>,
+): Promise<Compiler> {
   const texts = Array.from(tokenBytes(table), toByteLevelText)
+  for (const [id, text] of controls) texts[id] = toByteLevelText(Buffer.from(text))
   const stopIds = [...table.stopTokenIds]
   const info = await TokenizerInfo.createTokenizerInfo(texts, 'byte_level', false, texts.length, stopIds)
   return GrammarCompiler.createGrammarCompiler(info, false)
@@ -131,7 +140,12 @@ async function run(
   const { spec } = work
   const stopIds = [...table.stopTokenIds]
   const vocabularySize = table.offsets.byteLength / 4 - 1
-  const compiler = await createCompiler(xgrammar, table)
+  const isOfCalls = spec.kind === 'structural_tag' && spec.isOfCalls === true
+  const compiler = await createCompiler(
+    xgrammar,
+    table,
+    isOfCalls ? markedControls(spec.tag, table.controls) : new Map(),
+  )
   limitGrowth(maxBytes)
   const used = new Int32Array(usedKib)
   send({ type: 'working', threadId: kernelThreadId() })
@@ -139,7 +153,8 @@ async function run(
   await assertBeginning(xgrammar, compiled)
   used[0] = memoryBytes() / 1024
   const choices = new Map<number, OpenChoice>()
-  const isJson = spec.kind === 'json_schema'
+  // calls are JSON, and the marks around them hold none of half a string
+  const isJson = spec.kind === 'json_schema' || isOfCalls
   const limitWhiteSpace = isJson || spec.kind === 'structural_tag' ? createWhiteSpaceLimits(table, isJson) : null
 
   async function publish(choice: OpenChoice): Promise<void> {

@@ -15,6 +15,7 @@ import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from
 import { tooComplex } from './heap-limit.js'
 import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
 import type { TokenTable } from './token-table.js'
+import { readTriggers, triggeredMask } from './triggered-mask.js'
 
 export interface GrammarLimits {
   /** Processor time of compiling, the vocabulary not counted. */
@@ -111,6 +112,8 @@ export async function compileGrammar(
   }
   const send = (command: GrammarThreadCommand): void => thread.postMessage(command)
   const vocabularySize = table.offsets.byteLength / 4 - 1
+  const trigger = (spec.kind === 'structural_tag' ? spec.trigger : null) ?? null
+  const vocabulary = trigger === null ? null : readTriggers(trigger, table)
   let nextChoice = 0
   let openCount = 0
   return {
@@ -132,7 +135,7 @@ export async function compileGrammar(
       openCount++
       send({ type: 'open', choice, memory: buffer.memory })
       const stateNow = (timeoutMs: number): number | null => awaitMask(buffer, expected, timeoutMs)
-      return {
+      const followed: TokenMask = {
         ready: () => {
           if (isDead || !isOpen || stateNow(MASK_GRACE_MS) !== null) return null
           const use = watchProcessorTime(threadId, options.clock)
@@ -160,13 +163,16 @@ export async function compileGrammar(
           expected++
           send({ type: 'accept', choice, tokenId })
         },
+      }
+      const mask = trigger === null || vocabulary === null ? followed : triggeredMask(followed, trigger, vocabulary)
+      return Object.assign(mask, {
         close: () => {
           if (!isOpen) return
           isOpen = false
           openCount--
           send({ type: 'close', choice })
         },
-      }
+      })
     },
     dispose: async () => {
       isDead = true

@@ -51,6 +51,24 @@ function withFormat(tag: JsonValue): JsonValue {
   }
 }
 
+/** Where the texts of a tag stand that are written as they are. */
+const MARKS: readonly string[] = ['begin', 'end', 'separator', 'triggers']
+
+/** Of some control tokens those that a tag without schemas has as marks of its own, or as parts of them. */
+export function markedControls(tag: string, controls: ReadonlyMap<number, string>): ReadonlyMap<number, string> {
+  const marks: string[] = []
+  const collect = (value: JsonValue): void => {
+    if (Array.isArray(value)) value.forEach(collect)
+    if (!isJsonObject(value)) return
+    for (const [name, inner] of Object.entries(value)) {
+      if (MARKS.includes(name)) marks.push(...[inner].flat().filter((mark) => typeof mark === 'string'))
+      collect(inner)
+    }
+  }
+  collect(parseExact(tag))
+  return new Map([...controls].filter(([, text]) => text !== '' && marks.some((mark) => mark.includes(text))))
+}
+
 /** The tag with grammars in the places of numbered schemas. */
 export function withGrammars(tag: string, grammars: readonly string[]): string {
   const convert = (value: JsonValue): JsonValue => {

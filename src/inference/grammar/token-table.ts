@@ -11,6 +11,8 @@ export interface TokenTable {
   readonly bytes: SharedArrayBuffer
   /** Tokens that end an answer. */
   readonly stopTokenIds: readonly number[]
+  /** Control tokens that end none, with what a text shows of them. */
+  readonly controls: ReadonlyMap<number, string>
 }
 
 /** Between two parts of this many tokens, some milliseconds each, steps of running choices go on. */
@@ -20,7 +22,7 @@ const noBytes = new Uint8Array(0)
 /**
  * Reads a vocabulary once.
  *
- * Control tokens get no bytes: no grammar can ask for them, except to stop.
+ * Control tokens get no bytes: no grammar can ask for them, except to stop, and but for the marks of a tag (`markedControls`).
  *
  * @param vocabularySize V of the model's logits; may be larger than the tokenizer's
  */
@@ -31,8 +33,13 @@ export async function createTokenTable(
 ): Promise<TokenTable> {
   const offsets = new SharedArrayBuffer(4 * (vocabularySize + 1))
   const starts = new Uint32Array(offsets)
-  const pieceOf = (id: number): Uint8Array =>
-    id >= tokenizer.vocabularySize || tokenizer.isSpecial(id) ? noBytes : tokenizer.tokenBytes(id)
+  const controls = new Map<number, string>()
+  const pieceOf = (id: number): Uint8Array => {
+    if (id >= tokenizer.vocabularySize) return noBytes
+    if (!tokenizer.isSpecial(id)) return tokenizer.tokenBytes(id)
+    if (!stopTokenIds.includes(id)) controls.set(id, tokenizer.decode([id]))
+    return noBytes
+  }
   const parts: Uint8Array[] = []
   let end = 0
   for (let from = 0; from < vocabularySize; from += PART) {
@@ -52,7 +59,7 @@ export async function createTokenTable(
     all.set(part, at)
     at += part.length
   }
-  return { offsets, bytes, stopTokenIds }
+  return { offsets, bytes, stopTokenIds, controls }
 }
 
 /** The bytes of every token, in order of ids. */

@@ -77,6 +77,9 @@ export function afterReasoning(mask: TokenMask, tokenizer: Tokenizer): TokenMask
   return {
     ready: () => (isOver ? (mask.ready?.() ?? null) : null),
     next: () => (isOver ? mask.next() : null),
+    get isFree() {
+      return !isOver || mask.isFree === true
+    },
     accept: (tokenId) => {
       if (isOver) return mask.accept(tokenId)
       tail = (tail + decoder.push(tokenId)).slice(-REASONING_END.length)

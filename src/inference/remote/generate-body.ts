@@ -157,7 +157,9 @@ function withoutNulls(params: CommonParams): object {
 function structuredOutputs(words: GenerationRequest['words']): object {
   const grammar = words?.grammar ?? null
   if (grammar === null) return {}
-  if (words?.isAfterReasoning === true) {
+  // what is held from a mark of its own on leaves the reasoning alone
+  const isTriggered = (grammar as GrammarSpec).kind === 'structural_tag' && 'trigger' in grammar
+  if (words?.isAfterReasoning === true && !isTriggered) {
     throw unsupported('response_format', 'a constraint on what follows reasoning that the prompt has begun')
   }
   return { structured_outputs: toStructuredOutputs(grammar as GrammarSpec) }

@@ -10,7 +10,7 @@ export function byteTable() {
   const bytes = new SharedArrayBuffer(STOP)
   new Uint8Array(bytes).set(Array.from({ length: STOP }, (_, byte) => byte))
   new Uint32Array(offsets).set([...Array.from({ length: STOP + 1 }, (_, byte) => byte), STOP])
-  return { offsets, bytes, stopTokenIds: [STOP] }
+  return { offsets, bytes, stopTokenIds: [STOP], controls: new Map() }
 }
 
 /** Whether the whole text may be written, and may end there. */

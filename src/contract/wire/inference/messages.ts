@@ -50,6 +50,7 @@ const toolSchema = z.object({
   name: z.string(),
   description: z.string().nullish(),
   input_schema: loose().nullish(),
+  strict: laxBoolean().nullish(),
 })
 
 /** What makes the prompt. */

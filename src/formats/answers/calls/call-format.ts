@@ -53,6 +53,12 @@ export interface CallFrame {
   readonly after: string
   /** Between two; null where a grammar has one call an answer, since nothing ends the last. */
   readonly separator: string | null
+  /** The mark that makes a call of what follows it, wherever it stands in an answer. */
+  readonly trigger: string
+  /** It counts at the beginning of an answer only. */
+  readonly isTriggerAtBeginning?: true
+  /** The form whose reader reads these calls, where the form's own reads others besides. */
+  readonly readAs?: 'hermes'
 }
 
 export interface CallFormat {

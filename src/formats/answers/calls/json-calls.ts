@@ -29,9 +29,10 @@ const format = (marks: Marks, isShownBy: (template: string) => boolean, frame: C
 
 const head = (name: string, key: string): string => `{"name": ${JSON.stringify(name)}, "${key}": `
 
-/** Calls in a JSON list between two marks. */
-const listFrame = (open: string, close: string, key = 'arguments'): CallFrame => ({
-  open,
+/** Calls in a JSON list behind a mark. */
+const listFrame = (trigger: string, close: string, key = 'arguments'): CallFrame => ({
+  trigger,
+  open: `${trigger}[`,
   close,
   before: (name) => head(name, key),
   after: '}',
@@ -48,6 +49,7 @@ export const hermes = format(
     before: (name) => `${JSON.stringify(name)}, "arguments": `,
     after: '',
     separator: '}\n</tool_call>\n<tool_call>\n{"name": ',
+    trigger: '<tool_call>',
   },
 )
 
@@ -63,6 +65,8 @@ export const llama3Json = format(
     before: (name) => `${JSON.stringify(name)}, "parameters": `,
     after: '',
     separator: '}; {"name": ',
+    trigger: '{"name"',
+    isTriggerAtBeginning: true,
   },
 )
 
@@ -70,25 +74,25 @@ export const llama3Json = format(
 export const mistralList = format(
   { open: '[TOOL_CALLS]', close: null },
   (template) => template.includes('[TOOL_CALLS]'),
-  listFrame('[TOOL_CALLS][', ']'),
+  listFrame('[TOOL_CALLS]', ']'),
 )
 
 /** `<|tool_call|>` and a JSON list: Granite 3. */
 export const granite3 = format(
   { open: '<|tool_call|>', close: null },
   (template) => template.includes('<|tool_call|>'),
-  listFrame('<|tool_call|>[', ']'),
+  listFrame('<|tool_call|>', ']'),
 )
 
 /** `<tool_calls>` and a JSON list: Apriel. */
 export const apriel = format(
   { open: '<tool_calls>', close: null },
   (template) => template.includes('<tool_calls>['),
-  listFrame('<tool_calls>[', ']</tool_calls>'),
+  listFrame('<tool_calls>', ']</tool_calls>'),
 )
 
 /** A JSON list of calls, which are held to it where they are required, and where a template's own form is not written as JSON. */
-export const LIST_FRAME = listFrame('[', ']', 'parameters')
+export const LIST_FRAME = listFrame('', ']', 'parameters')
 
 /** A JSON list, to which required calls are held. */
 export const createCallList = (tools: OfferedTools): ToolCallStream =>

@@ -9,7 +9,14 @@ import type { CallFormat, WrittenCall } from './call-format.js'
 export const mistralArguments: CallFormat = {
   isShownBy: (template) => template.includes('[TOOL_CALLS]') && template.includes('[ARGS]'),
   createStream: (tools) => createBlockCalls({ open: '[TOOL_CALLS]', close: '' }, readCall, tools),
-  frame: { open: '[TOOL_CALLS]', close: '', before: (name) => `${name}[ARGS]`, after: '', separator: null },
+  frame: {
+    open: '[TOOL_CALLS]',
+    close: '',
+    before: (name) => `${name}[ARGS]`,
+    after: '',
+    separator: null,
+    trigger: '[TOOL_CALLS]',
+  },
 }
 
 const FUNCTION_OPEN = '<function='
@@ -23,6 +30,7 @@ export const functionary: CallFormat = {
     before: (name) => `${name}>`,
     after: '',
     separator: `</function>${FUNCTION_OPEN}`,
+    trigger: FUNCTION_OPEN,
   },
 }
 

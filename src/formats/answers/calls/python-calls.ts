@@ -73,7 +73,7 @@ class UnmarkedCalls implements ToolCallStream {
 export const smollm3: CallFormat = {
   isShownBy: (template) => template.includes('python_tools') && template.includes('<code>'),
   createStream: (tools) => new SmolLmCalls(tools),
-  frame: hermes.frame,
+  frame: hermes.frame === null ? null : { ...hermes.frame, readAs: 'hermes' },
 }
 
 /** Reads what is no call in JSON once more, for calls in Python. */

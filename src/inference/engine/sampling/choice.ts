@@ -87,6 +87,7 @@ export class Choice {
    */
   nextAfter(guess: readonly number[], rowAt: (index: number) => LogitsRow): readonly (TokenEvent | AppError)[] {
     const events: (TokenEvent | AppError)[] = []
+    const readsOne = this.#readsOneProbability()
     for (let i = 0; ; i++) {
       const event = this.next(rowAt(i))
       if (event === null) return events
@@ -94,6 +95,8 @@ export class Choice {
       const isRight = !(event instanceof AppError) && event.tokenId === guess[i]
       if (!isRight && guess.length > 0) this.#lookup?.record(guess.length, i)
       if (!isRight || event.finishReason !== null) return events
+      // from here on a mask counts, and the rows of this step do not hold what is then read
+      if (readsOne && !this.#readsOneProbability()) return events
     }
   }
 
@@ -147,7 +150,9 @@ export class Choice {
       return masked
     }
     const tokenId = this.#sample(row, logprobs, allowed)
-    const logprob = this.#rawLogprob(row, tokenId) - mass
+    const raw = this.#rawLogprob(row, tokenId)
+    // rounding can leave a little more for one token than all allowed ones have
+    const logprob = allowed === null ? raw : Math.min(0, raw - mass)
     if (Number.isNaN(logprob)) {
       throw nonFiniteLogits()
     }
@@ -175,7 +180,8 @@ export class Choice {
    * A step of such choices computes no log-softmax over the vocabulary.
    */
   #readsOneProbability(): boolean {
-    const isPlain = this.#processors.length === 0 && this.#mask === null && !this.#reportsOthers()
+    const isFree = this.#mask === null || this.#mask.isFree === true
+    const isPlain = this.#processors.length === 0 && isFree && !this.#reportsOthers()
     return isPlain && this.#drawsFromAll() && this.inverseTemperature === 1
   }
 

@@ -24,6 +24,8 @@ export interface TokenMask {
    * fails the request.
    */
   next(): TokenBitmask | null
+  /** Whether `next` is known to be null now: a step then computes for this choice what it does without a mask. Absent: it is not. */
+  readonly isFree?: boolean
   /** A token was taken: the one sampled under the last mask. */
   accept(tokenId: number): void
 }

@@ -108,4 +108,11 @@ describe('a body for vLLM', () => {
   ])('refuses %s by name', (param, rules, more) => {
     expect(() => params(rules, more)).toThrow(expect.objectContaining({ code: 'unsupported_by_engine', param }))
   })
+
+  it('sends calls that are held from their mark on behind reasoning too, which they leave alone', () => {
+    const trigger = { texts: ['<tool_call>'], isAtBeginning: false, isAfterReasoning: true }
+    const grammar = { kind: 'structural_tag', tag: '{}', trigger }
+    const words = { grammar, isAfterReasoning: true, badWords: [] }
+    expect(params({}, { words })).toMatchObject({ structured_outputs: { structural_tag: '{}' } })
+  })
 })

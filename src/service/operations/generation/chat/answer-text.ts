@@ -26,8 +26,10 @@ export type ToolMode =
       readonly names: readonly string[]
       /** The schemas of their parameters, by name. */
       readonly parameters?: ReadonlyMap<string, JsonObject>
-      /** The whole answer is either calls, which begin so, or text; in another form than the model's own where one is named. */
-      readonly whole?: { readonly form: StreamFormat | null; readonly opening: string }
+      /** Of calls, where it is another than the model's own. */
+      readonly form?: StreamFormat
+      /** The whole answer is either calls, which begin so, or text. */
+      readonly whole?: { readonly opening: string }
     }
   /** The whole answer is a JSON list of calls. */
   | { readonly kind: 'required'; readonly isParallel: boolean; readonly names: readonly string[] }
@@ -129,7 +131,7 @@ function createStream(mode: ToolMode, format: AnswerFormat): ToolCallStream | nu
     parametersOf: (name) => (mode.kind === 'auto' ? (mode.parameters?.get(name) ?? null) : null),
   }
   if (mode.kind === 'required') return createToolCallStream('list', tools)
-  const form = mode.whole?.form ?? format.toolFormat
+  const form = mode.form ?? format.toolFormat
   if (form === null) return null
   const stream = createToolCallStream(form, tools)
   return mode.whole === undefined ? stream : createWholeCallStream(stream, mode.whole.opening)

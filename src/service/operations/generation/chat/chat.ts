@@ -21,7 +21,6 @@ import { ownerOf } from '../../access/tenant.js'
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { withAllowedTools } from './allowed-tools.js'
-import { callsOrSchema } from './calls-or-schema.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import {
   type AnswerOptions,
@@ -30,6 +29,7 @@ import {
   toEngineCommand,
   unreadFields,
 } from './chat-request.js'
+import { heldCalls, isStrictIgnored } from './held-calls.js'
 import { unheldFields, ViolationFinder } from './schema-violations.js'
 import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
 
@@ -94,9 +94,10 @@ export function createChatService(
       const own = set === null ? answerFormat : { ...answerFormat, toolFormat: set }
       const format = chatTemplate === null ? own : answerFormatOf(chatTemplate)
       checkToolsAreShown(format, asked)
-      const either = callsOrSchema(request, { grammar: wanted.grammar, mode: asked.toolMode, format })
-      const options = either === null ? asked : { ...asked, toolMode: either.mode }
-      const command = either === null ? wanted : { ...wanted, grammar: either.grammar }
+      const held = heldCalls(request, { grammar: wanted.grammar, mode: asked.toolMode, format })
+      const options = held === null ? asked : { ...asked, toolMode: held.mode }
+      const command: EngineCommand =
+        held === null ? wanted : { ...wanted, grammar: held.grammar, grammarParam: wanted.grammarParam ?? 'tools' }
       await checkTruncation(engine, command)
       const generation = context.usage.count(
         engine.generate(
@@ -135,6 +136,7 @@ export function createChatService(
         isTrainable: policy.model !== null,
         ignoredFields: [
           ...(chatTemplate === null && templateNames !== null ? unreadFields(request, templateNames) : []),
+          ...(isStrictIgnored(request, asked.toolMode, held) ? ['tools.strict'] : []),
           ...unheldFields(command.grammarParam ?? 'response_format', unheld),
         ],
         response: () => collect(generation, builder, { signal, violations, choices: options.n }),

@@ -134,9 +134,17 @@ function schemaGrammar(schema: JsonObject, tools: readonly Tool[]): GrammarSpec 
   return { kind: 'json_schema', schema: stringifyExact(schema), isWhitespaceFree: false, isLax }
 }
 
+/** Of a tool that another API than chat's calls strict: no template is shown it, for what trained a model was rendered without. */
+const STRICT = Symbol('strict')
+
+/** The tool, strict where `isStrict` says so. */
+export function withStrict(tool: Tool, isStrict: unknown): Tool {
+  return isStrict === true ? Object.assign(tool, { [STRICT]: true }) : tool
+}
+
 /** Whether a tool's parameters must be held to as a whole, or refused. */
 export function isStrictTool(tool: Tool): boolean {
-  return tool.function['strict'] === true
+  return tool.function['strict'] === true || STRICT in tool
 }
 
 function invalid(param: string, message: string): InvalidRequestError {

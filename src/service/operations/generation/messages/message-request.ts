@@ -5,6 +5,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { CountMessageTokensRequest, MessageRequest } from '#contract/wire/inference/messages.js'
+import { withStrict } from '../chat/tool-choice.js'
 import { toChatMessages, toSystem } from './message-input.js'
 
 /** Efforts of Anthropic's models → those of chat. */
@@ -132,8 +133,8 @@ function toTools({ tools, tool_choice: choice }: CountMessageTokensRequest): Too
   }
 }
 
-function toTool({ name, description, input_schema }: NonNullable<CountMessageTokensRequest['tools']>[number]) {
-  return {
+function toTool({ name, description, input_schema, strict }: NonNullable<CountMessageTokensRequest['tools']>[number]) {
+  const read = {
     type: 'function',
     function: {
       name,
@@ -141,6 +142,7 @@ function toTool({ name, description, input_schema }: NonNullable<CountMessageTok
       ...(input_schema == null ? {} : { parameters: input_schema }),
     },
   }
+  return withStrict(read, strict)
 }
 
 function toChoice(choice: NonNullable<CountMessageTokensRequest['tool_choice']> | null): ChatRequest['tool_choice'] {

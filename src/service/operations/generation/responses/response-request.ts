@@ -7,6 +7,7 @@ import { type ChatRequest, REASONING_EFFORTS } from '#contract/wire/chat-complet
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
 import type { ResponseRequest } from '#contract/wire/inference/responses.js'
 import { allowedOf, listOf, modeOf } from '../chat/allowed-tools.js'
+import { withStrict } from '../chat/tool-choice.js'
 import { MAX_TOP_LOGPROBS } from '../chat/chat-sampling.js'
 
 /** Additions to an answer. Those of tools that do not exist here never have anything to add. */
@@ -141,9 +142,9 @@ function toTools(request: ResponseRequest): Pick<ChatRequest, 'tools' | 'tool_ch
 }
 
 function toTool(tool: Tool, index: number): NonNullable<ChatRequest['tools']>[number] {
-  const { name, description, parameters } = tool
+  const { name, description, parameters, strict } = tool
   if (typeof name !== 'string') throw invalid(`tools[${index}].name`, `tools[${index}].name must be a string.`)
-  return {
+  const read = {
     type: 'function',
     function: {
       name,
@@ -151,6 +152,7 @@ function toTool(tool: Tool, index: number): NonNullable<ChatRequest['tools']>[nu
       ...(typeof parameters === 'object' && parameters !== null ? { parameters: { ...parameters } } : {}),
     },
   }
+  return withStrict(read, strict)
 }
 
 function toChoice(choice: Exclude<ResponseRequest['tool_choice'], undefined>): ChatRequest['tool_choice'] {

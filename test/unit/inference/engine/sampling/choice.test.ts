@@ -64,3 +64,43 @@ describe('other choices', () => {
     expect(choice(rules).fetch).toEqual(fetch)
   })
 })
+
+describe('a choice with a mask that is free until a token comes', () => {
+  const held = (): GenerationRules['tokenMask'] => () => {
+    let isFree = true
+    return {
+      get isFree() {
+        return isFree
+      },
+      next: () => (isFree ? null : Uint32Array.of(0b0001)),
+      accept: (tokenId) => {
+        isFree = isFree && tokenId !== 1
+      },
+    }
+  }
+  const sure = (id: number): LogitsRow => ({
+    logits: null,
+    logprobs: null,
+    probabilities: Float32Array.from({ length: 4 }, (_, i) => (i === id ? 1 : 0)),
+  })
+
+  it('asks for what a choice without one asks for, until then', () => {
+    const own = choice({ tokenMask: held() })
+    expect(own.fetch).toEqual(['probabilities'])
+    next(own, sure(2))
+    expect(own.fetch).toEqual(['probabilities'])
+    next(own, sure(1))
+    expect(own.fetch).toEqual(['logprobs', 'probabilities'])
+    const [half, none] = [Math.log(0.5), Number.NEGATIVE_INFINITY]
+    const row = { logprobs: Float32Array.of(half, half, none, none), probabilities: Float32Array.of(0.5, 0.5, 0, 0) }
+    expect(next(own, row)).toMatchObject({ tokenId: 0, logprob: 0 })
+  })
+
+  it('takes no guess behind that token: the step has no log-probabilities of it', () => {
+    const own = choice({ tokenMask: held() })
+    const events = own.nextAfter([2, 1, 3], (index) => sure([2, 1, 3, 3][index] ?? 0))
+    expect(events).toMatchObject([{ tokenId: 2 }, { tokenId: 1 }])
+    const free = choice()
+    expect(free.nextAfter([2, 1, 3], (index) => sure([2, 1, 3, 3][index] ?? 0))).toHaveLength(4)
+  })
+})

@@ -1,0 +1,137 @@
+/**
+ * Free text that is held to a grammar from a trigger on: the mark of a call. Before it no mask is made, so that free text costs what it
+ * costs without a grammar.
+ *
+ * The grammar is told of a token only where the text ends in what may become a trigger, or has had one: in between it stands where it
+ * began, as it would had it read all. In a vocabulary that has tokens of a trigger and more, its masks count everywhere.
+ */
+import type { TokenMask } from '../engine/sampling/token-mask.js'
+import type { TextTrigger } from './grammar-spec.js'
+import type { TokenTable } from './token-table.js'
+
+const REASONING_OPEN = '<think>'
+const REASONING_CLOSE = '</think>'
+
+/** What tokens say, in a vocabulary; and whether one of them holds a trigger and more. */
+export interface TriggerVocabulary {
+  textOf(id: number): string
+  readonly mayOverrun: boolean
+}
+
+export function readTriggers({ texts }: TextTrigger, { offsets, bytes, controls }: TokenTable): TriggerVocabulary {
+  const starts = new Uint32Array(offsets)
+  // the bytes of all tokens in a row
+  const all = Buffer.from(bytes)
+  const mayOverrun = texts.some((text) => {
+    const mark = Buffer.from(text)
+    for (let at = all.indexOf(mark); at >= 0; at = all.indexOf(mark, at + 1))
+      if (at + mark.length < endOfToken(starts, at)) return true
+    return false
+  })
+  return {
+    textOf: (id) => controls.get(id) ?? all.toString('utf8', starts[id], starts[id + 1]),
+    mayOverrun,
+  }
+}
+
+/** Where the token ends that has the byte at `at`: the first start behind it. */
+function endOfToken(starts: Uint32Array, at: number): number {
+  let low = 0
+  let high = starts.length - 1
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if ((starts[middle] ?? 0) > at) high = middle
+    else low = middle + 1
+  }
+  return starts[low] ?? 0
+}
+
+/** @param followed the grammar's mask of one choice */
+export function triggeredMask(
+  followed: TokenMask,
+  trigger: TextTrigger,
+  { textOf, mayOverrun }: TriggerVocabulary,
+): TokenMask {
+  const reasoning = trigger.isAfterReasoning ? new ReasoningGate() : null
+  /** The end of the text that may become a trigger; where triggers count at the beginning only, the whole text. */
+  let tail = ''
+  let state: 'free' | 'begun' | 'held' | 'off' = 'free'
+  const isFollowed = (): boolean =>
+    state === 'begun' || state === 'held' || (mayOverrun && state === 'free' && reasoning?.isOpen !== true)
+
+  function stateAfter(text: string): typeof state {
+    tail = reasoning?.hasBegun === true ? text : tail + text
+    if (trigger.isAtBeginning) {
+      const begun = tail.trimStart()
+      if (trigger.texts.some((mark) => begun.startsWith(mark))) return 'held'
+      if (trigger.texts.some((mark) => mark.startsWith(begun))) return begun === '' ? 'free' : 'begun'
+      return reasoning?.isUndecided === true ? 'free' : 'off'
+    }
+    if (trigger.texts.some((mark) => tail.includes(mark))) return 'held'
+    tail = tail.slice(tail.length - Math.max(...trigger.texts.map((mark) => beginningAtEnd(tail, mark))))
+    return tail === '' ? 'free' : 'begun'
+  }
+
+  return {
+    get isFree() {
+      return !isFollowed()
+    },
+    ready: () => (isFollowed() ? (followed.ready?.() ?? null) : null),
+    next: () => (isFollowed() ? followed.next() : null),
+    accept: (tokenId) => {
+      if (state === 'held' || state === 'off') return state === 'held' ? followed.accept(tokenId) : undefined
+      const wasBegun = state === 'begun'
+      const text = textOf(tokenId)
+      state = stateAfter(reasoning === null ? text : reasoning.push(text))
+      // one that may have begun and did not is told as well: the grammar stands where it began again
+      if (wasBegun || state === 'begun' || state === 'held') followed.accept(tokenId)
+    },
+  }
+}
+
+/** Length of the longest end of the text that begins the mark and is not all of it. */
+function beginningAtEnd(text: string, mark: string): number {
+  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--)
+    if (text.endsWith(mark.slice(0, length))) return length
+  return 0
+}
+
+/** Leaves out the reasoning that an answer may begin with, as `ReasoningStream` does. */
+class ReasoningGate {
+  #state: 'undecided' | 'open' | 'over' = 'undecided'
+  #text = ''
+  /** This token began the reasoning, or ended it: what was read before does not count. */
+  hasBegun = false
+
+  get isUndecided(): boolean {
+    return this.#state === 'undecided'
+  }
+
+  get isOpen(): boolean {
+    return this.#state === 'open'
+  }
+
+  /** @returns what of the text is no reasoning, or may be none */
+  push(text: string): string {
+    this.hasBegun = false
+    if (this.#state === 'over') return text
+    this.#text += text
+    if (this.#state === 'undecided') {
+      const begun = this.#text.trimStart()
+      if (!begun.startsWith(REASONING_OPEN)) {
+        if (!REASONING_OPEN.startsWith(begun)) this.#state = 'over'
+        return text
+      }
+      this.#state = 'open'
+      this.#text = begun.slice(REASONING_OPEN.length)
+    }
+    this.hasBegun = true
+    const at = this.#text.indexOf(REASONING_CLOSE)
+    if (at < 0) {
+      this.#text = this.#text.slice(-REASONING_CLOSE.length)
+      return ''
+    }
+    this.#state = 'over'
+    return this.#text.slice(at + REASONING_CLOSE.length)
+  }
+}

@@ -66,7 +66,7 @@ describe('other choices', () => {
 })
 
 describe('a choice with a mask that is free until a token comes', () => {
-  const held = (): GenerationRules['tokenMask'] => () => {
+  const held = (): NonNullable<GenerationRules['tokenMask']> => () => {
     let isFree = true
     return {
       get isFree() {

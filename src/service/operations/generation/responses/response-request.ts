@@ -7,8 +7,8 @@ import { type ChatRequest, REASONING_EFFORTS } from '#contract/wire/chat-complet
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
 import type { ResponseRequest } from '#contract/wire/inference/responses.js'
 import { allowedOf, listOf, modeOf } from '../chat/allowed-tools.js'
-import { withStrict } from '../chat/tool-choice.js'
 import { MAX_TOP_LOGPROBS } from '../chat/chat-sampling.js'
+import { withStrict } from '../chat/tool-choice.js'
 
 /** Additions to an answer. Those of tools that do not exist here never have anything to add. */
 const INCLUDABLE = [

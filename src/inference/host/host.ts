@@ -7,6 +7,7 @@
 
 import { toErrorMessage } from '#base/errors/error-message.js'
 import { AppError } from '#base/errors/errors.js'
+import { nudgeThreadPool } from '#base/processes/nudge-thread-pool.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
 import { answerFormatOf } from '#formats/answers/answer-format.js'
@@ -222,6 +223,8 @@ export function createHost(options: HostOptions): Host {
           nodes = command.nodes
           return loaded?.routed?.setNodes(nodes)
         case 'ping':
+          // somebody waits, perhaps for a file
+          nudgeThreadPool()
           return send({
             type: 'pong',
             id: command.id,

@@ -7,6 +7,7 @@
 import type { AppError } from '#base/errors/errors.js'
 import { shuttingDown } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
+import { nudgeThreadPool } from '#base/processes/nudge-thread-pool.js'
 import { createWatchdog } from '#base/processes/watchdog.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
@@ -163,7 +164,10 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
       stuckMs: STUCK_MS,
       ...options.watchdog,
       isWaitedFor: options.isWaitedFor,
-      ping: () => link.send({ type: 'ping', id: WATCHDOG_PING }),
+      ping: () => {
+        nudgeThreadPool()
+        link.send({ type: 'ping', id: WATCHDOG_PING })
+      },
       onFrozen: (reason) => {
         frozen = reason
         logger.error({ base_model: baseModel, reason, pid: link.pid }, 'engine.frozen')

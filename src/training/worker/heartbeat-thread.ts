@@ -8,6 +8,7 @@
  * ever sees complete requests.
  */
 import { parentPort, workerData } from 'node:worker_threads'
+import { nudgeThreadPool } from '#base/processes/nudge-thread-pool.js'
 import { FencedError, PATIENCE_MS } from './fenced-requests.js'
 import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
 import { createWorkerClient } from './worker-client.js'
@@ -26,6 +27,8 @@ function start(data: HeartbeatData): void {
   const beat = async (): Promise<void> => {
     if (isBeating) return
     isBeating = true
+    // the pool is the whole process's
+    nudgeThreadPool()
     try {
       const { isCancelRequested } = await client.heartbeat(Atomics.load(flags, PROGRESS_FLAG))
       ticksWithoutAnswer = 0

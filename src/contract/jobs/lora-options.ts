@@ -60,6 +60,16 @@ export const LORA_OPTIONS = defineOptions({
     flag: {},
     summary: 'ranks of modules by the end of their path, as {"q_proj": 16, "layers.0.mlp.down_proj": 4}',
   },
+  alpha_pattern: {
+    type: 'unread',
+    default: null,
+    summary: 'scales of modules by the end of their path',
+    unsupported: {
+      reason:
+        "is not supported: alpha is the same for every module, and rank_pattern changes a module's scale, alpha / rank",
+      isHarmless: isEmpty,
+    },
+  },
   dropout: {
     type: 'unread',
     default: null,
@@ -70,6 +80,11 @@ export const LORA_OPTIONS = defineOptions({
     },
   },
 })
+
+function isEmpty(value: unknown): boolean {
+  return value === null || (typeof value === 'object' && Object.keys(value).length === 0)
+}
+
 type LoraValues = OptionValues<typeof LORA_OPTIONS>
 /** As a job runs with it; an option without a default that nobody gave is absent. */
 export type LoraOptions = Pick<LoraValues, 'rank' | 'alpha'> &

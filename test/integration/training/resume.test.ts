@@ -169,20 +169,51 @@ it('ends several passes where it would have, wherever it was killed', async () =
   expect(timelessReport(held.completion)).toEqual(timelessReport(alone.completion))
 })
 
-it('leaves out the same inputs of its adapter wherever it was killed', async () => {
-  const config = { batch_size: 4, learning_rate: 1e-3, seed: 3 }
-  const job: Partial<WorkerJob> = { kind: 'sft', config: { ...config, lora_dropout: 0.3 } }
-  const [alone, plain] = [nothing(), nothing()]
-  await run(alone, job, rows, null)
-  await run(plain, { ...job, config }, rows, null)
-  expect([...alone.files]).not.toEqual([...plain.files])
-  for (const step of [1, 3]) {
-    const held = nothing()
-    expect(await run(held, job, rows, { step, moment: 'point' })).toBe(true)
-    expect(await run(held, job, rows, null)).toBe(false)
-    expect([...held.files]).toEqual([...alone.files])
-    expect(held.events.map(timeless)).toEqual(alone.events.map(timeless))
-  }
+describe('a job that leaves inputs of its adapter out', () => {
+  it.each([
+    ['SFT', { kind: 'sft', config: { batch_size: 4, learning_rate: 1e-3 } }, rows],
+    [
+      'preferences',
+      { kind: 'dpo', config: { batch_size: 4, learning_rate: 1e-3 } },
+      rows.map(({ messages: [question, answer] }) => ({
+        prompt: [question],
+        chosen: [answer],
+        rejected: [{ role: 'assistant', content: 'I do not know.' }],
+      })),
+    ],
+    [
+      'RL with log-probabilities of the starting weights',
+      { kind: 'rl', config: { learning_rate: 1e-3, tokens_per_step: 16, precalculate_logprobs: true, target_kl: 0.2 } },
+      groups,
+    ],
+  ] as [string, Partial<WorkerJob>, unknown[]][])(
+    'does so alike wherever it was killed, and by its seed: %s',
+    async (_, { kind, config }, input) => {
+      const jobOf = (more: object): Partial<WorkerJob> => ({
+        kind: kind as WorkerJob['kind'],
+        config: { ...config, seed: 3, ...more },
+      })
+      const alone = nothing()
+      await run(alone, jobOf({ lora_dropout: 0.3 }), input, null)
+      for (const other of [{}, { lora_dropout: 0.2 }]) {
+        const held = nothing()
+        await run(held, jobOf(other), input, null)
+        expect([...held.files]).not.toEqual([...alone.files])
+        // a new adapter says nothing, whatever it leaves out: the first loss is that of any other job, the ones after it are not
+        const losses = [alone, held].map(({ events }) => events.map(({ data }) => (data as { loss?: number }).loss))
+        expect(losses[0]?.length).toBeGreaterThan(4)
+        expect(losses[0]?.[1]).toBeCloseTo(losses[1]?.[1] as number, 6)
+        expect(losses[0]?.at(-1)).not.toBe(losses[1]?.at(-1))
+      }
+      for (const step of [1, 3]) {
+        const held = nothing()
+        expect(await run(held, jobOf({ lora_dropout: 0.3 }), input, { step, moment: 'point' })).toBe(true)
+        expect(await run(held, jobOf({ lora_dropout: 0.3 }), input, null)).toBe(false)
+        expect([...held.files]).toEqual([...alone.files])
+        expect(held.events.map(timeless)).toEqual(alone.events.map(timeless))
+      }
+    },
+  )
 })
 
 it('begins again when its resume point is damaged', async () => {

@@ -116,11 +116,17 @@ describe('options that cannot be honoured', () => {
     expect(() => assertSupportedOptions('sft', { experimental_config: { lora: { dropout: 0.5 } } })).toThrow(
       'lora.dropout',
     )
+    expect(() => assertSupportedOptions('dpo', { lora: { alpha_pattern: { q_proj: 4 } } })).toThrow(
+      expect.objectContaining({
+        code: 'unsupported_option',
+        message: expect.stringContaining('lora.alpha_pattern is not'),
+      }),
+    )
   })
 
   it('may be given with the value that is used anyway', () => {
     const targets = ['down_proj', 'q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj']
-    const lora = { rank: 4, dropout: 0, target_modules: targets }
+    const lora = { rank: 4, dropout: 0, alpha_pattern: {}, target_modules: targets }
     expect(() => assertSupportedOptions('rl', { lora, scale_learning_rate_by_reward_std_dev: false })).not.toThrow()
     expect(() => assertSupportedOptions('sft', { lora: { target_modules: 'all-linear' } })).not.toThrow()
   })

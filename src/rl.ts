@@ -84,6 +84,7 @@ export {
   type TrainOptions,
   type TrainResult,
 } from '#sdk/rl/train.js'
+export { type AsyncLoopOptions, type AsyncLoopStep, trainWhileSampling } from '#sdk/rl/train-while-sampling.js'
 export {
   type Answer,
   type AskOptions,

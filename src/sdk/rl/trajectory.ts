@@ -86,6 +86,11 @@ export class Trajectory {
     return this.#main.items.filter(isChoice)
   }
 
+  /** Step of the model that gave the first answer; null where none says it. */
+  get initialVersion(): number | null {
+    return this.#firstVersion
+  }
+
   /** Adds messages that were not sampled: a user's turn, a tool's result. */
   add(...messages: readonly Message[]): this {
     this.#main.items.push(...messages)

@@ -42,6 +42,16 @@ function largerNumbers() {
   return everyOther(pairs)
 }
 
+/** The larger number among twice as many products that this model never finds: most of what is asked teaches nothing. */
+function largerAmongProducts() {
+  const { training, heldOut } = largerNumbers()
+  const products = Array.from({ length: 2 * training.length }, (_, i) => {
+    const [a, b] = [23 + ((i * 37) % 71), 23 + ((i * 29 + 11) % 71)]
+    return { prompt: `How much is ${a} times ${b}?`, answer: String(a * b), wrong: String(a + b) }
+  })
+  return { training: training.flatMap((each, i) => [each, ...products.slice(2 * i, 2 * i + 2)]), heldOut }
+}
+
 /** Letters: a short word backwards; 1 for the word alone, 0 for anything else. */
 function reversedWords() {
   return everyOther(
@@ -84,6 +94,14 @@ const cities = (text) => text.split(' ').map((city) => ({ city }))
 export const TASKS = {
   order: { title: 'an order number', ...orderNumbers(), partial: 0.4, perStep: 20, size: 8, heldOutSize: 4 },
   larger: { title: 'the larger number', ...largerNumbers(), partial: 0, perStep: 20, size: 8, heldOutSize: 4 },
+  mixed: {
+    title: 'the larger number among products',
+    ...largerAmongProducts(),
+    partial: 0,
+    perStep: 20,
+    size: 8,
+    heldOutSize: 4,
+  },
   reverse: { title: 'a word backwards', ...reversedWords(), partial: 0, perStep: 30, size: 8, heldOutSize: 4 },
   station: { title: 'a question to a station', ...stations(), partial: 0, perStep: 10, size: 8, heldOutSize: 4 },
   tools: {

@@ -19,7 +19,7 @@ export interface AdapterSourceOptions {
   readonly directory: string
   /** Adapters that are kept. */
   readonly most: number
-  /** One is about to be deleted. */
+  /** One is about to be deleted: when this resolves. Must not reject. */
   readonly onDrop?: (digest: string) => Promise<void>
 }
 
@@ -95,7 +95,7 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
   }
 
   /** @param asked stays */
-  async function dropOldest(asked: string): Promise<void> {
+  function dropOldest(asked: string): void {
     const old = [...known.keys()].flatMap((digest) => (digest === asked ? [] : (settled.get(digest) ?? [])))
     const dropped = old.slice(0, Math.max(0, known.size - most))
     // all at once: what is asked for meanwhile is fetched anew
@@ -103,10 +103,13 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
       known.delete(digest)
       settled.delete(digest)
     }
-    for (const { digest, folder } of dropped) {
-      await onDrop?.(digest)
-      await rm(folder, { recursive: true, force: true })
-    }
+    // whoever asks for another one does not wait until nobody uses these
+    for (const adapter of dropped) void remove(adapter)
+  }
+
+  async function remove({ digest, folder }: HeldAdapter): Promise<void> {
+    await onDrop?.(digest)
+    await rm(folder, { recursive: true, force: true })
   }
 
   return {
@@ -119,7 +122,7 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
       try {
         const adapter = await fetched
         if (known.get(digest) === fetched) settled.set(digest, adapter)
-        await dropOldest(digest)
+        dropOldest(digest)
         return adapter
       } catch (error) {
         if (known.get(digest) === fetched && !settled.has(digest)) known.delete(digest)

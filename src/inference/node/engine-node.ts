@@ -73,7 +73,8 @@ export async function startEngineNode(start: NodeStart, tell: (event: NodeEvent)
       onDrop: async (adapter) => engine?.dropAdapter(adapter),
     })
     tell({ type: 'starting', what: `loading it with ${start.engine === 'vllm' ? 'vLLM' : 'ONNX Runtime'}` })
-    const opened = await openEngine(start, { sourcePath, adapters, tell: (event) => report(event) })
+    const noChangeFolder = join(adapterDirectory, 'no-change')
+    const opened = await openEngine(start, { sourcePath, noChangeFolder, adapters, tell: (event) => report(event) })
     engine = opened
     const describe = (): EngineNodeReport => ({
       ...identity,
@@ -172,18 +173,23 @@ async function fetchModel(link: ServerLink, start: NodeStart): Promise<{ digest:
 
 interface OpenOptions {
   readonly sourcePath: string
+  readonly noChangeFolder: string
   readonly adapters: AdapterFolder
   readonly tell: (event: NodeEvent) => void
 }
 
-async function openEngine(start: NodeStart, { sourcePath, adapters, tell }: OpenOptions): Promise<NodeEngine> {
+async function openEngine(
+  start: NodeStart,
+  { sourcePath, noChangeFolder, adapters, tell }: OpenOptions,
+): Promise<NodeEngine> {
   if (start.engine === 'vllm') {
     return openVllmNode({
       vllm: {
         command: start.vllm.command,
         modelPath: sourcePath,
-        maxLoras: start.vllm.maxLoras,
-        maxCpuLoras: Math.max(start.vllm.maxLoras, start.maxAdapters),
+        // one more for the one that changes nothing, where there is one
+        maxLoras: start.vllm.maxLoras + 1,
+        maxCpuLoras: Math.max(start.vllm.maxLoras, start.maxAdapters) + 1,
         maxLoraRank: start.vllm.maxLoraRank,
         maxContextLength: start.maxContextLength,
         maxSequences: start.maxSequences,
@@ -192,6 +198,7 @@ async function openEngine(start: NodeStart, { sourcePath, adapters, tell }: Open
         onLine: (line) => process.stderr.write(`${line}\n`),
       },
       adapters,
+      noChangeFolder,
       device: await cardName(readEnvironment()),
       onChange: (reason) => tell(reason === null ? { type: 'engine_back' } : { type: 'engine_away', reason }),
     })

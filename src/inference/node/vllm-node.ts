@@ -4,22 +4,21 @@
  *
  * When vLLM ends it is started again, less and less often if it ends again and again; meanwhile the node is not ready.
  */
-import { mkdir } from 'node:fs/promises'
 import { type IncomingMessage, request as requestHttp, type ServerResponse } from 'node:http'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { AppError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { readAdapter, writeAdapter } from '#model/weights/adapter.js'
-import { uniformAdapter } from '#model/weights/uniform-adapter.js'
 import type { AdapterFolder } from './adapter-folder.js'
-import { readBytes } from './http-text.js'
+import { readText } from './http-text.js'
 import type { NodeEngine } from './node-engine.js'
-import { startVllm, type VllmProcess, type VllmProcessOptions } from './vllm-process.js'
+import { createVllmAdapters, loadNoChange, NO_CHANGE } from './vllm-adapters.js'
+import { isForProcessors, startVllm, type VllmProcess, type VllmProcessOptions } from './vllm-process.js'
 
 export interface VllmNodeOptions {
   readonly vllm: VllmProcessOptions
   readonly adapters: AdapterFolder
+  /** Where it may keep an adapter of its own; a folder. */
+  readonly noChangeFolder: string
   /** What it computes on. */
   readonly device: string
   /** It ended, or is back. @param reason null: back */
@@ -39,27 +38,34 @@ const MAX_SICK = 6
 export async function openVllmNode({
   vllm: options,
   adapters,
+  noChangeFolder,
   device,
   onChange,
 }: VllmNodeOptions): Promise<NodeEngine> {
   let vllm = await startVllm(options)
   let isReady = false
   let isClosed = false
-  /** Adapters that vLLM was given, each with the one request that does so. */
-  const loaded = new Map<string, Promise<void>>()
+  const given = createVllmAdapters(() => vllm.url, adapters)
   let facts: Facts
   let active = 0
   const whenIdle: (() => void)[] = []
 
   try {
+    const isProcessorBuild = device === 'cpu' ? isForProcessors(options) : false
     await vllm.ready
-    facts = await readFacts(vllm.url)
+    facts = { ...(await readFacts(vllm.url)), isOnProcessors: await isProcessorBuild }
+    await prepare()
   } catch (error) {
     vllm.kill()
     throw error
   }
   isReady = true
   void keepAlive(vllm)
+
+  /** What a vLLM that has just started is given. */
+  async function prepare(): Promise<void> {
+    if (facts.isOnProcessors) await loadNoChange(vllm.url, options.modelPath, noChangeFolder)
+  }
 
   async function keepAlive(first: VllmProcess): Promise<void> {
     let deaths = 0
@@ -69,7 +75,7 @@ export async function openVllmNode({
       const how = await current.ended
       health.stop()
       isReady = false
-      loaded.clear()
+      given.clear()
       if (isClosed) return
       onChange(`vLLM ${how}`)
       deaths = performance.now() - startedMs > STABLE_AFTER_MS ? 1 : deaths + 1
@@ -77,21 +83,23 @@ export async function openVllmNode({
       if (isClosed) return
       current = await startVllm(options)
       vllm = current
-      const isUp = await current.ready.then(
+      const isUp = await current.ready.then(prepare).then(
         () => true,
         () => false,
       )
+      // one that runs and is not what requests need is of no use
+      if (!isUp) current.kill()
       if (!isUp) continue
       isReady = true
       onChange(null)
     }
   }
 
-  async function send(body: Buffer, response: ServerResponse): Promise<IncomingMessage> {
+  async function send(body: string, response: ServerResponse): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const request = requestHttp(new URL('/inference/v1/generate', vllm.url), {
         method: 'POST',
-        headers: { 'content-type': 'application/json', 'content-length': body.length },
+        headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
       })
       request.once('response', resolve)
       request.once('error', (cause) =>
@@ -103,27 +111,38 @@ export async function openVllmNode({
     })
   }
 
-  function load(digest: string): Promise<void> {
-    const before = loaded.get(digest)
-    if (before !== undefined) return before
-    const loading = loadAdapter(vllm.url, digest, adapters)
-    loaded.set(digest, loading)
-    loading.catch(() => loaded.get(digest) === loading && loaded.delete(digest))
-    return loading
-  }
-
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const adapter = request.headers['x-trainyard-adapter']
-    const body = await readBytes(request)
-    if (typeof adapter === 'string') await load(adapter)
-    let answered = await send(body, response)
-    if (answered.statusCode === 404 && typeof adapter === 'string') {
+    const digest = request.headers['x-trainyard-adapter']
+    const body = await readText(request)
+    if (facts.isOnProcessors && ASKS_FOR_PROMPT.test(body)) throw noPromptLogprobs()
+    if (typeof digest !== 'string') {
+      let answered = await send(facts.isOnProcessors ? named(body, NO_CHANGE) : body, response)
+      if (answered.statusCode === 404 && facts.isOnProcessors) {
+        answered.resume()
+        await prepare()
+        answered = await send(named(body, NO_CHANGE), response)
+      }
+      return pass(answered, response)
+    }
+    const first = await given.take(digest)
+    try {
+      const answered = await send(named(body, first.name), response)
+      if (answered.statusCode !== 404) return await pass(answered, response)
       // dropped by vLLM, whatever the reason: once more, then it is said
       answered.resume()
-      loaded.delete(adapter)
-      await load(adapter)
-      answered = await send(body, response)
+      given.forget(digest)
+    } finally {
+      first.release()
     }
+    const again = await given.take(digest)
+    try {
+      await pass(await send(named(body, again.name), response), response)
+    } finally {
+      again.release()
+    }
+  }
+
+  async function pass(answered: IncomingMessage, response: ServerResponse): Promise<void> {
     response.writeHead(answered.statusCode ?? 500, { 'content-type': answered.headers['content-type'] ?? '' })
     await new Promise<void>((resolve) => {
       answered.pipe(response)
@@ -150,7 +169,7 @@ export async function openVllmNode({
       return Math.max(0, active - options.maxSequences)
     },
     get adapters() {
-      return [...loaded.keys()]
+      return given.held
     },
     generate: async (request, response) => {
       active += 1
@@ -161,10 +180,7 @@ export async function openVllmNode({
         if (active === 0) for (const resolve of whenIdle.splice(0)) resolve()
       }
     },
-    dropAdapter: async (digest) => {
-      loaded.delete(digest)
-      await post(vllm.url, '/v1/unload_lora_adapter', { lora_name: digest }).catch(() => undefined)
-    },
+    dropAdapter: (digest) => given.drop(digest),
     idle: () => (active === 0 ? Promise.resolve() : new Promise((resolve) => whenIdle.push(resolve))),
     close: async () => {
       isClosed = true
@@ -174,49 +190,34 @@ export async function openVllmNode({
   }
 }
 
-async function loadAdapter(url: string, digest: string, adapters: AdapterFolder): Promise<void> {
-  const folder = await folderFor((await adapters.ensure(digest)).folder)
-  const { status, text } = await post(url, '/v1/load_lora_adapter', {
-    lora_name: digest,
-    lora_path: folder,
-  })
-  // it has been there all the time
-  if (status === 200 || (status === 400 && text.includes('already been loaded'))) return
-  throw new AppError('unavailable', 'adapter_failed', `vLLM could not load the adapter: ${text.slice(0, 500)}`, {
-    hint: 'is its rank beyond --max-lora-rank?',
-  })
+/** Text of a client stands in strings, where its quotes are escaped. */
+const ASKS_FOR_PROMPT = /"prompt_logprobs":\s*-?\d/
+
+/** Beside other requests the engine ends at it, with all of them (0.32): products with adapters of a prompt count rows as those of answers. */
+function noPromptLogprobs(): InvalidRequestError {
+  return new InvalidRequestError(
+    'unsupported_by_engine',
+    'prompt_logprobs are not to be had where this model is served by vLLM on processors',
+    { param: 'prompt_logprobs', hint: "leave prompt_logprobs out, or serve the model with Trainyard's own engine" },
+  )
 }
 
-/** The folder that vLLM reads: it knows one rank for all modules, and would scale the others wrongly without a word. */
-async function folderFor(folder: string): Promise<string> {
-  const adapter = await readAdapter(folder)
-  if (adapter.config.rankPattern === undefined) return folder
-  const uniform = join(folder, 'uniform')
-  await mkdir(uniform, { recursive: true, mode: 0o700 })
-  await writeAdapter(uniform, uniformAdapter(adapter), { baseModelName: 'base' })
-  return uniform
-}
-
-async function post(
-  url: string,
-  path: string,
-  body: object,
-): Promise<{ readonly status: number; readonly text: string }> {
-  const response = await fetch(url + path, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
-  return { status: response.status, text: await response.text() }
+/** A request's body with an adapter's name in it. The field stands behind those of the request's own, as plain text as we wrote it. */
+function named(body: string, name: string): string {
+  const at = body.lastIndexOf('"model":')
+  const end = body.indexOf(',', at)
+  return `${body.slice(0, at)}"model":${JSON.stringify(name)}${body.slice(end)}`
 }
 
 interface Facts {
   readonly version: string
+  /** It is the build for processors, which computes with adapters by products of its own. */
+  readonly isOnProcessors: boolean
   readonly contextLength: number
 }
 
 /** @throws {AppError} `vllm_version` for one whose wire is not known */
-async function readFacts(url: string): Promise<Facts> {
+async function readFacts(url: string): Promise<Omit<Facts, 'isOnProcessors'>> {
   const { version } = (await (await fetch(`${url}/version`)).json()) as { readonly version: string }
   if (!TESTED.test(version)) {
     throw new AppError(

@@ -1,9 +1,10 @@
 /**
  * One `vllm serve` with all of its processes, from its start to its end.
  */
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import type { Environment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
 import { builtModule } from '#base/processes/entry.js'
@@ -43,6 +44,8 @@ export interface VllmProcess {
 /** Characters of its output that are kept, the last ones. */
 const KEPT_CHARACTERS = 8000
 const LOOK_MS = 250
+/** It imports half of PyTorch first. */
+const VERSION_MS = 300_000
 
 export async function startVllm(options: VllmProcessOptions): Promise<VllmProcess> {
   const port = await freePort()
@@ -131,6 +134,19 @@ function vllmArgs(options: VllmProcessOptions, port: number): readonly string[] 
     ...['--max-lora-rank', String(options.maxLoraRank)],
     ...options.extraArgs,
   ]
+}
+
+/** Whether the program is vLLM's build for processors: only its command says so, the server's version does not. False if it does not say. */
+export async function isForProcessors({ command, environment }: VllmProcessOptions): Promise<boolean> {
+  try {
+    const { stdout } = await promisify(execFile)(command, ['--version'], {
+      env: { ...environment },
+      timeout: VERSION_MS,
+    })
+    return /\+cpu\b/.test(stdout)
+  } catch {
+    return false
+  }
 }
 
 /** A port that nobody listens on now: it cannot be told to take any and say which. */

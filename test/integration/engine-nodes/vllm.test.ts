@@ -70,7 +70,6 @@ describe.skipIf(!isThere)('vLLM behind an engine node (CI_HEAVY=1)', { timeout: 
     { allowed_token_ids: [65, 66, 67] },
     { repetition_penalty: 1.3, frequency_penalty: 0.4, presence_penalty: 0.2 },
     { min_tokens: 10 },
-    { prompt_logprobs: 2, max_tokens: 2 },
   ].map((each) => ({ model: 'm', prompt: 'Once upon a time', ...each }))
   let local: Answer[]
 
@@ -108,7 +107,7 @@ describe.skipIf(!isThere)('vLLM behind an engine node (CI_HEAVY=1)', { timeout: 
         ...['--', '--dtype', 'float32', '--enforce-eager'],
       ],
     })
-    await until(() => node.events.some(({ type }) => type === 'ready'), 'vLLM that is ready', START_MS)
+    await node.heard('ready', START_MS)
   }, START_MS)
 
   afterAll(async () => {
@@ -128,9 +127,8 @@ describe.skipIf(!isThere)('vLLM behind an engine node (CI_HEAVY=1)', { timeout: 
         JSON.stringify([...prompts, ...rules][i]),
       ).toEqual([200, expected?.token_ids, expected?.text, expected?.finish_reason])
       const given = got?.logprobs?.token_logprobs ?? []
-      expected?.logprobs?.token_logprobs.forEach((logprob, k) => {
-        expect(Math.abs((given[k] ?? Number.NaN) - logprob)).toBeLessThan(1e-4)
-      })
+      const gaps = expected?.logprobs?.token_logprobs.map((logprob, k) => Math.abs((given[k] ?? Number.NaN) - logprob))
+      expect(Math.max(...(gaps ?? [Number.NaN])), JSON.stringify([...prompts, ...rules][i])).toBeLessThan(1e-4)
     }
   })
 
@@ -138,6 +136,8 @@ describe.skipIf(!isThere)('vLLM behind an engine node (CI_HEAVY=1)', { timeout: 
     for (const [param, more] of [
       ['dry_multiplier', { dry_multiplier: 0.8 }],
       ['xtc_probability', { xtc_probability: 0.5, xtc_threshold: 0.1 }],
+      // its build for processors ends at it, with every request that runs beside
+      ['prompt_logprobs', { prompt_logprobs: 2 }],
       ['use_beam_search', { use_beam_search: true, n: 2, logprobs: null }],
     ] as const) {
       const { status, body } = await ask({ prompt: 'a', ...more })

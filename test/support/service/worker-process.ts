@@ -14,8 +14,8 @@ export interface WorkerProcess {
   /** What it said, one object a line. */
   readonly events: readonly { readonly type?: string; readonly job_id?: string; readonly url?: string }[]
   stderr(): string
-  /** Resolves once it has said so. */
-  heard(type: string): Promise<void>
+  /** Resolves once it has said so; fails when it ends before, with what it said. */
+  heard(type: string, withinMs?: number): Promise<void>
   /** Resolves with how it ended. */
   readonly ended: Promise<{ readonly code: number | null; readonly signal: string | null }>
 }
@@ -32,6 +32,8 @@ export function startWorkerProcess(options: {
   readonly environment?: Readonly<Record<string, string>>
 }): WorkerProcess {
   const { url, key, directory, flags = [], command = 'worker', environment: more = {} } = options
+  // threads are our engine's, and refused beside another one
+  const threads = flags.includes('vllm') ? [] : ['--threads', '1']
   const environment = {
     HOME: directory,
     PATH: process.env['PATH'] ?? '',
@@ -41,7 +43,7 @@ export function startWorkerProcess(options: {
   }
   const child = spawn(
     process.execPath,
-    [CLI, command, '--json', '--threads', '1', '--cache-dir', join(directory, 'cache'), ...flags],
+    [CLI, command, '--json', ...threads, '--cache-dir', join(directory, 'cache'), ...flags],
     { env: environment, stdio: ['ignore', 'pipe', 'pipe'] },
   )
   const events: WorkerProcess['events'][number][] = []
@@ -56,12 +58,17 @@ export function startWorkerProcess(options: {
     events,
     stderr: () => stderr,
     ended,
-    heard: async (type) => {
+    heard: async (type, withinMs) => {
       const isOver = (): boolean => child.exitCode !== null || child.signalCode !== null
-      await until(() => {
-        if (isOver() && !events.some((event) => event.type === type)) throw new Error(`the ${command} ended: ${stderr}`)
-        return events.some((event) => event.type === type)
-      }, `a worker that says "${type}"`)
+      await until(
+        () => {
+          if (isOver() && !events.some((event) => event.type === type))
+            throw new Error(`the ${command} ended: ${stderr}`)
+          return events.some((event) => event.type === type)
+        },
+        `a ${command} that says "${type}"`,
+        withinMs,
+      )
     },
   }
 }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { openAdapterFolder } from '#inference/node/adapter-folder.js'
+import { until } from '../../../support/until.js'
 
 let directory: string
 beforeEach(async () => {
@@ -40,7 +41,7 @@ it('an adapter that is being fetched is not dropped for another, and each fetch 
   expect(dropped).toEqual([])
   await adapters.ensure(C)
   expect(dropped).toEqual([B])
-  expect(existsSync(b.folder)).toBe(false)
+  await until(() => !existsSync(b.folder), 'files that are gone')
   open()
   const a = await slow
   expect(existsSync(a.files['weights']?.path ?? '')).toBe(true)

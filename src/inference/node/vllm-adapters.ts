@@ -1,0 +1,142 @@
+/**
+ * Adapters of a vLLM: given to it before a request needs them, taken away when nobody uses them any more. It reads the files of one again
+ * whenever it likes, and ends with all of its requests if they are gone, so they stay for as long as a request runs.
+ *
+ * Each load has a name of its own: an adapter that is dropped and asked for again lies in another folder.
+ */
+import { mkdir, rm } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { AppError } from '#base/errors/errors.js'
+import { adapterModules } from '#model/architectures/decoder-config.js'
+import { decoderConfigOf } from '#model/architectures/registry.js'
+import { createAdapter, readAdapter, writeAdapter } from '#model/weights/adapter.js'
+import { openWeights } from '#model/weights/base-weights.js'
+import { uniformAdapter } from '#model/weights/uniform-adapter.js'
+import type { AdapterFolder } from './adapter-folder.js'
+
+/** An adapter in use: its name in vLLM. */
+export interface TakenAdapter {
+  readonly name: string
+  release(): void
+}
+
+export interface VllmAdapters {
+  /** @throws {AppError} `adapter_failed`, and as the server has it */
+  take(digest: string): Promise<TakenAdapter>
+  /** vLLM does not know it any more: the next request gives it anew. */
+  forget(digest: string): void
+  /** Resolves when no request uses it and vLLM has let it go. */
+  drop(digest: string): Promise<void>
+  /** That vLLM ended, and all that it held. */
+  clear(): void
+  readonly held: readonly string[]
+}
+
+interface Loaded {
+  readonly name: string
+  users: number
+  readonly whenUnused: (() => void)[]
+}
+
+/** @param url of the vLLM that runs now */
+export function createVllmAdapters(url: () => string, adapters: Pick<AdapterFolder, 'ensure'>): VllmAdapters {
+  const loaded = new Map<string, Promise<Loaded>>()
+
+  async function load(digest: string): Promise<Loaded> {
+    const { folder } = await adapters.ensure(digest)
+    const name = basename(folder)
+    await loadAdapter(url(), name, await folderFor(folder))
+    return { name, users: 0, whenUnused: [] }
+  }
+
+  function find(digest: string): Promise<Loaded> {
+    const before = loaded.get(digest)
+    if (before !== undefined) return before
+    const loading = load(digest)
+    loaded.set(digest, loading)
+    loading.catch(() => loaded.get(digest) === loading && loaded.delete(digest))
+    return loading
+  }
+
+  return {
+    take: async (digest) => {
+      const adapter = await find(digest)
+      adapter.users += 1
+      return {
+        name: adapter.name,
+        release: () => {
+          adapter.users -= 1
+          if (adapter.users === 0) for (const resolve of adapter.whenUnused.splice(0)) resolve()
+        },
+      }
+    },
+    forget: (digest) => void loaded.delete(digest),
+    drop: async (digest) => {
+      const loading = loaded.get(digest)
+      loaded.delete(digest)
+      const adapter = await loading?.catch(() => undefined)
+      if (adapter === undefined) return
+      if (adapter.users > 0) await new Promise<void>((resolve) => adapter.whenUnused.push(resolve))
+      await post(`${url()}/v1/unload_lora_adapter`, { lora_name: adapter.name }).catch(() => undefined)
+    },
+    clear: () => loaded.clear(),
+    get held() {
+      return [...loaded.keys()]
+    },
+  }
+}
+
+/** Of the adapter below; the name of a folder never is. */
+export const NO_CHANGE = 'no-change'
+
+/**
+ * Gives vLLM an adapter that changes nothing, for requests without one. On processors (0.32) their rows would be computed with the adapter
+ * that happens to be in the last slot: its products there take "no adapter" for an index, −1.
+ *
+ * @param modelPath folder of the base model
+ * @param folder is made anew, and stays
+ * @throws {AppError} `adapter_failed`
+ */
+export async function loadNoChange(url: string, modelPath: string, folder: string): Promise<void> {
+  const source = await openWeights(modelPath)
+  try {
+    const [module] = adapterModules(decoderConfigOf(source))
+    if (module === undefined) throw new TypeError('a decoder without linear layers')
+    const targets = [module.path.slice(module.path.lastIndexOf('.') + 1)]
+    await rm(folder, { recursive: true, force: true })
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    const nothing = createAdapter([module], { seed: 0, rank: 1, alpha: 1, targets })
+    await writeAdapter(folder, nothing, { baseModelName: 'base' })
+  } finally {
+    await source.close()
+  }
+  await loadAdapter(url, NO_CHANGE, folder)
+}
+
+async function loadAdapter(url: string, name: string, folder: string): Promise<void> {
+  const { status, text } = await post(`${url}/v1/load_lora_adapter`, { lora_name: name, lora_path: folder })
+  // it has been there all the time
+  if (status === 200 || (status === 400 && text.includes('already been loaded'))) return
+  throw new AppError('unavailable', 'adapter_failed', `vLLM could not load the adapter: ${text.slice(0, 500)}`, {
+    hint: 'is its rank beyond --max-lora-rank?',
+  })
+}
+
+/** The folder that vLLM reads: it knows one rank for all modules, and would scale the others wrongly without a word. */
+async function folderFor(folder: string): Promise<string> {
+  const adapter = await readAdapter(folder)
+  if (adapter.config.rankPattern === undefined) return folder
+  const uniform = join(folder, 'uniform')
+  await mkdir(uniform, { recursive: true, mode: 0o700 })
+  await writeAdapter(uniform, uniformAdapter(adapter), { baseModelName: 'base' })
+  return uniform
+}
+
+async function post(url: string, body: object): Promise<{ readonly status: number; readonly text: string }> {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  return { status: response.status, text: await response.text() }
+}

@@ -1,0 +1,91 @@
+import { once } from 'node:events'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
+import { afterEach, beforeEach, expect, it } from 'vitest'
+import { packageRoot } from '#base/util/package-root.js'
+import { createVllmAdapters, loadNoChange, NO_CHANGE } from '#inference/node/vllm-adapters.js'
+import { createAdapter, readAdapter, writeAdapter } from '#model/weights/adapter.js'
+
+let directory: string
+let server: Server
+let url: string
+let said: string[]
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'trainyard-vllm-adapters-'))
+  said = []
+  server = createServer(async (request, response) => {
+    const { lora_name: name } = (await json(request)) as { lora_name: string }
+    said.push(`${request.url} ${name}`)
+    response.end()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+})
+afterEach(async () => {
+  server.close()
+  await rm(directory, { recursive: true, force: true })
+})
+
+let fetches = 0
+/** As an adapter folder does it: each fetch lies in a folder of its own. */
+const adapters = {
+  ensure: async (digest: string) => {
+    fetches += 1
+    const folder = join(directory, `${digest}.${fetches}`)
+    const modules = [{ path: 'model.layers.0.self_attn.q_proj', outputSize: 4, inputSize: 4 }]
+    await mkdir(folder)
+    await writeAdapter(folder, createAdapter(modules, { seed: 1, rank: 2, alpha: 4, targets: ['q_proj'] }), {
+      baseModelName: 'base',
+    })
+    return { digest, checkpoint: digest, files: {}, folder }
+  },
+}
+
+it('an adapter is given once, however many ask, and stays until the last request that uses it has ended', async () => {
+  fetches = 0
+  const given = createVllmAdapters(() => url, adapters)
+  const [first, second] = await Promise.all([given.take('a'), given.take('a')])
+  expect([first.name, second.name]).toEqual(['a.1', 'a.1'])
+  let isDropped = false
+  const drop = given.drop('a').then(() => {
+    isDropped = true
+  })
+  // asked for again meanwhile: under a name of its own
+  const again = await given.take('a')
+  expect(again.name).toBe('a.2')
+  first.release()
+  await given.take('b')
+  expect([isDropped, said]).toEqual([
+    false,
+    ['/v1/load_lora_adapter a.1', '/v1/load_lora_adapter a.2', '/v1/load_lora_adapter b.3'],
+  ])
+  second.release()
+  await drop
+  expect(said.at(-1)).toBe('/v1/unload_lora_adapter a.1')
+  expect(given.held).toEqual(['a', 'b'])
+})
+
+it('one that is not known any more, and all of a vLLM that ended, are given anew', async () => {
+  fetches = 0
+  const given = createVllmAdapters(() => url, adapters)
+  const first = await given.take('a')
+  given.forget('a')
+  expect((await given.take('a')).name).toBe('a.2')
+  given.clear()
+  expect((await given.take('a')).name).toBe('a.3')
+  first.release()
+})
+
+it('the adapter for requests without one changes nothing', async () => {
+  const folder = join(directory, 'no-change')
+  await loadNoChange(url, join(packageRoot(), 'src/assets/spark'), folder)
+  expect(said).toEqual([`/v1/load_lora_adapter ${NO_CHANGE}`])
+  const { a, b } = await readAdapter(folder)
+  expect([a.size, [...b.values()].flatMap((values) => [...values]).every((value) => value === 0)]).toEqual([1, true])
+})

@@ -2,15 +2,17 @@
  * Everything the hosted service's client sends through the wandb client, both unchanged: training data up, checkpoints down,
  * forks, metrics. Neither may speak to anybody but the server, and an S3 server on this machine.
  */
-import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { seenByClient } from '../support/clients/run-client.js'
 import { hasLocalS3, startLocalS3 } from '../support/local-s3.js'
 import { watchSockets } from '../support/outgoing-sockets.js'
 import { startService } from '../support/service/service-process.js'
 
 const PYTHON = path.resolve(import.meta.dirname, '../../.cache/venv/bin/python')
+
+const TIMEOUT_MS = 1_000_000
 
 type Service = Awaited<ReturnType<typeof startService>>
 
@@ -35,27 +37,21 @@ async function runClient<Seen = Record<string, unknown>>(
 ): Promise<Seen> {
   const sockets = watchSockets()
   const file = path.join(import.meta.dirname, 'clients', script)
-  const command = [...sockets.wrapper, PYTHON, file, service.url, service.key, 'trainyard/spark']
-  const child = spawn(command[0] as string, command.slice(1), {
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...environment },
-  })
-  if (child.pid !== undefined) sockets.watch(child.pid)
-  const output = { stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (text: string) => {
-      output[name] += text
+  const [program = PYTHON, ...args] = [...sockets.wrapper, PYTHON, file, service.url, service.key, 'trainyard/spark']
+  try {
+    return await seenByClient<Seen>(program, args, {
+      env: environment,
+      onStart: (pid) => sockets.watch(pid),
+      timeoutMs: TIMEOUT_MS - 50_000,
     })
+  } finally {
+    expect(sockets.stop(), 'addresses outside this machine').toEqual([])
   }
-  const code = await new Promise((done) => child.once('close', done))
-  expect(code, output.stderr.slice(-4000)).toBe(0)
-  expect(sockets.stop(), 'addresses outside this machine').toEqual([])
-  return JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as Seen
 }
 
 test.skipIf(!existsSync(PYTHON))(
   'openpipe-art with wandb: train_sft, pull, fork, metrics (skipped without .cache/venv, see .ci/run)',
-  { timeout: 1_000_000 },
+  { timeout: TIMEOUT_MS },
   async () => {
     const service = await startService()
     try {
@@ -87,7 +83,7 @@ test.skipIf(!existsSync(PYTHON))(
 
 test.skipIf(!existsSync(PYTHON))(
   "openpipe-art's other calls: every option of train, steps, log, pull and fork of a step, deletion, exceptions (skipped without .cache/venv, see .ci/run)",
-  { timeout: 1_000_000 },
+  { timeout: TIMEOUT_MS },
   async () => {
     const service = await startService()
     try {
@@ -125,7 +121,7 @@ test.skipIf(!existsSync(PYTHON))(
 
 test.skipIf(!existsSync(PYTHON) || !hasLocalS3())(
   'openpipe-art: checkpoints go to S3 as they are, and models are forked from there (skipped without .cache/venv and .cache/s3-venv)',
-  { timeout: 1_000_000 },
+  { timeout: TIMEOUT_MS },
   async () => {
     const service = await startService()
     const s3 = await startLocalS3()

@@ -3,7 +3,6 @@
  * Python, each in a folder of its own, against a real service; only the port of a server that a block starts is another. Blocks marked
  * `text` are recordings.
  */
-import { execFile } from 'node:child_process'
 import {
   existsSync,
   mkdirSync,
@@ -16,8 +15,8 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { runClient } from '../support/clients/run-client.js'
 import { startService } from '../support/service/service-process.js'
 import { unassignedPort } from '../support/service/unassigned-port.js'
 
@@ -71,10 +70,10 @@ async function run(command: string, argv: readonly string[], files: Readonly<Rec
     const launcher = `#!/bin/sh\nexec "${process.execPath}" "${path.join(ROOT, 'bin/trainyard.js')}" "$@"\n`
     writeFileSync(path.join(bin, 'trainyard'), launcher, { mode: 0o755 })
     for (const [name, text] of Object.entries(files)) writeFileSync(path.join(folder, name), text)
-    const running = promisify(execFile)(command, argv, {
+    return await runClient(command, argv, {
       cwd: folder,
-      timeout: BLOCK_MS,
-      maxBuffer: 1 << 26,
+      timeoutMs: BLOCK_MS - 10_000,
+      hasOwnEnvironment: true,
       env: {
         PATH: `${bin}:${path.dirname(process.execPath)}:${process.env['PATH']}`,
         HOME: folder,
@@ -83,9 +82,6 @@ async function run(command: string, argv: readonly string[], files: Readonly<Rec
         TRAINYARD_API_KEY: service.key,
       },
     })
-    // a program that reads what is piped to it would wait for ever
-    running.child.stdin?.end()
-    return (await running).stdout
   } finally {
     rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
   }

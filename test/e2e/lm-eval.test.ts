@@ -2,13 +2,12 @@
  * lm-evaluation-harness, unchanged, scores the service: the tokenizer over HTTP, log-likelihoods as transformers has them on the
  * same weights (`test/goldens/loglikelihoods.json`), and generated answers.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { runClient } from '../support/clients/run-client.js'
 import { startService } from '../support/service/service-process.js'
 
 const LM_EVAL = path.resolve(import.meta.dirname, '../../.cache/lm-eval-venv/bin/lm_eval')
@@ -78,12 +77,12 @@ test.skipIf(!existsSync(LM_EVAL))(
       ]
       const out = path.join(directory, 'out')
       const args = ['--model', 'local-completions', '--model_args', modelArgs.join(','), '--batch_size', '4']
-      await promisify(execFile)(
+      await runClient(
         LM_EVAL,
         [...args, '--tasks', 'continuations,says_yes', '--include_path', tasks, '--output_path', out, '--log_samples'],
         {
-          timeout: 950_000,
-          maxBuffer: 1 << 24,
+          timeoutMs: 950_000,
+          hasOwnEnvironment: true,
           env: {
             PATH: process.env['PATH'] ?? '',
             HOME: directory,

@@ -31,7 +31,10 @@ test.skipIf(!existsSync(PYTHON))(
           counted: true,
           is_gone: true,
         },
-        chat: { parsed: verdict, streamed: verdict, has_content_events: true, has_tool_events: true, called: verdict },
+        chat: {
+          ...{ parsed: verdict, streamed: verdict, has_content_events: true, has_tool_events: true, called: verdict },
+          ...{ own_call: true, own_call_streamed: true },
+        },
       })
     } finally {
       await service.stop()

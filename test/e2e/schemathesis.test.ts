@@ -4,14 +4,13 @@
  *
  * The description is given the ids of things that exist, so that requests reach more than 404.
  */
-import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { isJsonObject, type JsonObject, type JsonValue } from '../../src/base/util/json.js'
+import { runClient } from '../support/clients/run-client.js'
 import { startFakeHub } from '../support/service/fake-hub.js'
 import { startService } from '../support/service/service-process.js'
 
@@ -148,7 +147,7 @@ test.skipIf(!existsSync(SCHEMATHESIS))(
       await writeFile(description, JSON.stringify(withKnown((await response.json()) as JsonObject, known)))
 
       // one thread each: several in one process meet a fault of CPython 3.11's parser
-      const run = async (filter: string): Promise<string> => {
+      const run = (filter: string): Promise<string> => {
         const tag = [filter, 'Chat and text']
         const address = ['-u', service.url, '-H', `Authorization: Bearer ${service.key}`, '--request-timeout', '120']
         const amount = ['--phases', 'coverage,fuzzing', '--max-examples', '3', '--seed', '1', '--no-shrink']
@@ -156,10 +155,7 @@ test.skipIf(!existsSync(SCHEMATHESIS))(
         // how quickly it finds examples, on a busy machine above all, says nothing of the server
         manner.push('--suppress-health-check', 'all')
         const argv = ['run', description, ...tag, ...address, ...amount, ...manner, '--no-color', '--warnings', 'off']
-        const ended = await promisify(execFile)(SCHEMATHESIS, argv, { cwd: directory, maxBuffer: 1 << 28 }).catch(
-          (error: { stdout?: string }) => error,
-        )
-        return ended.stdout ?? String(ended)
+        return runClient(SCHEMATHESIS, argv, { cwd: directory, timeoutMs: 1_750_000 })
       }
       const reports = await Promise.all([run('--include-tag'), run('--exclude-tag')])
       for (const report of reports) {

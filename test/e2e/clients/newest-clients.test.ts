@@ -31,10 +31,13 @@ describe('newest clients', () => {
     async () => {
       const script = path.join(import.meta.dirname, 'newest_node.js')
       expect(await seenByClient(NODE, [script, NODE_CLIENTS, service.url, service.key, MODEL], CLIENT)).toEqual({
-        openai: { streams: true, parses: true, responds: true },
+        openai: { streams: true, parses: true, responds: true, calls: true },
         ai: { calls: true, streams: true, parses: true },
         langchain: { streams: true, calls: true, parses: true },
-        agents: { chat: { calls: true, parses: true }, responses: { calls: true, parses: true } },
+        agents: {
+          chat: { calls: true, parses: true, callsByItself: true },
+          responses: { calls: true, parses: true, callsByItself: true },
+        },
       })
     },
   )
@@ -46,7 +49,10 @@ describe('newest clients', () => {
       const script = path.join(import.meta.dirname, 'newest_python.py')
       expect(await seenByClient(PYTHON, [script, service.url, service.key, MODEL], CLIENT)).toEqual({
         openai: { streams: true, parses: true, responds: true },
-        agents: { chat: { calls: true, parses: true }, responses: { calls: true, parses: true } },
+        agents: {
+          chat: { calls: true, parses: true, calls_by_itself: true },
+          responses: { calls: true, parses: true, calls_by_itself: true },
+        },
         pydantic_ai: { parses_by_tool: true, parses_by_schema: true },
         litellm: { streams: true, parses: true },
       })

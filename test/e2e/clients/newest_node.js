@@ -18,10 +18,13 @@ const cities = ['Paris', 'Rome']
 const trip = z.object({ city: z.enum(cities), length: z.enum(['a day', 'a week']) })
 const isTrip = (value) => trip.safeParse(value).success
 const question = 'How is the weather?'
+/** Left to itself the model writes another city, and no unit. */
+const place = z.object({ city: z.enum(['Oslo', 'Lima']), unit: z.enum(['c', 'f']) })
+const ownQuestion = 'What is the weather in Paris?'
 
 async function openai() {
   const { default: OpenAI } = await load('openai')
-  const { zodResponseFormat } = await load('openai/helpers/zod')
+  const { zodFunction, zodResponseFormat } = await load('openai/helpers/zod')
   const client = new OpenAI({ baseURL, apiKey: key, maxRetries: 0 })
   const messages = [{ role: 'user', content: 'Hello there.' }]
   const request = { model, messages, temperature: 0, max_completion_tokens: 24 }
@@ -32,7 +35,11 @@ async function openai() {
   const format = zodResponseFormat(trip, 'trip')
   const parsed = await client.chat.completions.parse({ ...request, max_completion_tokens: 64, response_format: format })
   const response = await client.responses.create({ model, input: 'Hello there.', max_output_tokens: 24 })
+  const tools = [zodFunction({ name: 'get_weather', description: 'Weather of a city', parameters: place })]
+  const own = { ...request, max_completion_tokens: 64, messages: [{ role: 'user', content: ownQuestion }], tools }
+  const called = await client.chat.completions.parse(own)
   return {
+    calls: place.safeParse(called.choices[0].message.tool_calls?.[0]?.function.parsed_arguments).success,
     streams: text === whole.choices[0].message.content,
     parses: isTrip(parsed.choices[0].message.parsed),
     responds: response.output_text !== '',
@@ -107,6 +114,16 @@ async function agents() {
     parameters: z.object({ city: z.enum(cities) }),
     execute: async ({ city }) => `sunny in ${city}`,
   })
+  const asked = []
+  const getWeather = tool({
+    name: 'get_weather',
+    description: 'Weather of a city',
+    parameters: place,
+    execute: async (given) => {
+      asked.push(given)
+      return 'sunny'
+    },
+  })
   const seen = {}
   for (const [name, Model] of [
     ['chat', OpenAIChatCompletionsModel],
@@ -122,8 +139,16 @@ async function agents() {
     const called = await new Runner().run(caller, question, { maxTurns: 3 })
     const planner = new Agent({ name: 'planner', model: new Model(client, model), outputType: trip, modelSettings })
     const planned = await new Runner().run(planner, 'Plan a trip.')
+    // strict by default, and nothing tells the model to call
+    asked.length = 0
+    const free = new Agent({ name: 'free', model: new Model(client, model), tools: [getWeather], modelSettings })
+    await new Runner().run(free, ownQuestion, { maxTurns: 4 })
     const results = called.newItems.filter(({ type }) => type === 'tool_call_output_item')
-    seen[name] = { calls: results.length > 0 && called.finalOutput !== '', parses: isTrip(planned.finalOutput) }
+    seen[name] = {
+      calls: results.length > 0 && called.finalOutput !== '',
+      parses: isTrip(planned.finalOutput),
+      callsByItself: asked.length > 0,
+    }
   }
   return seen
 }

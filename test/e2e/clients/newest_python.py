@@ -34,6 +34,15 @@ def weather(city: Literal["Paris", "Rome"]) -> str:
     return f"sunny in {city}"
 
 
+asked = []
+
+
+def get_weather(city: Literal["Oslo", "Lima"], unit: Literal["c", "f"]) -> str:
+    """Weather of a city."""
+    asked.append((city, unit))
+    return "sunny"
+
+
 def openai_client():
     client = openai.OpenAI(base_url=base, api_key=key, max_retries=0)
     request = dict(model=model, messages=[{"role": "user", "content": "Hello there."}], temperature=0, max_tokens=24)
@@ -61,8 +70,18 @@ async def openai_agents():
             name="planner", model=served, output_type=Trip, model_settings=agents.ModelSettings(temperature=0, max_tokens=64)
         )
         planned = await agents.Runner.run(planner, "Plan a trip.")
+        # strict by default, and nothing tells the model to call: left to itself it writes another city, and no unit
+        asked.clear()
+        free = agents.Agent(
+            name="free", model=served, tools=[agents.function_tool(get_weather)], model_settings=agents.ModelSettings(temperature=0, max_tokens=64)
+        )
+        await agents.Runner.run(free, "What is the weather in Paris?", max_turns=4)
         results = [item for item in called.new_items if item.type == "tool_call_output_item"]
-        seen[name] = {"calls": len(results) > 0 and called.final_output != "", "parses": isinstance(planned.final_output, Trip)}
+        seen[name] = {
+            "calls": len(results) > 0 and called.final_output != "",
+            "parses": isinstance(planned.final_output, Trip),
+            "calls_by_itself": len(asked) > 0,
+        }
     return seen
 
 

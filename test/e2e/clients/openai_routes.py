@@ -18,6 +18,13 @@ class Verdict(pydantic.BaseModel):
     verdict: Literal["yes", "no"]
 
 
+class Weather(pydantic.BaseModel):
+    """Weather of a city"""
+
+    city: Literal["Oslo", "Lima"]
+    unit: Literal["c", "f"]
+
+
 def completions():
     request = dict(model=model, prompt=["Once upon", "na\u00efve"], max_tokens=6, seed=1, n=2, logprobs=2, echo=True)
     whole = client.completions.create(**request)
@@ -85,7 +92,15 @@ def chat_helpers():
     with client.chat.completions.stream(**request, tools=[tool], tool_choice=choice) as stream:
         tool_types = {event.type for event in stream}
         called = stream.get_final_completion()
+    # strict by the helper's own: what the model would write of its own accord is another city, and no unit
+    question = [{"role": "user", "content": "What is the weather in Paris?"}]
+    own = dict(request, messages=question, tools=[openai.pydantic_function_tool(Weather, name="get_weather")])
+    [free] = client.chat.completions.parse(**own).choices[0].message.tool_calls
+    with client.chat.completions.stream(**own) as stream:
+        [streamed_free] = stream.get_final_completion().choices[0].message.tool_calls
     return {
+        "own_call": isinstance(free.function.parsed_arguments, Weather),
+        "own_call_streamed": streamed_free.function.parsed_arguments == free.function.parsed_arguments,
         "parsed": parsed.choices[0].message.parsed.verdict,
         "streamed": streamed.choices[0].message.parsed.verdict,
         "has_content_events": "content.delta" in types,

@@ -5,9 +5,16 @@
  */
 import { spawn } from 'node:child_process'
 
+/** Characters of each stream, its last ones, that an error shows. */
+const MOST_SHOWN = 20_000
+
 export interface ClientRun {
   readonly env?: Readonly<Record<string, string>>
+  /** The program gets `env` and nothing of this process's. */
+  readonly hasOwnEnvironment?: boolean
   readonly cwd?: string
+  /** Called with its process id when it runs. */
+  readonly onStart?: (pid: number) => void
   /** Below the test's own limit, so that the error says where the program was. */
   readonly timeoutMs: number
   /**
@@ -26,9 +33,10 @@ export interface ClientRun {
 export async function runClient(program: string, args: readonly string[], run: ClientRun): Promise<string> {
   const child = spawn(program, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, PYTHONFAULTHANDLER: '1', ...run.env },
+    env: { ...(run.hasOwnEnvironment === true ? {} : process.env), PYTHONFAULTHANDLER: '1', ...run.env },
     ...(run.cwd === undefined ? {} : { cwd: run.cwd }),
   })
+  if (child.pid !== undefined) run.onStart?.(child.pid)
   const output = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (text: string) => {
@@ -53,9 +61,10 @@ export async function runClient(program: string, args: readonly string[], run: C
     return output.stdout
   }
   throw new Error(
-    [`${[program, ...args].join(' ')} ${how}`, 'stdout:', output.stdout, 'stderr:', output.stderr.slice(-20_000)].join(
-      '\n',
-    ),
+    [
+      ...[`${[program, ...args].join(' ')} ${how}`, 'stdout:', output.stdout.slice(-MOST_SHOWN)],
+      ...['stderr:', output.stderr.slice(-MOST_SHOWN)],
+    ].join('\n'),
   )
 }
 

@@ -88,6 +88,26 @@ export const commandTable: readonly CommandEntry[] = [
   entry('marks delete', 'Delete marks', async () => (await import('./marks/delete.js')).deleteMarks),
   entry('marks export', 'Make training rows of marks', async () => (await import('./marks/export.js')).exportMarks),
   entry(
+    'probes add',
+    'Watch a prompt: every later step of a model answers it',
+    async () => (await import('./probes/add.js')).addProbe,
+  ),
+  entry(
+    'probes list',
+    'List watched prompts with the answers of the base model and a step',
+    async () => (await import('./probes/list.js')).listProbes,
+  ),
+  entry(
+    'probes answers',
+    'Show what each step says to a watched prompt',
+    async () => (await import('./probes/answers.js')).probeAnswers,
+  ),
+  entry(
+    'probes delete',
+    'Watch a prompt no longer, and forget its answers',
+    async () => (await import('./probes/delete.js')).deleteProbe,
+  ),
+  entry(
     'base-models list',
     'List base models the service can train',
     async () => (await import('./base-models/list.js')).listBaseModels,

@@ -103,7 +103,7 @@ async function assemble(start: Start, failed: Promise<AppError>): Promise<Starte
   const input = { storage, workers, served, preparedDir, placementNotes, placementKinds }
   const jobs = createJobs(start, { ...input, serverUrl: () => workerUrl })
   const placement = createPlacement(start, { storage, jobs })
-  const { services, outbox } = createOperations(start, { dataDir, models, storage, processes, jobs })
+  const { services, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const server = await startServer(start, { dataDir, storage, processes, jobs, services })
 
   // from here on the port is this server's: what runs by itself begins
@@ -112,6 +112,7 @@ async function assemble(start: Start, failed: Promise<AppError>): Promise<Starte
   jobs.dispatcher.start()
   await jobs.sessions.start()
   outbox.start()
+  probes.start()
   placement?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 

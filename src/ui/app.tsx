@@ -21,6 +21,7 @@ const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
   model: async () => (await import('./pages/model.js')).ModelPage,
   checkpoints: async () => (await import('./pages/checkpoints.js')).CheckpointsPage,
   evaluations: async () => (await import('./pages/evaluations.js')).EvaluationsPage,
+  watch: async () => (await import('./pages/watch.js')).WatchPage,
   jobs: async () => (await import('./pages/jobs.js')).JobsPage,
   job: async () => (await import('./pages/job.js')).JobPage,
   train: async () => (await import('./pages/train.js')).TrainPage,

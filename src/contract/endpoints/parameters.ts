@@ -26,6 +26,7 @@ const IN_PATH: Readonly<Record<string, string>> = {
   name: 'Name of a base model, slashes written as `%2F`',
   path: 'Address within the page, for example `jobs`; below `assets/`, a file of its build',
   page: 'Name of the page, for example `api`',
+  probe_id: 'Id of a watched prompt',
   project: 'Project of the run',
   response_id: 'Id of a stored response',
   run: 'Name of the run: the id that `wandb.init` was given or made',
@@ -80,7 +81,8 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   to: 'Last day, included, `YYYY-MM-DD`; default today',
   to_step: 'Highest step; default the last',
   token: 'Signature of the address, as the wandb client was given it',
-  topics: 'Only these, separated by commas: `job`, `checkpoint`, `log`, `model`, `base_model`, `server`; default all',
+  topics:
+    'Only these, separated by commas: `job`, `checkpoint`, `log`, `model`, `probe`, `base_model`, `server`; default all',
   x: 'What stretches of equal length are taken along; default `step`',
 }
 

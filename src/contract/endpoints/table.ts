@@ -9,6 +9,7 @@ import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
 import { MARKS_OF_ANSWERS } from './marks.js'
 import { MODELS } from './models.js'
+import { PROBES } from './probes.js'
 import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
@@ -20,6 +21,7 @@ import { WORKER } from './worker.js'
 export const ENDPOINTS = Object.freeze({
   ...GENERATION,
   ...MODELS,
+  ...PROBES,
   ...TRAINING,
   ...ROLLOUTS,
   ...MARKS_OF_ANSWERS,

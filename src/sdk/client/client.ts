@@ -20,6 +20,7 @@ import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
 import { createMarkCalls } from './marks.js'
+import { createProbeCalls } from './probes.js'
 import { createRolloutCalls } from './rollouts.js'
 import { isEventStream, readEvents } from './sse.js'
 import { createTinkerCalls } from './tinker.js'
@@ -119,6 +120,8 @@ export function createClient(options: ClientOptions) {
       follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),
       cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
     },
+    /** Watched prompts. */
+    probes: createProbeCalls(http),
     /** What jobs trained on. */
     rollouts: createRolloutCalls(http, options.baseUrl),
     /** What readers think of answers, and training files of that. */

@@ -32,6 +32,8 @@ import { createMarksFileService } from '../operations/marks/marks-file.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
 import { createModelMetricsService } from '../operations/models/model-metrics.js'
 import { createModelService } from '../operations/models/models.js'
+import { createProbeRunner, type ProbeRunner } from '../operations/models/probe-runner.js'
+import { createProbeService } from '../operations/models/probes.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
 import { createRolloutService } from '../operations/training/rollouts/rollouts.js'
@@ -59,6 +61,7 @@ import { type Storage, webhookTiming } from './storage.js'
 export interface Operations {
   readonly services: AppOptions['services']
   readonly outbox: Outbox
+  readonly probes: ProbeRunner
 }
 
 export interface OperationsInput {
@@ -69,7 +72,7 @@ export interface OperationsInput {
   readonly jobs: Jobs
 }
 
-/** Downloads, deliveries and fetches begin when somebody asks for them; the outbox begins when the server listens. */
+/** Downloads, deliveries and fetches begin when somebody asks for them; outbox and watched prompts begin when the server listens. */
 export function createOperations(start: Start, input: OperationsInput): Operations {
   const { options, settings, logger, lifetimes } = start
   const {
@@ -156,6 +159,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const tokens = createTokenService(context)
   const rollouts = createRolloutService(context)
   const files = createFileService(context)
+  const probes = createProbeRunner(context)
+  lifetimes.add('probes', () => probes.stop())
   const services = {
     auth: createAuthService(db),
     keys: createKeyService(context),
@@ -176,6 +181,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trajectoryLog: createTrajectoryLogService(context),
     logComparison: createLogComparisonService(context),
     files,
+    probes: createProbeService(context, probes),
     fineTuning: createFineTuningService(context, { models, trainingJobs }),
     chat,
     completions: createCompletionService(context),
@@ -198,5 +204,5 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     modelRuns: createModelRunService(context),
     webhooks: createWebhookService(context, { rules, outbox }),
   }
-  return { services, outbox }
+  return { services, outbox, probes }
 }

@@ -31,6 +31,7 @@ import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
 import { markHandlers } from './routes/inference/marks.js'
 import { messageHandlers } from './routes/inference/messages.js'
+import { probeHandlers } from './routes/inference/probes.js'
 import { responseHandlers } from './routes/inference/responses.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
@@ -64,6 +65,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...markHandlers(options),
     ...messageHandlers(options),
     ...modelHandlers(options),
+    ...probeHandlers(options),
     ...responseHandlers(options),
     ...rolloutHandlers(options),
     ...rootHandlers(options),

@@ -34,6 +34,7 @@ import type { MarksFileService } from '#service/operations/marks/marks-file.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
+import type { ProbeService } from '#service/operations/models/probes.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { RolloutService } from '#service/operations/training/rollouts/rollouts.js'
 import type { SessionApiService } from '#service/operations/training/session-api.js'
@@ -79,6 +80,7 @@ export interface AppOptions {
     readonly trainingJobs: TrainingJobService
     readonly trainingSessions: TrainingSessionService
     readonly logComparison: LogComparisonService
+    readonly probes: ProbeService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
     readonly rollouts: RolloutService

@@ -8,6 +8,7 @@ import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { findMetrics, type Metrics, putMetrics } from './model-metrics.js'
 import { type Page, type PageOptions, unknownCursor } from './paging.js'
+import { queueNewStep } from './probes/probes.js'
 import { readObject, readOneOf } from './row-values.js'
 import type { CheckpointsTable } from './schema.js'
 
@@ -38,7 +39,7 @@ export type NewCheckpoint = Omit<CheckpointRecord, 'createdAtMs'>
 /** What the column says where no job made the checkpoint: it is older than such checkpoints and allows no null. */
 const NO_KIND = 'none'
 
-/** Inserts the checkpoint, its files and its job's metrics; call inside a transaction. */
+/** Inserts the checkpoint, its files and its job's metrics, and has it answer watched prompts; call inside a transaction. */
 export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint): Promise<void> {
   await db
     .insertInto('checkpoints')
@@ -60,6 +61,7 @@ export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint):
       .execute()
   }
   await putMetrics(db, { modelId: checkpoint.modelId, step: checkpoint.step, source: 'job' }, checkpoint.metrics)
+  await queueNewStep(db, checkpoint.modelId, checkpoint.step)
 }
 
 /** The checkpoint at `step`, or the newest one that still exists for `latest`; null when there is none. */

@@ -6,6 +6,7 @@
  */
 import type { Generated } from 'kysely'
 import type { FineTuningTables } from './fine-tuning/tables.js'
+import type { ProbeTables } from './probes/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
 import type { WandbTables } from './wandb/tables.js'
 import type { WebhookTables } from './webhooks/tables.js'
@@ -330,7 +331,7 @@ export interface UnnamedBlobsTable {
   is_transient: number
 }
 
-export interface Schema extends WandbTables, FineTuningTables, WebhookTables, TinkerTables {
+export interface Schema extends WandbTables, FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   models: ModelsTable

@@ -33,7 +33,7 @@ export function followActivity(): void {
         onEvent: (data) => {
           const { type } = JSON.parse(data) as Activity
           if (type === 'reset')
-            for (const topic of ['job', 'checkpoint', 'log', 'model', 'base_model'] as const) tell(topic)
+            for (const topic of ['job', 'checkpoint', 'log', 'model', 'probe', 'base_model'] as const) tell(topic)
           else if (type !== 'ready') tell(type.slice(0, type.indexOf('.')) as ActivityTopic)
           return false
         },

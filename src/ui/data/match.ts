@@ -9,6 +9,7 @@ const PATTERNS = {
   model: '/models/:project/:name',
   checkpoints: '/models/:project/:name/checkpoints',
   evaluations: '/models/:project/:name/evaluations',
+  watch: '/models/:project/:name/watch',
   jobs: '/jobs',
   job: '/jobs/:id',
   rollouts: '/jobs/:id/groups',

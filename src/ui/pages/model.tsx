@@ -41,6 +41,9 @@ export function ModelPage(): JSX.Element {
           <a class="button" href={hrefOf(modelPath({ project, name }, '/evaluations'))}>
             Evaluations
           </a>
+          <a class="button" href={hrefOf(modelPath({ project, name }, '/watch'))}>
+            Watch
+          </a>
           <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
             Checkpoints
           </a>

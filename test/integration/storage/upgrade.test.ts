@@ -58,6 +58,12 @@ beforeAll(async () => {
   await post(`/v1/preview/models/${model}/marks`, { mark: 'good', messages: [asked], answer })
   const key = await post('/v1/preview/keys', { name: 'reader', scope: 'read', project: 'tests' })
   await post('/v1/preview/sessions', { name: 'a browser', is_kept: true })
+  const probe = await post(`/v1/preview/models/${model}/probes`, { messages: [{ role: 'user', content: 'a' }] })
+  const probeAnswers = `/v1/preview/models/${model}/probes/${probe.id}/answers`
+  await until(async () => {
+    const { body } = await service.json<{ data: { status: string }[] }>(probeAnswers)
+    return body.data.length === 2 && body.data.every(({ status }) => status === 'answered')
+  }, 'answers to a watched prompt')
   await post('/v1/chat/completions', { model: 'kept', messages: [{ role: 'user', content: 'a' }], max_tokens: 2 })
   const mutate = (name: string, input: object, selection: string) =>
     post<{ data: unknown }>('/graphql', {
@@ -106,6 +112,7 @@ beforeAll(async () => {
     ...['/v1/preview/webhooks', `/v1/preview/webhooks/${webhook.id}`].map((path) => [path, '0010-webhooks'] as const),
     ['/v1/preview/sessions', '0020-sessions'],
     [`${at}/marks`, '0037-marks'],
+    ...[`${at}/probes?steps=0,1,2`, probeAnswers].map((path) => [path, '0038-probes'] as const),
   ]
   // deliveries are written at the outbox's next look, not by the job
   const deliveries = `/v1/preview/webhooks/${webhook.id}/deliveries`

@@ -5,7 +5,7 @@
  * `CRASH` kills the process after the first token, `FREEZE` blocks it there for ever, `BUSY` lets it compute for three
  * seconds without a word, `SLOW` waits between tokens, `FOREVER` never stops by itself
  * unless `max_tokens` is given, `COUNT` answers with how many other
- * requests run, `WAIT` is not started before it is aborted, `WORN` has the host say at its end that it may be replaced.
+ * requests run, `PRIORITY` with its own, `WAIT` is not started before it is aborted, `WORN` has the host say at its end that it may be replaced.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -76,7 +76,9 @@ async function generate(command) {
   const answer =
     text === 'COUNT'
       ? [...`running:${running - 1}`]
-      : [...`${adapter === null ? 'base' : `step-${adapter.digest.slice(0, 6)}`}:${text}`]
+      : text === 'PRIORITY'
+        ? [...`priority:${command.priority}`]
+        : [...`${adapter === null ? 'base' : `step-${adapter.digest.slice(0, 6)}`}:${text}`]
   const longest = text.includes('FOREVER') ? Infinity : Math.min(256, CONTEXT_LENGTH - promptTokenIds.length)
   const limit = sampling.maxTokens ?? longest
   for (let choice = 0; choice < sampling.n; choice += 1) await answerChoice(command, choice, answer, text, limit)

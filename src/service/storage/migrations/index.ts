@@ -28,6 +28,7 @@ import { up as jobWorkers } from './0028-job-workers.js'
 import { up as jobNeeds } from './0035-job-needs.js'
 import { up as keptTrainingData } from './0036-kept-training-data.js'
 import { up as marks } from './0037-marks.js'
+import { up as probes } from './0038-probes.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -57,4 +58,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0035-job-needs': { up: jobNeeds },
   '0036-kept-training-data': { up: keptTrainingData },
   '0037-marks': { up: marks },
+  '0038-probes': { up: probes },
 }

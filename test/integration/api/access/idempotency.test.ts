@@ -70,6 +70,8 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
 const REPEATABLE: readonly string[] = [
   '/v1/preview/training-jobs/:training_job_id/cancel',
   '/v1/preview/training-sessions/:training_run_id/end',
+  '/v1/preview/models/:model_id/probes',
+  '/v1/preview/models/:model_id/probes/:probe_id/answers',
   '/v1/preview/verify',
 ]
 /** Routes with a rule of their own, tested where they are. */

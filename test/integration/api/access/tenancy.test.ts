@@ -52,6 +52,9 @@ beforeAll(async () => {
     json: { mark: 'good', messages: [row.messages[0]], answer: row.messages[1] },
   })
   const keys = await service.json<{ data: { id: string }[] }>('/v1/preview/keys')
+  const probe = await service.json<{ id: string }>(`/v1/preview/models/${modelId}/probes`, {
+    json: { messages: [{ role: 'user', content: 'secret' }] },
+  })
   const session = await service.json<{ id: string }>('/v1/preview/sessions', { json: { name: 'secret' } })
   const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
   const loop = await (await openTinker(service)).createRun()
@@ -70,6 +73,7 @@ beforeAll(async () => {
     file_id: file.id,
     webhook_id: hook.body.id,
     delivery_id: 'any',
+    probe_id: probe.body.id,
     run_id: run.body.data.upsertBucket.bucket.id,
     key_id: keys.body.data[0]?.id ?? '',
     session_id: session.body.id,
@@ -88,7 +92,12 @@ const fill = (path: string) =>
   path.replaceAll(/:(\w+)(\{[^}]*\})?/g, (_, name: string) => ids[name] ?? `unknown-${name}`) + (QUERIES[path] ?? '')
 
 /** A body that every POST of an id route gets past its own validation with. */
-const BODY = JSON.stringify({ split: 'val', trajectory_groups: [], steps: [1] })
+const BODY = JSON.stringify({
+  split: 'val',
+  trajectory_groups: [],
+  steps: [1],
+  messages: [{ role: 'user', content: 'x' }],
+})
 
 async function call(key: string, method: string, path: string, body: string | null = BODY) {
   const response = await service.app.request(fill(path), {

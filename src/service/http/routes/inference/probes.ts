@@ -1,0 +1,24 @@
+/**
+ * Watched prompts.
+ */
+import type { AppOptions } from '../../environment.js'
+import { handlers } from '../../handlers.js'
+
+export function probeHandlers({ services: { probes } }: AppOptions) {
+  const placeOf = (params: { readonly model_id: string; readonly probe_id: string }) => ({
+    modelId: params.model_id,
+    probeId: params.probe_id,
+  })
+  return handlers({
+    'POST /v1/preview/models/{model_id}/probes': async ({ principal, params, body }) =>
+      probes.create(principal, params.model_id, await body()),
+    'GET /v1/preview/models/{model_id}/probes': ({ principal, params, query }) =>
+      probes.list(principal, params.model_id, query()),
+    'DELETE /v1/preview/models/{model_id}/probes/{probe_id}': ({ principal, params }) =>
+      probes.delete(principal, placeOf(params)),
+    'GET /v1/preview/models/{model_id}/probes/{probe_id}/answers': ({ principal, params, query }) =>
+      probes.answers(principal, placeOf(params), query()),
+    'POST /v1/preview/models/{model_id}/probes/{probe_id}/answers': async ({ principal, params, body }) =>
+      probes.ask(principal, placeOf(params), await body()),
+  })
+}

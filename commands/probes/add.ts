@@ -4,7 +4,7 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
-import { DEFAULT_PROBE_TOKENS, MAX_PROBE_TOKENS, MAX_PROBES } from '#contract/wire/inference/probes.js'
+import { DEFAULT_PROBE_TOKENS, MAX_PROBE_TOKENS, MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 
 export const addProbe = defineCommand({
   path: ['probes', 'add'],

@@ -5,7 +5,8 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
-import { MAX_PROBES, type Probe } from '#contract/wire/inference/probes.js'
+import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
+import type { Probe } from '#contract/wire/inference/probes.js'
 import { answerLine } from './probe-answers.js'
 
 export const listProbes = defineCommand({

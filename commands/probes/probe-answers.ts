@@ -2,7 +2,8 @@
  * What commands say of answers to watched prompts, and how a prompt is named: by its number in the list, or its id.
  */
 import { NotFoundError } from '#base/errors/errors.js'
-import { MAX_PROBES, type Probe, type ProbeAnswer } from '#contract/wire/inference/probes.js'
+import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
+import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { Client } from '#sdk/client/client.js'
 
 /** An answer as one line. */

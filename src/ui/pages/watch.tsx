@@ -3,6 +3,7 @@
  */
 import type { JSX } from 'preact'
 import { useRef, useState } from 'preact/hooks'
+import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe } from '#contract/wire/inference/probes.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
@@ -21,9 +22,6 @@ import { Asked } from '../parts/pairs.js'
 import { AddProbe } from '../parts/watch/add-probe.js'
 import { AnswerOf, nameOfStep } from '../parts/watch/answer.js'
 import { History } from '../parts/watch/history.js'
-
-/** Most prompts of a model, by the API. */
-const MOST = 20
 
 export function WatchPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
@@ -56,7 +54,7 @@ function Probes({ model }: { readonly model: Model }): JSX.Element {
   const isBefore = query.value.get('from') === 'before'
   const from = isBefore ? Math.max(0, at - 1) : (stepIn('from') ?? 0)
   const base = `/v1/preview/models/${encodeURIComponent(model.id)}/probes`
-  const path = `${base}?steps=${from === at ? at : `${from},${at}`}&limit=${MOST}`
+  const path = `${base}?steps=${from === at ? at : `${from},${at}`}&limit=${MAX_PROBES}`
   const loaded = useLoad(path, (signal) => ask<List<Probe>>(path, { signal }))
   // what was there stays while another step is fetched: the slider moves through many
   const last = useRef<List<Probe> | null>(null)
@@ -85,10 +83,10 @@ function Probes({ model }: { readonly model: Model }): JSX.Element {
                 ))}
               </ol>
             )}
-            {data.length < MOST ? (
+            {data.length < MAX_PROBES ? (
               <AddProbe path={base} isOpen={data.length === 0} onAdded={loaded.reload} />
             ) : (
-              <p class="soft">These are the {MOST} that a model may have: delete one to add another.</p>
+              <p class="soft">These are the {MAX_PROBES} that a model may have: delete one to add another.</p>
             )}
           </>
         )}

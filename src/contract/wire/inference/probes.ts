@@ -4,19 +4,12 @@
 import { z } from 'zod'
 import { laxInteger } from '../lax.js'
 import { listSchema, orderedPageQuerySchema, pageQuerySchema } from '../list.js'
+import { MAX_PROBE_TOKENS, PROBE_STATUSES } from './probe-words.js'
 
-/** Most probes of a model: each is one more answer after every job. */
-export const MAX_PROBES = 20
-/** Longest answer, tokens. */
-export const MAX_PROBE_TOKENS = 128
-export const DEFAULT_PROBE_TOKENS = 64
 /** Most steps that one request asks to answer. */
 export const MAX_ASKED_STEPS = 32
 /** Most steps whose answers come with a list of probes. */
 const MAX_SHOWN_STEPS = 4
-
-export const PROBE_STATUSES = ['queued', 'answered', 'failed'] as const
-export type ProbeStatus = (typeof PROBE_STATUSES)[number]
 
 const messageSchema = z.object({
   role: z.enum(['system', 'user', 'assistant']),

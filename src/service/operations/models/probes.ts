@@ -2,16 +2,15 @@
  * Watched prompts: made, listed and forgotten. Who answers them is `probe-runner.ts`.
  */
 import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
-import {
-  type AskProbeRequest,
-  type CreateProbeRequest,
-  DEFAULT_PROBE_TOKENS,
-  type DeletedProbe,
-  type ListProbeAnswersQuery,
-  type ListProbesQuery,
-  MAX_PROBES,
-  type Probe,
-  type ProbeAnswer,
+import { DEFAULT_PROBE_TOKENS, MAX_PROBES } from '#contract/wire/inference/probe-words.js'
+import type {
+  AskProbeRequest,
+  CreateProbeRequest,
+  DeletedProbe,
+  ListProbeAnswersQuery,
+  ListProbesQuery,
+  Probe,
+  ProbeAnswer,
 } from '#contract/wire/inference/probes.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'

@@ -2,7 +2,8 @@
  * Rows of watched prompts and of what each step says to them. What waits for an answer is a row too: a server that stops forgets none.
  */
 import { type Selectable, sql } from 'kysely'
-import { PROBE_STATUSES, type ProbeMessage, type ProbeStatus } from '#contract/wire/inference/probes.js'
+import { PROBE_STATUSES, type ProbeStatus } from '#contract/wire/inference/probe-words.js'
+import type { ProbeMessage } from '#contract/wire/inference/probes.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, type PageOptions, unknownCursor } from '../paging.js'
 import { readOneOf } from '../row-values.js'

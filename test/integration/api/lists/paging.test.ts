@@ -173,6 +173,12 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
       foreign: async () => log(`/v1/preview/models/${await addModel()}/log`),
     }
   },
+  '/v1/preview/models/{model_id}/probes': async () => {
+    const pathOf = async () => `/v1/preview/models/${await addModel()}/probes`
+    const path = await pathOf()
+    const add = (to: string) => post(to, { messages: [{ role: 'user', content: `${++count}` }] })
+    return { path: `${path}?`, add: () => add(path), remove: remove(path), foreign: async () => add(await pathOf()) }
+  },
   [RL]: async () => {
     const model = await addModel()
     return {
@@ -254,9 +260,11 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
 
 /** Lists that nobody adds to from outside: below, or where what they list is tested. */
 const OTHERS = [
-  // test/integration/api/tinker/training-loop.test.ts, test/integration/api/training/rollouts.test.ts
+  // test/integration/api/tinker/training-loop.test.ts, test/integration/api/training/rollouts.test.ts,
+  // test/integration/api/models/probes.test.ts
   '/v1/preview/training-sessions',
   `${RL}/{training_job_id}/groups`,
+  '/v1/preview/models/{model_id}/probes/{probe_id}/answers',
   `${RL}/{training_job_id}/events`,
   `${TUNING}/{fine_tuning_job_id}/events`,
   `${TUNING}/{fine_tuning_job_id}/checkpoints`,

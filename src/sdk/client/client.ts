@@ -20,7 +20,6 @@ import { ApiError, ProtocolError } from './errors.js'
 import { type FollowOptions, followEvents } from './event-stream.js'
 import { assertAnswer, createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
 import { createMarkCalls } from './marks.js'
-import { createProbeCalls } from './probes.js'
 import { createRolloutCalls } from './rollouts.js'
 import { isEventStream, readEvents } from './sse.js'
 import { createTinkerCalls } from './tinker.js'
@@ -121,7 +120,25 @@ export function createClient(options: ClientOptions) {
       cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
     },
     /** Watched prompts. */
-    probes: createProbeCalls(http),
+    probes: {
+      /** Oldest first, each with its answers at the steps asked for. */
+      list: listOf(`GET ${PROBES}`, answers.pageOf(watched.probe)),
+      create: (modelId: string, body: GivenBody<`POST ${typeof PROBES}`>, call: CallOptions = {}) =>
+        ask(`POST ${PROBES}`, watched.probe, { ids: [modelId], json: body }, call),
+      delete: (modelId: string, id: string, call: CallOptions = {}) =>
+        ask(`DELETE ${PROBES}/{probe_id}`, answers.deletion, { ids: [modelId, id] }, call),
+      /** By step. */
+      answers: (modelId: string, id: string, query: GivenQuery<typeof PROBE_ANSWERS> = {}, call: CallOptions = {}) =>
+        ask(PROBE_ANSWERS, answers.pageOf(watched.probeAnswer), { ids: [modelId, id], query }, call),
+      /** Has steps answer it that have not; they do so after this. */
+      ask: (modelId: string, id: string, steps: readonly number[], call: CallOptions = {}) =>
+        ask(
+          `POST ${PROBES}/{probe_id}/answers`,
+          answers.pageOf(watched.probeAnswer),
+          { ids: [modelId, id], json: { steps } },
+          call,
+        ),
+    },
     /** What jobs trained on. */
     rollouts: createRolloutCalls(http, options.baseUrl),
     /** What readers think of answers, and training files of that. */
@@ -286,6 +303,8 @@ export function createClient(options: ClientOptions) {
 }
 
 const CHAT = 'POST /v1/chat/completions'
+const PROBES = '/v1/preview/models/{model_id}/probes'
+const PROBE_ANSWERS = `GET ${PROBES}/{probe_id}/answers` as const
 type JobKey = BodyKey & `POST /v1/preview/${string}training-jobs`
 /** One prompt may also stand alone. */
 type CompletionBody = Omit<GivenBody<'POST /v1/completions'>, 'prompt'> & {

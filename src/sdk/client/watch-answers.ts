@@ -3,6 +3,7 @@
  */
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { Activity } from '#contract/wire/activity.js'
+import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import type { KindOptions, TrainingOption, TrainingOptions } from '#contract/wire/training/option-list.js'
@@ -139,4 +140,29 @@ export const logComparison = objectOf<LogComparison>({
     }),
   ),
   has_more: maybe(truth),
+})
+
+export const probeAnswer = objectOf<ProbeAnswer>({
+  id: text,
+  object: anything,
+  probe_id: maybe(text),
+  step: number,
+  status: text,
+  text: nullOr(text),
+  finish_reason: maybe(text),
+  completion_tokens: maybe(number),
+  checkpoint: maybe(text),
+  error: maybe(text),
+  created_at: maybe(text),
+  answered_at: maybe(text),
+})
+
+export const probe = objectOf<Probe>({
+  id: text,
+  object: anything,
+  model_id: maybe(text),
+  messages: listOf(objectOf<Probe['messages'][number]>({ role: text, content: text })),
+  max_tokens: maybe(number),
+  created_at: maybe(text),
+  answers: listOf(probeAnswer),
 })

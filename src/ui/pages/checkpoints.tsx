@@ -20,6 +20,9 @@ import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Title } from '../parts/layout.js'
 
+/** Rows that are drawn at first; all are known. */
+const ROWS = 100
+
 interface Found {
   readonly model: Model
   readonly checkpoints: readonly Checkpoint[]
@@ -59,6 +62,7 @@ function List({ model, checkpoints, reload }: Found & { readonly reload: Loaded<
   const [isAsking, setIsAsking] = useState(false)
   const [said, setSaid] = useState('')
   const [opened, setOpened] = useState<number | null>(null)
+  const [count, setCount] = useState(ROWS)
   const at = nowMs()
   const steps = checkpoints.map(({ step }) => step).filter((step) => chosen.has(step))
   const bytes = checkpoints.reduce((sum, { size_bytes: size }) => sum + size, 0)
@@ -94,7 +98,7 @@ function List({ model, checkpoints, reload }: Found & { readonly reload: Loaded<
             </tr>
           </thead>
           <tbody>
-            {checkpoints.map(({ step, metrics, size_bytes: size, created_at: made }) => (
+            {checkpoints.slice(0, count).map(({ step, metrics, size_bytes: size, created_at: made }) => (
               <tr key={step}>
                 <td class="choice">
                   <input
@@ -135,6 +139,13 @@ function List({ model, checkpoints, reload }: Found & { readonly reload: Loaded<
           </tbody>
         </table>
       </div>
+      {checkpoints.length > count && (
+        <p>
+          <button type="button" onClick={() => setCount(count + 4 * ROWS)}>
+            {plural(checkpoints.length - count, 'checkpoint')} more
+          </button>
+        </p>
+      )}
       <p role="status">{said}</p>
       {steps.length > 0 && (
         <p class="row chosen">

@@ -81,23 +81,28 @@ function Running(): JSX.Element | null {
   )
 }
 
+/** The pages of a list that were read before the one that is. */
+interface Shown {
+  /** Of the list. */
+  readonly path: string
+  readonly after: string | null
+  readonly earlier: readonly ListedModel[]
+}
+
 function ModelTable(): JSX.Element {
   const project = query.value.get('project')
   const base = query.value.get('base_model')
   const search = query.value.get('query')
   const order = query.value.get('sort') ?? LAST_ACTIVE
-  const [after, setAfter] = useState<string | null>(null)
-  const [earlier, setEarlier] = useState<readonly ListedModel[]>([])
+  const [shown, setShown] = useState<Shown>({ path: '', after: null, earlier: [] })
   const filter = [
     ['project', project],
     ['base_model', base],
     ['query', search],
   ].flatMap(([key, value]) => (value === null || value === '' ? [] : [`&${key}=${encodeURIComponent(value ?? '')}`]))
   const path = `/v1/preview/models?limit=${PAGE}&include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
-  useEffect(() => {
-    setAfter(null)
-    setEarlier([])
-  }, [path])
+  // a cursor is one of its own list: another filter begins anew, without a request for the old one
+  const { after, earlier } = shown.path === path ? shown : { after: null, earlier: [] }
   const models = useLoad(path + (after ?? ''), (signal) =>
     ask<List<ListedModel>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
   )
@@ -120,8 +125,7 @@ function ModelTable(): JSX.Element {
                   <button
                     type="button"
                     onClick={() => {
-                      setEarlier(rows)
-                      setAfter(page.last_id)
+                      setShown({ path, after: page.last_id, earlier: rows })
                     }}
                   >
                     More

@@ -133,7 +133,7 @@ function pages() {
 }
 
 /** What a process's first thread has run, and waited for a processor: `schedstat` of proc(5). */
-function scheduled(pid) {
+export function scheduled(pid) {
   const [runMs, waitedMs] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8')
     .split(' ')
     .map((ns) => Number(ns) / 1e6)

@@ -115,6 +115,7 @@ export const engineNode = defineCommand({
             `${name} answers for ${client.baseUrl} at ${event.url} (${event.engine} on ${event.device}). Press Ctrl-C to stop.`,
           )
         } else if (event.type === 'server_away') output.warning(`${event.reason}; tried again`)
+        else if (event.type === 'store_unreached') output.warning(event.reason)
         else if (event.type === 'server_back') output.status('The server is back')
         else if (event.type === 'engine_away') output.warning(`${event.reason}; started again`)
         else output.status('vLLM is back')

@@ -42,7 +42,11 @@ const TOUCH_MS = 3600_000
  * @throws {AppError} why it cannot be
  */
 export async function startEngineNode(start: NodeStart, tell: (event: NodeEvent) => void): Promise<EngineNodeProcess> {
-  const link = createServerLink({ url: start.serverUrl, apiKey: start.apiKey })
+  const link = createServerLink({
+    url: start.serverUrl,
+    apiKey: start.apiKey,
+    onTrouble: (reason) => tell({ type: 'store_unreached', reason }),
+  })
   const identity = { id: systemIds.uuid(), token: randomBytes(32).toString('base64url') }
   let engine: NodeEngine | null = null
   const host = start.host ?? (await addressTowards(start.serverUrl))

@@ -57,6 +57,8 @@ export type NodeEvent =
     }
   | { readonly type: 'server_away'; readonly reason: string }
   | { readonly type: 'server_back' }
+  /** Files are not had from where the server keeps them, but through it. */
+  | { readonly type: 'store_unreached'; readonly reason: string }
   | { readonly type: 'engine_away'; readonly reason: string }
   | { readonly type: 'engine_back' }
   /** Last of all, unless it was told to stop. */

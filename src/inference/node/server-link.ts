@@ -2,6 +2,7 @@
  * An engine node's side of `contract/processes/engine-node.ts`: what it asks the server, with its API key.
  */
 import { AppError, NotFoundError } from '#base/errors/errors.js'
+import { createDirectReads } from '#base/util/direct-reads.js'
 import { isJsonObject } from '#base/util/json.js'
 import {
   type EngineAdapterFiles,
@@ -25,8 +26,23 @@ export interface ServerLink {
 const ANSWER_TIMEOUT_MS = 120_000
 
 /** @param url without a slash at the end */
-export function createServerLink({ url, apiKey }: { readonly url: string; readonly apiKey: string }): ServerLink {
-  async function send(method: string, path: string, body?: object): Promise<Response> {
+export function createServerLink({
+  url,
+  apiKey,
+  onTrouble = () => undefined,
+}: {
+  readonly url: string
+  readonly apiKey: string
+  /** Files are not read where the server keeps them, told once. */
+  readonly onTrouble?: (reason: string) => void
+}): ServerLink {
+  const direct = createDirectReads(onTrouble)
+
+  async function send(
+    method: string,
+    path: string,
+    { body, headers = {} }: { readonly body?: object; readonly headers?: Readonly<Record<string, string>> } = {},
+  ): Promise<Response> {
     const gone = new AbortController()
     const timer = setTimeout(() => gone.abort(), ANSWER_TIMEOUT_MS)
     let response: Response
@@ -34,7 +50,9 @@ export function createServerLink({ url, apiKey }: { readonly url: string; readon
       response = await fetch(`${url}/internal/engine${path}`, {
         method,
         signal: gone.signal,
+        redirect: 'manual',
         headers: {
+          ...headers,
           authorization: `Bearer ${apiKey}`,
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
@@ -45,14 +63,17 @@ export function createServerLink({ url, apiKey }: { readonly url: string; readon
     } finally {
       clearTimeout(timer)
     }
-    if (response.ok) return response
+    if (response.ok || response.status === 302) return response
     throw await toError(response, url)
   }
 
-  const open = async (path: string): Promise<AsyncIterable<Uint8Array>> => (await send('GET', path)).body ?? nothing()
+  async function open(path: string): Promise<AsyncIterable<Uint8Array>> {
+    const answer = await direct.follow(await send('GET', path, { headers: direct.headers() }))
+    return (answer ?? (await send('GET', path))).body ?? nothing()
+  }
 
   return {
-    report: async (report) => read(engineNodeLeaseSchema, await send('POST', '/nodes', report)),
+    report: async (report) => read(engineNodeLeaseSchema, await send('POST', '/nodes', { body: report })),
     baseModel: (name) => {
       const path = `/base-models/${encodeURIComponent(name)}`
       return {

@@ -6,6 +6,7 @@
  */
 import { Readable } from 'node:stream'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
+import { DIRECT_HEADER } from '#base/util/direct-reads.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import type { RequestContext } from './environment.js'
 import { type Connection, connectionOf } from './event-stream.js'
@@ -22,6 +23,21 @@ export function sendFile(c: RequestContext, file: Readable, headers: Readonly<Re
   connection.writeHead(200, Object.fromEntries(c.body(null, 200, headers).headers))
   void writeFile(connection, file, headers['content-length'])
   return RESPONSE_ALREADY_SENT
+}
+
+/** A blob: its bytes, or where they are. */
+type OpenedBlob = { readonly sha256: string } & ({ readonly stream: Readable } | { readonly link: string })
+
+/** The same of a blob, or 302 to where it can be read, with its digest: whoever asks has said that it can go there. */
+export function sendBlob(c: RequestContext, opened: OpenedBlob, type: string): Response {
+  const digest = { 'x-content-sha256': opened.sha256 }
+  if ('stream' in opened) return sendFile(c, opened.stream, { 'content-type': type, ...digest })
+  return c.body(null, 302, { location: opened.link, ...digest })
+}
+
+/** Whether whoever asks can read elsewhere, and send no key of ours there. */
+export function mayLink(c: RequestContext): boolean {
+  return c.req.header(DIRECT_HEADER) !== undefined
 }
 
 /**

@@ -14,11 +14,9 @@ import {
 import type { BaseModelFiles } from '#contract/processes/worker.js'
 import type { EngineSetting } from '#contract/settings/service.js'
 import type { EngineNodeInfo } from '#contract/wire/engine-nodes.js'
-import type { BlobStore } from '#service/storage/blobs.js'
+import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
-
-type Opened = Awaited<ReturnType<BlobStore['openRead']>>
 
 export interface EngineNodeService {
   /**
@@ -31,11 +29,7 @@ export interface EngineNodeService {
   openBaseModelFile(name: string, file: string): ReturnType<ServiceContext['baseModelFiles']['open']>
   /** @throws {NotFoundError} `adapter_not_found` unless nodes of the key were asked to serve it */
   adapterFiles(principal: Principal, digest: string): EngineAdapterFiles
-  openAdapterFile(
-    principal: Principal,
-    digest: string,
-    file: string,
-  ): Promise<{ readonly stream: Opened; readonly sha256: string }>
+  openAdapterFile(principal: Principal, digest: string, file: string, mayLink: boolean): Promise<OpenedBlob>
   list(principal: Principal): readonly EngineNodeInfo[]
 }
 
@@ -121,11 +115,11 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
       const { checkpoint, files } = adapterOf(principal, digest)
       return { digest, checkpoint, files: Object.entries(files).map(([name, { sha256 }]) => ({ name, sha256 })) }
     },
-    openAdapterFile: async (principal, digest, file) => {
+    openAdapterFile: async (principal, digest, file, mayLink) => {
       const found = adapterOf(principal, digest).files[file]
       if (found === undefined)
         throw new NotFoundError('file_not_found', `the adapter has no file "${file.slice(0, 100)}"`)
-      return { stream: await blobs.openRead(found.sha256), sha256: found.sha256 }
+      return openOrLink(blobs, found.sha256, { mayLink })
     },
     list: (principal) => {
       const { entity, project } = principal

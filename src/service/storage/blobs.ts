@@ -45,6 +45,11 @@ export interface BlobStore {
   localFile(sha256: string): Promise<string>
   /** @throws {StorageError} `blob_missing` if the bytes are not there; {AppError} `blob_store_unavailable` */
   openRead(sha256: string): Promise<Readable>
+  /**
+   * An address at which whoever has it reads the bytes for an hour, without keys. Null for small blobs, for those that are not there, and where
+   * readers are not said to reach the store. Absent: the bytes have no address.
+   */
+  linkTo?(sha256: string): Promise<string | null>
   has(sha256: string): Promise<boolean>
   /** Digests of all that is named as blobs are, also damaged ones. */
   list(): AsyncGenerator<string>
@@ -81,6 +86,26 @@ export interface PutOptions {
 export function nameOf(sha256: string): { readonly folder: string; readonly file: string } {
   if (!/^[0-9a-f]{64}$/.test(sha256)) throw new StorageError('invalid_digest', 'a blob digest is not 64 hex digits')
   return { folder: sha256.slice(0, 2), file: sha256.slice(2) }
+}
+
+/** A blob for somebody on another machine: its bytes, or where they are. */
+export type OpenedBlob = { readonly sha256: string } & ({ readonly stream: Readable } | { readonly link: string })
+
+/**
+ * @param options.mayLink whoever asks can read elsewhere
+ * @param options.open default: `openRead`
+ * @throws as `openRead`
+ */
+export async function openOrLink(
+  blobs: Pick<BlobStore, 'openRead' | 'linkTo'>,
+  sha256: string,
+  {
+    mayLink,
+    open = () => blobs.openRead(sha256),
+  }: { readonly mayLink: boolean; readonly open?: () => Promise<Readable> },
+): Promise<OpenedBlob> {
+  const link = mayLink ? ((await blobs.linkTo?.(sha256)) ?? null) : null
+  return link === null ? { sha256, stream: await open() } : { sha256, link }
 }
 
 /** The error for bytes that are not there. */

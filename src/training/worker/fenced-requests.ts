@@ -6,6 +6,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors/errors.js'
+import { createLogger } from '#base/logging/logger.js'
+import { createDirectReads } from '#base/util/direct-reads.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
 
 /** Which attempt at which job this worker makes. */
@@ -18,6 +20,8 @@ export interface WorkerIdentity {
   readonly attempt: number
   /** How long a server that does not answer is tried, milliseconds. Default `PATIENCE_MS`. */
   readonly patienceMs?: number
+  /** On another machine than the server: large files may be read where the server keeps them. Default false */
+  readonly readsDirect?: boolean
   /** A training session instead of a job. */
   readonly isSession?: boolean
 }
@@ -45,6 +49,11 @@ const ANSWER_TIMEOUT_MS = 120_000
 const STORAGE_PAUSE_MS = 5000
 const STORAGE_RETRIES = 120
 
+/** Of the process: what one attempt finds out the next one knows. */
+const direct = createDirectReads((reason) =>
+  createLogger({ level: 'warn' }).warn({ reason }, 'train.read_through_server'),
+)
+
 /**
  * @param pause waits so many milliseconds; for tests
  */
@@ -58,13 +67,23 @@ export function createFencedRequests(
     authorization: `Bearer ${identity.token}`,
     'x-trainyard-attempt': String(identity.attempt),
   }
+  const ask = async (url: string, request: RequestInit): Promise<Response | Error> => {
+    if (identity.readsDirect !== true || request.method !== 'GET') return fetchOnce(url, request)
+    const answer = await fetchOnce(url, {
+      ...request,
+      redirect: 'manual',
+      headers: { ...direct.headers(), ...request.headers },
+    })
+    if (!(answer instanceof Response)) return answer
+    return (await direct.follow(answer)) ?? fetchOnce(url, request)
+  }
   return async function send(method, path, init = {}) {
     const request = { ...init, method, headers: { ...headers, ...init.headers } }
     const patienceMs = identity.patienceMs ?? PATIENCE_MS
     let storageCount = 0
     let waitedMs = 0
     for (let attempt = 0; ; ) {
-      const response = await fetchOnce(`${root}${path}`, request)
+      const response = await ask(`${root}${path}`, request)
       if (response instanceof Response && response.ok) return response
       if (response instanceof Response && !isTransient(response.status)) throw await toError(response, method, path)
       const fault = response instanceof Response ? await storageFault(response) : null

@@ -106,9 +106,9 @@ interface Task {
 }
 
 /** How long a server that does not answer is tried, as whoever started this process says. */
-function readPatience(environment: Environment): { readonly patienceMs?: number } {
+function readPatience(environment: Environment): Pick<WorkerIdentity, 'patienceMs' | 'readsDirect'> {
   const seconds = Number(environment['TRAINYARD_WORKER_PATIENCE_SECONDS'])
-  return Number.isFinite(seconds) && seconds > 0 ? { patienceMs: seconds * 1000 } : {}
+  return Number.isFinite(seconds) && seconds > 0 ? { patienceMs: seconds * 1000, readsDirect: true } : {}
 }
 
 /** Runs one attempt to its end. @returns whether this process may make another one */

@@ -12,13 +12,13 @@ import { toAttemptClaim } from '#service/operations/training/worker-api.js'
 import { collectBytes, readBytes } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { connectionOf } from '../event-stream.js'
-import { sendFile } from '../file-answer.js'
+import { mayLink, sendBlob, sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
 /** Log-probabilities of the rows of one request. */
 const MAX_REPORT_BYTES = 64 * 1024 ** 2
-const LINES = { 'content-type': 'application/jsonl' }
+const LINES = 'application/jsonl'
 
 /** Lease and token before everything else: a stranger makes the server read no body and learns nothing of its blobs. */
 export function requireLease({ services }: AppOptions): MiddlewareHandler<AppEnvironment> {
@@ -39,17 +39,13 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
     },
     'GET /internal/worker/jobs/{job_id}': ({ c }) => workerApi.job(claimOf(c)),
     'GET /internal/worker/jobs/{job_id}/input': async ({ c }) =>
-      sendFile(c, await workerApi.openInput(claimOf(c)), LINES),
+      sendBlob(c, await workerApi.openInput(claimOf(c), mayLink(c)), LINES),
     'GET /internal/worker/jobs/{job_id}/validation': async ({ c }) =>
-      sendFile(c, await workerApi.openValidation(claimOf(c)), LINES),
-    'GET /internal/worker/jobs/{job_id}/parent/{file}': async ({ params, c }) => {
-      const { stream, sha256 } = await workerApi.openParentFile(claimOf(c), params.file)
-      return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
-    },
-    'GET /internal/worker/jobs/{job_id}/reference/{file}': async ({ params, c }) => {
-      const { stream, sha256 } = await workerApi.openReferenceFile(claimOf(c), params.file)
-      return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
-    },
+      sendBlob(c, await workerApi.openValidation(claimOf(c), mayLink(c)), LINES),
+    'GET /internal/worker/jobs/{job_id}/parent/{file}': async ({ params, c }) =>
+      sendBlob(c, await workerApi.openParentFile(claimOf(c), params.file, mayLink(c)), BYTES['content-type']),
+    'GET /internal/worker/jobs/{job_id}/reference/{file}': async ({ params, c }) =>
+      sendBlob(c, await workerApi.openReferenceFile(claimOf(c), params.file, mayLink(c)), BYTES['content-type']),
     'GET /internal/worker/jobs/{job_id}/base-model': ({ c }) => workerApi.baseModelFiles(claimOf(c)),
     'GET /internal/worker/jobs/{job_id}/base-model/{+file}': async ({ params, c }) => {
       const { stream, sha256, sizeBytes } = await workerApi.openBaseModelFile(claimOf(c), params.file)
@@ -77,7 +73,7 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
       return {}
     },
     'GET /internal/worker/jobs/{job_id}/resume': async ({ c }) =>
-      sendFile(c, await workerApi.openResumePoint(claimOf(c)), BYTES),
+      sendBlob(c, await workerApi.openResumePoint(claimOf(c), mayLink(c)), BYTES['content-type']),
     'POST /internal/worker/jobs/{job_id}/complete': async ({ body, c }) => {
       await workerApi.complete(claimOf(c), await body())
       return {}
@@ -93,7 +89,7 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
       return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
     },
     'GET /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) =>
-      sendFile(c, await sessionApi.openFile(claimOf(c), params.file), BYTES),
+      sendBlob(c, await sessionApi.openFile(claimOf(c), params.file, mayLink(c)), BYTES['content-type']),
     'PUT /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) => {
       await sessionApi.putFile(claimOf(c), params.file, readBytes(c, MAX_CHECKPOINT_FILE_BYTES))
       return {}

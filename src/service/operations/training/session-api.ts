@@ -1,11 +1,13 @@
 /**
  * The server's side of the protocol of training sessions (`contract/processes/training-session.ts`): every call is fenced by attempt.
  */
+
 import type { Readable } from 'node:stream'
 import { NotFoundError } from '#base/errors/errors.js'
 import type { SessionReport, TrainingSessionSpec } from '#contract/processes/training-session.js'
 import { type BaseModelFiles, MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
+import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { findTrainingSession, listSessionFiles } from '#service/storage/tinker/training-sessions.js'
 import type { ServiceContext } from '../context.js'
 
@@ -21,7 +23,7 @@ export interface SessionApiService {
     name: string,
   ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
   /** A stored file by its digest. */
-  openFile(claim: AttemptClaim, sha256: string): Promise<Readable>
+  openFile(claim: AttemptClaim, sha256: string, mayLink: boolean): Promise<OpenedBlob>
   putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): { readonly is_cancel_requested: boolean }
   /** Takes a report; answers with the next order, as a frame. */
@@ -65,9 +67,9 @@ export function createSessionApiService(
         lease_seconds: context.leaseMs / 1000,
       }
     },
-    openFile: (claim, sha256) => {
+    openFile: (claim, sha256, mayLink) => {
       sessions.heldBy(claim).watch.note('moved')
-      return blobs.openRead(sha256)
+      return openOrLink(blobs, sha256, { mayLink })
     },
     putFile: async (claim, sha256, body) => {
       await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })

@@ -22,6 +22,7 @@ import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
+import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
 import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
@@ -39,12 +40,13 @@ export interface WorkerApiService {
   /** Refuses whoever holds no lease; asked before a body is read. @throws what `checkLease` throws */
   authorize(claim: AttemptClaim): Promise<void>
   job(claim: AttemptClaim): Promise<WorkerJob>
-  openInput(claim: AttemptClaim): Promise<Readable>
-  openValidation(claim: AttemptClaim): Promise<Readable>
+  /** @param mayLink the worker can read elsewhere; the same of all files below */
+  openInput(claim: AttemptClaim, mayLink: boolean): Promise<OpenedBlob>
+  openValidation(claim: AttemptClaim, mayLink: boolean): Promise<OpenedBlob>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the file is gone from the disk */
-  openParentFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: Readable; readonly sha256: string }>
+  openParentFile(claim: AttemptClaim, name: string, mayLink: boolean): Promise<OpenedBlob>
   /** The same of the checkpoint that the KL penalty is measured to. */
-  openReferenceFile(claim: AttemptClaim, name: string): Promise<{ readonly stream: Readable; readonly sha256: string }>
+  openReferenceFile(claim: AttemptClaim, name: string, mayLink: boolean): Promise<OpenedBlob>
   /** What a worker fetches that has no folder of the job's base model. @throws {NotFoundError} `base_model_not_found` */
   baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
   /** @throws {NotFoundError} `file_not_found` */
@@ -66,7 +68,7 @@ export interface WorkerApiService {
     body: AsyncIterable<Uint8Array>,
     notes: { readonly sha256: string; readonly groups: number; readonly trajectories: number },
   ): Promise<void>
-  openResumePoint(claim: AttemptClaim): Promise<Readable>
+  openResumePoint(claim: AttemptClaim, mayLink: boolean): Promise<OpenedBlob>
   complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
   fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void>
 }
@@ -150,39 +152,39 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       }
     },
 
-    openInput: async (claim) => {
+    openInput: async (claim, mayLink) => {
       const { job } = await checkLease(db, claim)
       dispatcher.noteContact(claim, 'moved')
       if (job.inputSha256 === null) throw new NotFoundError('input_not_found', 'the input of this job was deleted')
-      return blobs.openRead(job.inputSha256)
+      return openOrLink(blobs, job.inputSha256, { mayLink })
     },
 
-    openValidation: async (claim) => {
+    openValidation: async (claim, mayLink) => {
       const { job } = await checkLease(db, claim)
       if (job.validationSha256 === null) throw new NotFoundError('input_not_found', 'this job has no validation rows')
-      return blobs.openRead(job.validationSha256)
+      return openOrLink(blobs, job.validationSha256, { mayLink })
     },
 
-    openParentFile: async (claim, name) => {
+    openParentFile: async (claim, name, mayLink) => {
       const { job } = await checkLease(db, claim)
       const model = await findModel(db, job.modelId)
       const parent = await findCheckpoint(db, job.modelId, job.parentStep ?? 0)
       const file = parent?.files.find((entry) => entry.name === name)
       if (model === null || file === undefined)
         throw new NotFoundError('file_not_found', `the parent checkpoint has no file "${name}"`)
-      const stream = await openCheckpointBlob(context, { ...file, model, step: parent?.step ?? 0 })
-      return { stream, sha256: file.sha256 }
+      const open = () => openCheckpointBlob(context, { ...file, model, step: parent?.step ?? 0 })
+      return openOrLink(blobs, file.sha256, { mayLink, open })
     },
 
-    openReferenceFile: async (claim, name) => {
+    openReferenceFile: async (claim, name, mayLink) => {
       const { job } = await checkLease(db, claim)
       const reference = await referenceOf(job)
       const file = reference?.files.find((entry) => entry.name === name)
       const model = await findModel(db, job.modelId)
       if (model === null || reference === null || file === undefined)
         throw new NotFoundError('file_not_found', `the KL reference has no file "${name}"`)
-      const stream = await openCheckpointBlob(context, { ...file, model, step: reference.step })
-      return { stream, sha256: file.sha256 }
+      const open = () => openCheckpointBlob(context, { ...file, model, step: reference.step })
+      return openOrLink(blobs, file.sha256, { mayLink, open })
     },
 
     baseModelFiles: async (claim) => {
@@ -281,11 +283,11 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       dispatcher.noteContact(claim, 'moved')
     },
 
-    openResumePoint: async (claim) => {
+    openResumePoint: async (claim, mayLink) => {
       const { job } = await checkLease(db, claim)
       const point = await findResumePoint(db, job.id, job.parentStep ?? 0)
       if (point === null) throw new NotFoundError('file_not_found', 'the job has no resume point')
-      return blobs.openRead(point.sha256)
+      return openOrLink(blobs, point.sha256, { mayLink })
     },
 
     complete: async (claim, completion) => {

@@ -1,5 +1,5 @@
 /**
- * The address of a blob store in a bucket: `s3://bucket/prefix?endpoint=https://host&style=path&region=name&cache=10GB`. It holds no
+ * The address of a blob store in a bucket: `s3://bucket/prefix?endpoint=https://host&style=path&region=name&cache=10GB&direct=true`. It holds no
  * secret: keys come from the environment or from a file (`s3-credentials.ts`), so the address may stand in logs and process lists.
  */
 import type { Environment } from '#base/environment.js'
@@ -16,6 +16,8 @@ export interface S3Address {
   readonly region: string
   /** Most bytes of copies on this machine's disk. */
   readonly cacheBytes: number
+  /** Workers and engine nodes reach the endpoint too: they read large blobs there. */
+  readonly isDirect: boolean
   /** What people are told, and what the database remembers: bucket and prefix, with an endpoint that is not AWS's. */
   readonly name: string
 }
@@ -23,7 +25,7 @@ export interface S3Address {
 const DEFAULT_CACHE_BYTES = 10 * 1024 ** 3
 const LEAST_CACHE_BYTES = 64 * 1024 ** 2
 const UNITS: Readonly<Record<string, number>> = { MB: 1024 ** 2, GB: 1024 ** 3, TB: 1024 ** 4 }
-const PARAMETERS = ['endpoint', 'style', 'region', 'cache']
+const PARAMETERS = ['endpoint', 'style', 'region', 'cache', 'direct']
 const FORM = 's3://bucket/prefix?endpoint=https://host&style=path'
 
 /**
@@ -64,6 +66,8 @@ export function parseS3Address(text: string, environment: Environment): S3Addres
   const endpoint = named === '' ? new URL(`https://s3.${region}.amazonaws.com`) : endpointOf(named)
   const style = given('style') ?? (named === '' && !bucket.includes('.') ? 'host' : 'path')
   if (style !== 'path' && style !== 'host') throw invalid(`takes style path or host, got "${style.slice(0, 40)}"`)
+  const direct = given('direct') ?? 'false'
+  if (direct !== 'true' && direct !== 'false') throw invalid(`takes direct true or false, got "${direct.slice(0, 40)}"`)
   const path = `s3://${bucket}/${prefix}`.replace(/\/$/, '')
   return {
     bucket,
@@ -72,6 +76,7 @@ export function parseS3Address(text: string, environment: Environment): S3Addres
     style,
     region,
     cacheBytes: given('cache') === undefined ? DEFAULT_CACHE_BYTES : sizeOf(given('cache') ?? ''),
+    isDirect: direct === 'true',
     name: named === '' ? path : `${path}?endpoint=${endpoint.origin}`,
   }
 }

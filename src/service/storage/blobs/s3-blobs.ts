@@ -44,6 +44,8 @@ export interface S3BlobsOptions {
 
 /** Larger ones are looked for first: an upload that the store refuses at its end is a waste. */
 const LOOK_FIRST_BYTES = 1 << 20
+/** How long the address of an object is good for: readers begin at once. */
+const LINK_SECONDS = 3600
 /** An object of this age may be about to be swept by somebody: it is written again, which makes it young. Below every grace. */
 const YOUNG_MS = 60_000
 const OWNER_KEY = 'trainyard-database'
@@ -166,6 +168,11 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
     })
   }
 
+  async function linkTo(sha256: string): Promise<string | null> {
+    const facts = address.isDirect ? await inWords(() => objects.head(keyOf(sha256))) : null
+    return facts === null || facts.sizeBytes < tuning.directBytes ? null : sender.presign(keyOf(sha256), LINK_SECONDS)
+  }
+
   const createWriter = () => createFileWriter(cache.temporaryPath(), publish)
 
   return {
@@ -181,6 +188,7 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
     fetchFile: fetch,
     localFile,
     openRead,
+    linkTo,
     digestOf: (sha256) => inWords(() => digestOf(objects, keyOf(sha256))),
     has: async (sha256) => (await inWords(() => objects.head(keyOf(sha256)))) !== null,
     list: () => listDigests(objects, address),

@@ -46,10 +46,11 @@ export interface S3Tuning {
   readonly retryMs: number
 }
 
-export const DEFAULT_S3_TUNING: S3Tuning & { readonly silenceMs: number } = {
+export const DEFAULT_S3_TUNING: S3Tuning & { readonly silenceMs: number; readonly directBytes: number } = {
   partBytes: 64 * 1024 ** 2,
   retryMs: 200,
   silenceMs: 30_000,
+  directBytes: 1024 ** 2,
 }
 const TRIES = 5
 const PARTS_AT_ONCE = 4

@@ -66,6 +66,8 @@ const PASSING = new Set([
 export interface S3Sender {
   /** @throws {S3Failure}; {AppError} `blob_store_keys_missing` */
   send(request: S3Request): Promise<S3Answer>
+  /** The address of an object with a signature in it, with which anybody reads it for so long. */
+  presign(key: string, seconds: number): Promise<string>
 }
 
 export interface S3SenderOptions {
@@ -115,6 +117,19 @@ export function createS3Sender(address: S3Address, options: S3SenderOptions): S3
     throw await toFailure(answer, status)
   }
 
+  async function presign(key: string, seconds: number): Promise<string> {
+    const signer = new AwsV4Signer({
+      method: 'GET',
+      url: urlOf({ method: 'GET', key, query: { 'X-Amz-Expires': String(seconds) } }).href,
+      signQuery: true,
+      service: 's3',
+      region: address.region,
+      cache,
+      ...(await options.credentials()),
+    })
+    return (await signer.sign()).url.href
+  }
+
   function exchange(
     url: URL,
     init: { readonly method: string; readonly headers: Record<string, string> },
@@ -148,7 +163,7 @@ export function createS3Sender(address: S3Address, options: S3SenderOptions): S3
     })
   }
 
-  return { send }
+  return { send, presign }
 }
 
 /** All of a small body, as text. @throws {S3Failure} if it breaks off */

@@ -2,7 +2,7 @@
  * Engine nodes: what they ask with a key of scope `worker` (`contract/processes/engine-node.ts`), and the list of them.
  */
 import type { AppOptions } from '../../environment.js'
-import { sendFile } from '../../file-answer.js'
+import { mayLink, sendBlob, sendFile } from '../../file-answer.js'
 import { handlers } from '../../handlers.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
@@ -17,10 +17,12 @@ export function engineNodeHandlers({ services: { engineNodes } }: AppOptions) {
     },
     'GET /internal/engine/adapters/{digest}': ({ principal, params }) =>
       engineNodes.adapterFiles(principal, params.digest),
-    'GET /internal/engine/adapters/{digest}/{file}': async ({ principal, params, c }) => {
-      const { stream, sha256 } = await engineNodes.openAdapterFile(principal, params.digest, params.file)
-      return sendFile(c, stream, { ...BYTES, 'x-content-sha256': sha256 })
-    },
+    'GET /internal/engine/adapters/{digest}/{file}': async ({ principal, params, c }) =>
+      sendBlob(
+        c,
+        await engineNodes.openAdapterFile(principal, params.digest, params.file, mayLink(c)),
+        BYTES['content-type'],
+      ),
     'GET /v1/preview/engine-nodes': ({ principal }) => ({ data: [...engineNodes.list(principal)] }),
   })
 }

@@ -1,0 +1,89 @@
+/**
+ * Large files straight from where the server keeps them: it answers 302 to whoever says that it can go there, and these follow. No header of
+ * the request goes along, least of all its key; the bytes are compared with the digest that the server named. Where that place is not reached
+ * the server is asked again, which then gives the bytes itself.
+ */
+import { createHash } from 'node:crypto'
+import { AppError } from '../errors/errors.js'
+import { systemClock } from './clock.js'
+
+/** Whoever sends it follows a 302 by itself. */
+export const DIRECT_HEADER = 'x-trainyard-direct'
+
+export interface DirectReads {
+  /** For a request that may be answered with an address. */
+  headers(): Readonly<Record<string, string>>
+  /**
+   * @param response any answer of the server; one that is no 302 comes back as it is
+   * @returns the bytes; null: not to be had there, so the server is to be asked again, without {@link headers}
+   */
+  follow(response: Response): Promise<Response | null>
+}
+
+/** A place that does not begin to answer is not reached. */
+const ANSWER_MS = 10_000
+/** After which it is tried again. */
+const PAUSE_MS = 10 * 60_000
+
+/** @param onTrouble told the first time that a place is not reached, with why */
+export function createDirectReads(onTrouble: (reason: string) => void): DirectReads {
+  let pausedUntilMs = Number.NEGATIVE_INFINITY
+  let isTold = false
+
+  function trouble(origin: string, reason: string): null {
+    pausedUntilMs = systemClock.monotonicMs() + PAUSE_MS
+    if (!isTold) onTrouble(`${origin} ${reason}: the server is asked for the bytes instead`)
+    isTold = true
+    return null
+  }
+
+  return {
+    headers: () => (systemClock.monotonicMs() < pausedUntilMs ? {} : { [DIRECT_HEADER]: '1' }),
+    follow: async (response) => {
+      if (response.status !== 302) return response
+      const location = response.headers.get('location') ?? ''
+      const sha256 = response.headers.get('x-content-sha256') ?? ''
+      await response.body?.cancel()
+      if (!URL.canParse(location)) return trouble('the server', 'named no address')
+      const { origin } = new URL(location)
+      const gone = new AbortController()
+      const timer = setTimeout(() => gone.abort(new Error(`no answer within ${ANSWER_MS / 1000} s`)), ANSWER_MS)
+      try {
+        const answer = await fetch(location, { signal: gone.signal, redirect: 'error' })
+        if (answer.ok && answer.body !== null) {
+          const headers = { 'x-content-sha256': sha256 }
+          return new Response(ReadableStream.from(checked(answer.body, sha256, origin)), { headers })
+        }
+        await answer.body?.cancel()
+        return trouble(origin, `answers ${answer.status}`)
+      } catch (error) {
+        const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+        return trouble(origin, `is not reached (${cause instanceof Error ? cause.message : String(cause)})`)
+      } finally {
+        clearTimeout(timer)
+      }
+    },
+  }
+}
+
+/** Fails before the last of the bytes when they are not those of the digest, so that nobody takes them for whole. */
+async function* checked(body: AsyncIterable<Uint8Array>, sha256: string, origin: string): AsyncGenerator<Uint8Array> {
+  const hash = createHash('sha256')
+  let last: Uint8Array | null = null
+  for await (const chunk of body) {
+    if (last !== null) yield last
+    hash.update(chunk)
+    last = chunk
+  }
+  if (hash.digest('hex') !== sha256) {
+    throw new AppError(
+      'internal',
+      'blob_corrupt',
+      `${origin} gave other bytes than those of blob ${sha256.slice(0, 12)}`,
+      {
+        hint: 'trainyard verify looks through all blobs',
+      },
+    )
+  }
+  if (last !== null) yield last
+}

@@ -56,6 +56,7 @@ describe('the address of a blob store', () => {
     ['s3://bucket?cache=1KB', /at least 64MB/],
     ['s3://bucket?cache=1MB', /at least 64MB/],
     ['s3://bucket?acl=public', /takes endpoint, style, region, cache, direct, got "acl"/],
+    ['s3://bucket?direct=yes', /takes direct true or false, got "yes"/],
     ['s3://bucket?style=path&style=host', /names style twice/],
   ])('%s is refused', (text, words) => {
     let said: unknown

@@ -67,6 +67,8 @@ export interface S3Server {
   /** What a program that is to use it needs in its environment, without the endpoint. */
   readonly environment: Readonly<Record<string, string>>
   makeBucket(name: string): Promise<void>
+  /** @param path bucket and key */
+  putObject(path: string, body: string): Promise<void>
   stop(): Promise<void>
 }
 
@@ -125,12 +127,14 @@ async function startSeaweed(): Promise<S3Server> {
     await until(
       async () => {
         if (child.exitCode !== null) throw new Error(`SeaweedFS ended with ${child.exitCode}`)
-        return server.makeBucket('ready').then(
+        // buckets are had before there is a place for bytes
+        await server.makeBucket('ready').catch(() => undefined)
+        return server.putObject('ready/object', 'bytes').then(
           () => true,
           () => null,
         )
       },
-      'SeaweedFS takes a bucket',
+      'SeaweedFS takes an object',
       120_000,
     )
   } catch (error) {
@@ -161,6 +165,10 @@ function serverAt(endpoint: string, stop: () => Promise<void>): S3Server {
     makeBucket: async (name) => {
       const answer = await client.fetch(`${endpoint}/${name}`, { method: 'PUT' })
       if (!answer.ok) throw new Error(`no bucket: ${answer.status} ${await answer.text()}`)
+    },
+    putObject: async (path, body) => {
+      const answer = await client.fetch(`${endpoint}/${path}`, { method: 'PUT', body })
+      if (!answer.ok) throw new Error(`no object: ${answer.status} ${await answer.text()}`)
     },
     stop,
   }

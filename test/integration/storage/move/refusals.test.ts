@@ -19,7 +19,7 @@ import { filesOf, rowsOfFile, rowsOfPostgres } from '../../../support/storage/mo
 import { until } from '../../../support/until.js'
 
 const FILES = 12
-const kind = S3_SERVERS.findLast(({ isThere }) => isThere)
+const kind = S3_SERVERS.find(({ isThere }) => isThere)
 const isReady = hasPostgres() && kind !== undefined
 
 describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server (.ci/run)`, () => {
@@ -201,8 +201,7 @@ describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server 
     })
     await kill(toBoth(), () => passed > 0)
     proxy.choose(() => null)
-    const url = `${proxy.url}/data/p${count}/sha256/${damaged}`
-    await putObject(url, 'not its bytes', server)
+    await server.putObject(`data/p${count}/sha256/${damaged}`, 'not its bytes')
     expect(await move(...toBoth())).toMatchObject({ exitCode: 0 })
     const back = join(root, `back-${count}`)
     const args = ['--from-database', address, '--from-blob-store', bucket, '--data-dir', back]
@@ -232,10 +231,10 @@ describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server 
       stderr: expect.stringContaining('is not empty'),
     })
     expect(await readdir(full)).toEqual(['letter.txt'])
-    await putObject(`${proxy.url}/data/p${count}/sha256/ab/${'c'.repeat(62)}`, 'somebody', server)
+    await server.putObject(`data/p${count}/sha256/ab/${'c'.repeat(62)}`, 'somebody')
     const blobs = await move('--from', from, '--blob-store', bucket)
     expect(blobs).toMatchObject({ exitCode: 5, stderr: expect.stringContaining('no database says they are its own') })
-    await putObject(`${proxy.url}/data/p${count}/trainyard-database`, 'another', server)
+    await server.putObject(`data/p${count}/trainyard-database`, 'another')
     const foreign = await move('--from', from, '--blob-store', bucket)
     expect(foreign).toMatchObject({ exitCode: 5, stderr: expect.stringContaining('belongs to another database') })
   })
@@ -319,16 +318,4 @@ async function copyDirectory(source: string, target: string): Promise<void> {
     await mkdir(join(target, name, '..'), { recursive: true })
     await copyFile(join(source, name), join(target, name))
   }
-}
-
-async function putObject(url: string, body: string, { environment }: S3Server): Promise<void> {
-  const { AwsClient } = await import('aws4fetch')
-  const client = new AwsClient({
-    accessKeyId: environment['AWS_ACCESS_KEY_ID'] ?? '',
-    secretAccessKey: environment['AWS_SECRET_ACCESS_KEY'] ?? '',
-    service: 's3',
-    region: 'us-east-1',
-  })
-  const answer = await client.fetch(url, { method: 'PUT', body })
-  if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`)
 }

@@ -2,6 +2,7 @@
  * `trainyard tune`: which learning rate suits a model and its prompts, by short jobs on forks; the best one is then trained on the model.
  */
 import { systemIds } from '#base/util/ids.js'
+import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
@@ -11,10 +12,23 @@ import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { hyperparameterFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
 import { collectHyperparameters } from '#cli/training/submission.js'
-import { bestOf, judge, ratesAround, sayChoice, sayTrial, splitPrompts, type Trial } from '#cli/training/tuning.js'
+import {
+  bestOf,
+  forkName,
+  judge,
+  leftForks,
+  ratesAround,
+  sayChoice,
+  sayTrial,
+  splitPrompts,
+  type Trial,
+} from '#cli/training/tuning.js'
 import { publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
+import type { Model } from '#contract/wire/models.js'
+import type { Client } from '#sdk/client/client.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
+import { collectPages } from '#sdk/client/pages.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 import { TrainableModel } from '#sdk/rl/model.js'
 
@@ -24,7 +38,7 @@ export const tune = defineCommand({
   path: ['tune'],
   summary: 'Find the learning rate of rewards by short jobs',
   details:
-    'Asks the prompts once, trains forks of the model on those answers by one job each, at a rate, a third of it and three times it, and asks held-out prompts before and after. The best rate is trained on the model itself, unless no job is better than none. Forks are deleted. A rate is left out where it would not end within --minutes.',
+    'Asks the prompts once, trains forks of the model on those answers by one job each, at a rate, a third of it and three times it, and asks held-out prompts before and after. The best rate is trained on the model itself, unless no job is better than none. Forks are deleted, those of a killed run a day later. A rate is left out where it would not end within --minutes.',
   examples: [
     ['trainyard tune orders --prompts mails.jsonl --reward ./reward.mjs', 'every fourth prompt is held out'],
     ['trainyard tune orders --prompts mails.jsonl --held-out held-out.jsonl --minutes 5', 'a file to measure on'],
@@ -71,6 +85,7 @@ export const tune = defineCommand({
     const middle = flags.learningRate ?? given ?? sizeDefaults('rl', config, parameters)['learning_rate']
     const rates = ratesAround(typeof middle === 'number' ? middle : publishedRate('rl'))
 
+    await sweepForks({ ...context, signal }, client, model)
     const start = inferenceName(model, model.step)
     const groups = await ask(start, prepared.training, flags.count)
     summarize(context, groups)
@@ -96,7 +111,7 @@ export const tune = defineCommand({
         leftOut += 1
         continue
       }
-      const name = `${model.name}-tune-${systemIds.uuid()}`
+      const name = forkName(model.name, systemIds.uuid())
       const fork = await client.models.create({ name, entity, project, from_checkpoint: start }, { signal })
       try {
         await train(name, rate)
@@ -122,3 +137,20 @@ export const tune = defineCommand({
     }
   },
 })
+
+/** What a killed run left is deleted where it cannot be in use, and told of where it can. */
+async function sweepForks(
+  { output, clock, signal }: Pick<CommandContext, 'output' | 'clock' | 'signal'>,
+  client: Client,
+  { entity, project, name }: Model,
+): Promise<void> {
+  const models = await collectPages((query) => client.models.list({ entity, project, ...query }, { signal }))
+  const { old, recent } = leftForks(models.data, name, clock.nowMs())
+  for (const fork of old) await client.models.delete(fork.id, { signal })
+  if (old.length > 0) output.status(`deleted ${plural(old.length, 'fork')} that an earlier tuning left`)
+  const [first] = recent
+  if (first === undefined) return
+  output.warning(
+    `${plural(recent.length, 'fork')} of another tuning of ${name}: if it was killed, trainyard models delete ${first.name}`,
+  )
+}

@@ -67,6 +67,32 @@ export function bestOf(trials: readonly Trial[]): Trial | null {
   return best === undefined || best.difference <= 0 ? null : best
 }
 
+/** No tuning takes longer, ms: the most that `--minutes` may be. */
+const LONGEST_MS = 86_400_000
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** Name of a fork: whoever sees one knows what it was for. */
+export function forkName(model: string, uuid: string): string {
+  return `${model}-tune-${uuid}`
+}
+
+/**
+ * Forks that a tuning of this model left because it was killed, and could not delete them.
+ *
+ * @param nowMs milliseconds since 1970
+ * @returns `old` ones, which no tuning can be using any more, and those that another one may be at
+ */
+export function leftForks<Fork extends { readonly name: string; readonly created_at: string }>(
+  models: readonly Fork[],
+  model: string,
+  nowMs: number,
+): { readonly old: readonly Fork[]; readonly recent: readonly Fork[] } {
+  const prefix = forkName(model, '')
+  const forks = models.filter(({ name }) => name.startsWith(prefix) && UUID.test(name.slice(prefix.length)))
+  const isOld = ({ created_at: at }: Fork): boolean => nowMs - Date.parse(at) > LONGEST_MS
+  return { old: forks.filter(isOld), recent: forks.filter((fork) => !isOld(fork)) }
+}
+
 /** One line of the table of trials. */
 export function sayTrial({ rate, reward, difference, interval, wins, ties, losses }: Trial): string {
   const range = interval === null ? '' : ` (95% between ${interval.map((end) => formatNumber(end)).join(' and ')})`

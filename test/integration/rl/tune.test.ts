@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLogger } from '../../../src/base/logging/logger.js'
+import { systemClock } from '../../../src/base/util/clock.js'
 import { type LocalService, startLocal, TrainableModel } from '../../../src/rl.js'
 import { runCli } from '../../support/service/run-cli.js'
 
@@ -50,6 +51,21 @@ test('the best of three rates is trained on the model, and forks are gone', asyn
   expect(best).toBeGreaterThan(result.reward_before)
   expect(result.said).toContain(`${result.kept.rate.toExponential()} is best`)
   expect([models, step]).toEqual([['orders'], 1])
+})
+
+test('a fork of a run that was killed is named, and deleted once it can be in nobody’s use', async () => {
+  const name = 'left-tune-01a221c1-4941-73f5-847b-a93dbaf6022f'
+  await new TrainableModel(local.client, { name, baseModel: 'trainyard/spark' }).register()
+  const recent = await tune('left', '0')
+  expect(recent.stderr).toContain(`1 fork of another tuning of left: if it was killed, trainyard models delete ${name}`)
+  expect(recent.models).toContain(name)
+  const later = { ...systemClock, nowMs: () => Date.now() + 25 * 3_600_000 }
+  const { baseURL, apiKey } = local.client.connection()
+  const env = { TRAINYARD_URL: baseURL.replace(/\/v1$/, ''), TRAINYARD_API_KEY: apiKey ?? '' }
+  const line = ['tune', 'left', '--prompts', join(folder, 'left.jsonl'), '--reward', join(folder, 'left.mjs')]
+  const old = await runCli([...line, '--max-tokens', '2'], { env, fetch: globalThis.fetch, clock: later })
+  expect(old.stderr).toContain('deleted 1 fork that an earlier tuning left')
+  expect((await local.client.models.list({})).data.map((model) => model.name)).not.toContain(name)
 })
 
 test('where no job helps the model stays as it is', async () => {

@@ -13,6 +13,7 @@ import {
   isAllZero,
   isNearBest,
   isSolved,
+  type JobNumbers,
   lowerRate,
   meanOf,
   percent,
@@ -72,6 +73,14 @@ const RARE = 0.025
 /** Fewer answers do not tell rare from never or now and then. */
 const RARE_ANSWERS = 32
 
+/** What rewards end at by custom: all answers at another value may be equal for want of steps. */
+const FULL_REWARD = 1
+
+function isAllFull({ facts }: JobNumbers): boolean {
+  const { min, max, total = 0 } = { ...facts['reward'], ...facts['answers'] }
+  return total >= RARE_ANSWERS && min === FULL_REWARD && max === FULL_REWARD
+}
+
 /** What makes groups differ. */
 const ADVICE =
   'an answer is compared with the others of its group: ask more often, raise the temperature, take prompts that are solved sometimes, or a finer reward'
@@ -104,11 +113,24 @@ export const FINDINGS: readonly Row[] = [
     },
   },
   {
+    name: 'all_solved',
+    about: 'job',
+    when: ({ job }) => {
+      const { total = 0 } = job.facts['answers'] ?? {}
+      if (!isAllFull(job)) return null
+      return {
+        says: `every one of ${total} answers earns ${FULL_REWARD}: these prompts have nothing left to teach`,
+        next: 'stop here, take harder prompts, or give a reward that tells good answers from better ones',
+      }
+    },
+  },
+  {
     name: 'no_group_differs',
     about: 'job',
     when: ({ job }) => {
       const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
-      if (total === 0 || flat < MOSTLY_FLAT * total || isAllZero(job) || (flat < total && isSolved(job))) return null
+      if (total === 0 || flat < MOSTLY_FLAT * total || isAllZero(job) || isAllFull(job)) return null
+      if (flat < total && isSolved(job)) return null
       return {
         says: `${countFlat(flat, total, job.facts['reward']?.['mean'] ?? 0)}: they teach nothing${job.quoted}`,
         next: ADVICE,

@@ -1,6 +1,15 @@
 /** Which rates are tried, what is held out, and which one is chosen. */
 import { describe, expect, test } from 'vitest'
-import { bestOf, judge, ratesAround, sayChoice, splitPrompts, type Trial } from '../../../../src/cli/training/tuning.js'
+import {
+  bestOf,
+  forkName,
+  judge,
+  leftForks,
+  ratesAround,
+  sayChoice,
+  splitPrompts,
+  type Trial,
+} from '../../../../src/cli/training/tuning.js'
 import { Trajectory, TrajectoryGroup } from '../../../../src/rl.js'
 
 const group = (...rewards: readonly number[]) =>
@@ -68,4 +77,20 @@ describe('the choice', () => {
       'no rate is better than no job: held-out reward 0.5 before, 1e-3 reached 0.5, 3e-4 reached 0.4',
     )
   })
+})
+
+test('forks that a killed run left are known by their names, and old ones are in nobody’s use', () => {
+  const uuid = '01a221c1-4941-73f5-847b-a93dbaf6022f'
+  const at = (name: string, hours: number) => ({ name, created_at: new Date(1e12 - hours * 3_600_000).toISOString() })
+  const models = [
+    at('orders', 900),
+    at(forkName('orders', uuid), 25),
+    at(forkName('orders', uuid.replace('01', '02')), 1),
+    // somebody's own, and another model's
+    at('orders-tune-by-hand', 900),
+    at(forkName('orders-2', uuid), 900),
+  ]
+  const { old, recent } = leftForks(models, 'orders', 1e12)
+  expect(old.map(({ name }) => name)).toEqual([forkName('orders', uuid)])
+  expect(recent.map(({ name }) => name)).toEqual([forkName('orders', uuid.replace('01', '02'))])
 })

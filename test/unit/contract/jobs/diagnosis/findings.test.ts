@@ -275,3 +275,16 @@ describe('answers', () => {
     expect(quoteEqual([group(['x', 0], ['y', 1])])).toBe('')
   })
 })
+
+test('prompts whose every answer earns all there is have nothing left to teach; at another reward it is steps that are missing', () => {
+  const groupsAt = (reward: number): AnsweredGroup[] =>
+    Array.from({ length: 8 }, (_, i) => Array.from({ length: 4 }, () => ({ text: `${i}`, reward, isCut: false })))
+  const namesAt = (reward: number) => diagnoseGroups(groupsAt(reward)).map(({ name }) => name)
+  expect(namesAt(1)).toEqual(['all_solved'])
+  expect(diagnoseGroups(groupsAt(1)).map(sayFinding)).toEqual([
+    'every one of 32 answers earns 1: these prompts have nothing left to teach; stop here, take harder prompts, or give a reward that tells good answers from better ones',
+  ])
+  expect(namesAt(0.5)).toEqual(['no_group_differs'])
+  // too few answers to say so
+  expect(diagnoseGroups(groupsAt(1).slice(0, 2)).map(({ name }) => name)).toEqual(['no_group_differs'])
+})

@@ -3,6 +3,7 @@
  * Python, each in a folder of its own, against a real service; only the port of a server that a block starts is another. Blocks marked
  * `text` are recordings.
  */
+import { spawnSync } from 'node:child_process'
 import {
   existsSync,
   mkdirSync,
@@ -61,12 +62,9 @@ afterAll(() => service.stop())
 async function run(command: string, argv: readonly string[], files: Readonly<Record<string, string>>): Promise<string> {
   folder = mkdtempSync(path.join(tmpdir(), 'trainyard-docs-'))
   try {
-    const [modules, bin] = [path.join(folder, 'node_modules'), path.join(folder, 'bin')]
-    mkdirSync(modules)
+    const bin = path.join(folder, 'bin')
     mkdirSync(bin)
-    symlinkSync(ROOT, path.join(modules, 'trainyard'))
-    for (const name of ['openai', 'ai', '@ai-sdk'])
-      symlinkSync(path.join(ROOT, 'node_modules', name), path.join(modules, name))
+    linkPackages(folder)
     const launcher = `#!/bin/sh\nexec "${process.execPath}" "${path.join(ROOT, 'bin/trainyard.js')}" "$@"\n`
     writeFileSync(path.join(bin, 'trainyard'), launcher, { mode: 0o755 })
     for (const [name, text] of Object.entries(files)) writeFileSync(path.join(folder, name), text)
@@ -87,12 +85,44 @@ async function run(command: string, argv: readonly string[], files: Readonly<Rec
   }
 }
 
+/** What blocks import. */
+function linkPackages(into: string): void {
+  const modules = path.join(into, 'node_modules')
+  mkdirSync(modules)
+  symlinkSync(ROOT, path.join(modules, 'trainyard'))
+  for (const name of ['openai', 'ai', '@ai-sdk'])
+    symlinkSync(path.join(ROOT, 'node_modules', name), path.join(modules, name))
+}
+
 describe('code blocks', () => {
   test('say what they are', () => {
     expect(
       blocks.map(({ language }) => language).filter((each) => !['bash', 'ts', 'python', 'text'].includes(each)),
     ).toEqual([])
     for (const language of ['bash', 'ts', 'python']) expect(named(language).length).toBeGreaterThan(0)
+  })
+  test.each([
+    ['nodenext', 'nodenext'],
+    ['esnext', 'bundler'],
+  ])('TypeScript is strict, with modules %s as %s resolves them', (module, resolution) => {
+    folder = mkdtempSync(path.join(tmpdir(), 'trainyard-docs-'))
+    try {
+      linkPackages(folder)
+      symlinkSync(path.join(ROOT, 'node_modules/@types'), path.join(folder, 'node_modules/@types'))
+      writeFileSync(path.join(folder, 'package.json'), '{"type":"module"}')
+      const files = named('ts').map(([name, { code }]) => {
+        const file = `${name.replaceAll(/\W/g, '-')}.ts`
+        writeFileSync(path.join(folder, file), code)
+        return file
+      })
+      const flags = ['--noEmit', '--strict', '--skipLibCheck', '--target', 'es2023', '--types', 'node']
+      const argv = [...flags, '--module', module, '--moduleResolution', resolution, ...files]
+      const compiler = path.join(ROOT, 'node_modules/typescript/bin/tsc')
+      const { stdout } = spawnSync(process.execPath, [compiler, ...argv], { cwd: folder, encoding: 'utf8' })
+      expect(stdout).toBe('')
+    } finally {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
+    }
   })
   test.each(named('bash'))('%s', { timeout: BLOCK_MS }, async (_, { code }) => {
     // The server of a block has a key of its own, which the command line finds by itself.
@@ -112,7 +142,8 @@ describe('code blocks', () => {
       timeout: BLOCK_MS,
     },
     async (_, { code }) => {
-      await run(path.join(VENV, 'bin/python'), ['block.py'], { 'block.py': code })
+      const said = await run(path.join(VENV, 'bin/python'), ['block.py'], { 'block.py': code })
+      if (!code.includes('import art')) return expect(said).not.toBe('')
       const { data } = await service.api.call('GET', '/v1/preview/models?project=python')
       const checkpoints = await service.api.call('GET', `/v1/preview/models/${data[0]?.id}/checkpoints`)
       expect(data[0]).toMatchObject({ name: 'orders', step: 3 })

@@ -20,6 +20,7 @@ type Page = ComponentType
 const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
   model: async () => (await import('./pages/model.js')).ModelPage,
   checkpoints: async () => (await import('./pages/checkpoints.js')).CheckpointsPage,
+  marks: async () => (await import('./pages/marks.js')).MarksPage,
   evaluations: async () => (await import('./pages/evaluations.js')).EvaluationsPage,
   watch: async () => (await import('./pages/watch.js')).WatchPage,
   jobs: async () => (await import('./pages/jobs.js')).JobsPage,

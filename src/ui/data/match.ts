@@ -8,6 +8,7 @@ const PATTERNS = {
   'sign-in': '/sign-in',
   model: '/models/:project/:name',
   checkpoints: '/models/:project/:name/checkpoints',
+  marks: '/models/:project/:name/marks',
   evaluations: '/models/:project/:name/evaluations',
   watch: '/models/:project/:name/watch',
   jobs: '/jobs',

@@ -44,6 +44,9 @@ export function ModelPage(): JSX.Element {
           <a class="button" href={hrefOf(modelPath({ project, name }, '/watch'))}>
             Watch
           </a>
+          <a class="button" href={hrefOf(modelPath({ project, name }, '/marks'))}>
+            Marks
+          </a>
           <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
             Checkpoints
           </a>

@@ -23,6 +23,7 @@ import { playSettings, setSetting } from '../data/play/settings.js'
 import { Empty } from '../parts/block.js'
 import { CopyButton } from '../parts/copy.js'
 import { Title } from '../parts/layout.js'
+import type { Markable } from '../parts/marks/answer-mark.js'
 import { AsProgram } from '../parts/play/as-program.js'
 import { PlaySettingsCard } from '../parts/play/play-settings.js'
 import { AnswerView, type Turn } from '../parts/play/turn.js'
@@ -173,6 +174,7 @@ export function PlayPage(): JSX.Element {
                 key={n}
                 turn={turn}
                 other={column.id === 0 ? null : (columns[0]?.turns[n]?.answer.text ?? null)}
+                markable={markableOf(columns, column, n, settings)}
                 isMarkdown={isMarked && settings.format === 'text'}
                 onResults={
                   isBusy || problem !== null || n < column.turns.length - 1
@@ -241,6 +243,34 @@ export function PlayPage(): JSX.Element {
       {body !== null && <AsProgram body={body} />}
     </>
   )
+}
+
+/** What a mark of an answer keeps, once it is there; of columns that were asked the same, the other answers. */
+function markableOf(columns: readonly Column[], column: Column, n: number, settings: PlaySettings): Markable | null {
+  const turn = column.turns[n]
+  const answer = turn === undefined ? undefined : toMessages([{ ...turn, asked: [] }])[0]
+  if (turn?.isDone !== true || turn.error !== null || answer === undefined) return null
+  const bodyOf = ({ turns }: Column): ChatBody | null => {
+    const own = turns[n]
+    if (own?.isDone !== true) return null
+    return toBody('', [...toMessages(turns.slice(0, n)), ...own.asked], settings)
+  }
+  try {
+    const body = bodyOf(column)
+    const asked = JSON.stringify(body?.messages)
+    const others = columns.flatMap((each) => {
+      const [said] = each.turns[n] === undefined ? [] : toMessages([{ ...each.turns[n], asked: [] }])
+      const isOther = each.id !== column.id && JSON.stringify(bodyOf(each)?.messages) === asked
+      const differs = said !== undefined && JSON.stringify(said) !== JSON.stringify(answer)
+      return isOther && differs ? [{ title: `column ${each.id + 1}, ${each.model}`, answer: said }] : []
+    })
+    const beside = columns.filter(({ id }) => id !== column.id).map(({ turns }) => turns[n]?.answer.fingerprint)
+    const fingerprints = [turn.answer.fingerprint, ...beside].flatMap((text) => text ?? [])
+    return { fingerprints, messages: body?.messages ?? [], tools: body?.['tools'] ?? null, answer, others }
+  } catch {
+    // settings that are being typed are no request
+    return null
+  }
 }
 
 /** The conversation before its last message of a user, and what came of it. */

@@ -13,6 +13,7 @@ import { Block, Empty } from '../parts/block.js'
 import { Conversation } from '../parts/conversation.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Title } from '../parts/layout.js'
+import { TrajectoryMark } from '../parts/marks/trajectory-mark.js'
 import { usePlaces } from '../parts/page-keys.js'
 import { Legend, Tokens } from '../parts/tokens.js'
 
@@ -60,6 +61,7 @@ function Shown({ path, trajectory }: { readonly path: string; readonly trajector
   return (
     <>
       <Facts trajectory={trajectory} />
+      <TrajectoryMark path={path} trajectory={trajectory} />
       <section class="stack" aria-labelledby="tokens">
         <h2 id="tokens">Tokens</h2>
         {chosen === undefined ? (

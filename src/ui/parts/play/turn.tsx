@@ -7,6 +7,7 @@ import { plural } from '../../data/format.js'
 import type { Message, Said } from '../../data/play/request.js'
 import { Difference } from '../difference.js'
 import { Markdown } from '../markdown.js'
+import { AnswerMark, type Markable } from '../marks/answer-mark.js'
 import { AnswerTokens } from './answer-tokens.js'
 import { ToolCalls } from './tool-calls.js'
 
@@ -21,9 +22,11 @@ export function AnswerView(props: {
   readonly other: string | null
   readonly isMarkdown: boolean
   /** Goes on with the results of its calls; null: the conversation already went on, or something runs. */
+  /** What a mark of it keeps; null: it cannot be marked yet. */
+  readonly markable: Markable | null
   readonly onResults: ((results: readonly Message[]) => void) | null
 }): JSX.Element {
-  const { turn, other, isMarkdown, onResults } = props
+  const { turn, other, isMarkdown, markable, onResults } = props
   const { answer, error, isDone } = turn
   const differs = other !== null && isDone && other !== answer.text
   const facts = [
@@ -75,6 +78,7 @@ export function AnswerView(props: {
             answered by <code>{answer.fingerprint}</code>
           </p>
         )}
+        {markable !== null && <AnswerMark {...markable} />}
       </div>
     </div>
   )

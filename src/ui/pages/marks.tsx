@@ -142,7 +142,6 @@ function Rows({ model }: { readonly model: Model }): JSX.Element {
               </button>
               <button
                 type="button"
-                class="primary"
                 aria-label={`Train on ${title.toLowerCase()}`}
                 disabled={isBusy || missing !== null}
                 title={missing ?? undefined}

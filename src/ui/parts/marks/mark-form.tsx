@@ -67,7 +67,7 @@ export function MarkForm(props: {
         {mark !== null && (
           <button
             type="button"
-            class="link"
+            class="link small"
             disabled={isBusy || missing !== null}
             onClick={() =>
               void run(async () => {
@@ -82,7 +82,7 @@ export function MarkForm(props: {
         {props.children}
       </p>
       <details>
-        <summary class="small">{mark?.edited != null ? 'Edited' : 'Edit'}, compare, note</summary>
+        <summary class="small">Edit, compare, note {mark?.edited != null && <span class="tag">edited</span>}</summary>
         <form
           class="stack"
           onSubmit={(event) => {

@@ -202,6 +202,11 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./webhooks/deliveries.js')).webhookDeliveries,
   ),
   entry(
+    'webhooks test',
+    'Send a test message to a webhook',
+    async () => (await import('./webhooks/test.js')).testWebhook,
+  ),
+  entry(
     'webhooks redeliver',
     'Send messages of a webhook again',
     async () => (await import('./webhooks/redeliver.js')).redeliverWebhook,

@@ -204,7 +204,7 @@ function answerTo({ method, path }: RecordedRequest): Response {
     [/training-sessions\//, session],
     [/keys$/, method === 'POST' ? key : page([key])],
     [/deliveries$/, page([delivery])],
-    [/redeliver$/, delivery],
+    [/redeliver$|webhooks\/[^/]+\/test$/, delivery],
     [/sessions\/codes$/, { code: 'odd', url: 'odd', expires_at: 'odd' }],
     [/webhooks$/, method === 'POST' ? webhook : page([webhook])],
     [

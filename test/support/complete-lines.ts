@@ -88,6 +88,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'webhooks create': ['https://example.com/hook'],
   'webhooks list': [],
   'webhooks deliveries': ['wh-1'],
+  'webhooks test': ['wh-1'],
   'webhooks redeliver': ['wh-1', 'd-1'],
   'webhooks delete': ['wh-1'],
   usage: [],

@@ -91,6 +91,10 @@ describe.skipIf(CHROMIUM === null)('the settings of the page', () => {
       await page.getByRole('button', { name: 'Look again' }).click()
       return (await sent.getByText('delivered', { exact: true }).count()) === 1
     }, 'the page says that it arrived')
+    const after = received.length
+    await page.getByRole('button', { name: 'Send a test' }).click()
+    await sent.getByText('webhook.test', { exact: true }).waitFor()
+    await until(() => received.length > after, 'the test arrived')
     await page.getByRole('button', { name: 'Delete', exact: true }).click()
     await page.getByRole('dialog').getByText(host).waitFor()
     await page.getByRole('button', { name: 'Delete the webhook' }).click()

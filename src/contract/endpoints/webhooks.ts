@@ -52,4 +52,10 @@ export const WEBHOOKS = endpoints({
     scope: 'write',
     answer: webhookDeliverySchema,
   },
+  'POST /v1/preview/webhooks/{webhook_id}/test': {
+    ...ours,
+    summary: 'Send a message that only tests the way to its address',
+    scope: 'write',
+    answer: webhookDeliverySchema,
+  },
 })

@@ -214,6 +214,8 @@ export function createClient(options: ClientOptions) {
       create: send('POST /v1/preview/webhooks', answers.createdWebhook),
       delete: one('DELETE /v1/preview/webhooks/{webhook_id}', answers.deletion),
       deliveries: listOf('GET /v1/preview/webhooks/{webhook_id}/deliveries', answers.pageOf(answers.webhookDelivery)),
+      /** The answer is the delivery of a message that says nothing; it is sent soon. */
+      test: one('POST /v1/preview/webhooks/{webhook_id}/test', answers.webhookDelivery),
       /** The answer is the new delivery; it is sent soon. */
       redeliver: (id: string, deliveryId: string, call: CallOptions = {}) =>
         ask(

@@ -9,3 +9,9 @@ export const WEBHOOK_EVENTS = [
   'checkpoint.created',
 ] as const
 export type WebhookEvent = (typeof WEBHOOK_EVENTS)[number]
+
+/** Of a message that is sent when somebody asks for it, to see whether it arrives; no webhook subscribes to it. */
+export const TEST_EVENT = 'webhook.test'
+/** What a delivery may be of. */
+export const DELIVERY_TYPES = [...WEBHOOK_EVENTS, TEST_EVENT] as const
+export type DeliveryType = (typeof DELIVERY_TYPES)[number]

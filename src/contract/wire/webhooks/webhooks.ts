@@ -4,7 +4,7 @@
  */
 import { z } from 'zod'
 import { listSchema, pageQuerySchema } from '../list.js'
-import { WEBHOOK_EVENTS } from './webhook-words.js'
+import { DELIVERY_TYPES, WEBHOOK_EVENTS } from './webhook-words.js'
 
 export const createWebhookRequestSchema = z.object({
   /** https, or http where the server allows the host. */
@@ -45,7 +45,7 @@ export const webhookDeliverySchema = z.object({
   id: z.string(),
   /** `webhook-id` of the request: the same for every attempt and for redeliveries. */
   message_id: z.string(),
-  type: z.enum(WEBHOOK_EVENTS),
+  type: z.enum(DELIVERY_TYPES),
   status: z.enum(['pending', 'delivered', 'failed']),
   attempts: z.number().int(),
   /** Of the last attempt: HTTP status, or why there was none. */

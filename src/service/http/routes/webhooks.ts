@@ -21,5 +21,7 @@ export function webhookHandlers({ services: { webhooks } }: AppOptions) {
       webhooks.deliveries(principal, params.webhook_id, query()),
     'POST /v1/preview/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver': ({ principal, params }) =>
       webhooks.redeliver(principal, params.webhook_id, params.delivery_id),
+    'POST /v1/preview/webhooks/{webhook_id}/test': ({ principal, params }) =>
+      webhooks.test(principal, params.webhook_id),
   })
 }

@@ -5,7 +5,12 @@
 import { randomBytes } from 'node:crypto'
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#contract/wire/list.js'
-import { WEBHOOK_EVENTS, type WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
+import {
+  type DeliveryType,
+  TEST_EVENT,
+  WEBHOOK_EVENTS,
+  type WebhookEvent,
+} from '#contract/wire/webhooks/webhook-words.js'
 import type {
   CreatedWebhook,
   CreateWebhookRequest,
@@ -50,16 +55,18 @@ export interface WebhookService {
   deliveries(principal: Principal, id: string, query: PageQuery): Promise<List<WebhookDelivery>>
   /** A new delivery of the same message. */
   redeliver(principal: Principal, id: string, deliveryId: string): Promise<WebhookDelivery>
+  /** A message about the webhook itself, on its way like any other. */
+  test(principal: Principal, id: string): Promise<WebhookDelivery>
 }
 
 /** Webhooks of one entity: each event is stored once for every one of them. */
 const MAX_WEBHOOKS = 100
 
 export function createWebhookService(
-  context: Pick<ServiceContext, 'db' | 'ids'>,
+  context: Pick<ServiceContext, 'db' | 'ids' | 'clock'>,
   { rules, outbox }: { readonly rules: AddressRules; readonly outbox: Pick<Outbox, 'wake'> },
 ): WebhookService {
-  const { db, ids } = context
+  const { db, ids, clock } = context
 
   async function requireWebhook(principal: Principal, id: string): Promise<WebhookRecord> {
     const webhook = await findWebhook(db, id)
@@ -67,6 +74,15 @@ export function createWebhookService(
       webhook?.entity === principal.entity && (principal.project === null || webhook.project === principal.project)
     if (webhook !== null && isOwn) return webhook
     throw new NotFoundError('webhook_not_found', `webhook "${id.slice(0, 100)}" was not found`)
+  }
+
+  /** Stores a message and has it sent soon. */
+  async function enqueue(message: Parameters<typeof insertDelivery>[1]): Promise<WebhookDelivery> {
+    await insertDelivery(db, message)
+    const delivery = await findDelivery(db, message.webhookId, message.id)
+    if (delivery === null) throw new NotFoundError('webhook_not_found', 'the webhook was deleted')
+    outbox.wake()
+    return toWireDelivery(delivery)
   }
 
   return {
@@ -134,12 +150,14 @@ export function createWebhookService(
       const before = await findDelivery(db, webhook.id, deliveryId)
       if (before === null)
         throw new NotFoundError('delivery_not_found', `delivery "${deliveryId.slice(0, 100)}" was not found`)
-      const again = ids.uuid()
-      await insertDelivery(db, { ...before, id: again })
-      const delivery = await findDelivery(db, webhook.id, again)
-      if (delivery === null) throw new NotFoundError('webhook_not_found', 'the webhook was deleted')
-      outbox.wake()
-      return toWireDelivery(delivery)
+      return enqueue({ ...before, id: ids.uuid() })
+    },
+    test: async (principal, id) => {
+      const webhook = await requireWebhook(principal, id)
+      const [deliveryId, eventId] = [ids.uuid(), ids.uuid()]
+      const timestamp = new Date(clock.nowMs()).toISOString()
+      const body = JSON.stringify({ type: TEST_EVENT, timestamp, data: toWire(webhook) })
+      return enqueue({ id: deliveryId, webhookId: webhook.id, eventId, eventType: TEST_EVENT, body })
     },
   }
 }
@@ -159,7 +177,7 @@ function toWireDelivery(delivery: DeliveryRecord): WebhookDelivery {
   return {
     id: delivery.id,
     message_id: delivery.eventId,
-    type: delivery.eventType as WebhookEvent,
+    type: delivery.eventType as DeliveryType,
     status: delivery.status as WebhookDelivery['status'],
     attempts: delivery.attempts,
     response_status: delivery.lastStatus,

@@ -91,9 +91,10 @@ function Deliveries({ hook }: { readonly hook: Webhook }): JSX.Element {
   const sent = useLoad(path, (signal) => ask<List<WebhookDelivery>>(`${path}?limit=50`, { signal }))
   const [problem, setProblem] = useState<ApiError | null>(null)
   const missing = missingScope('write')
-  async function redeliver(id: string): Promise<void> {
+  /** @param what below the webhook */
+  async function send(what: string): Promise<void> {
     setProblem(null)
-    await ask(`${path}/${encodeURIComponent(id)}/redeliver`, { method: 'POST' }).catch((raw: unknown) =>
+    await ask(`${PATH}/${encodeURIComponent(hook.id)}/${what}`, { method: 'POST' }).catch((raw: unknown) =>
       setProblem(toApiError(raw)),
     )
     sent.reload()
@@ -104,7 +105,7 @@ function Deliveries({ hook }: { readonly hook: Webhook }): JSX.Element {
       <Block of={sent} height="4rem">
         {(list) =>
           list.data.length === 0 ? (
-            <Empty>Nothing was sent yet: the next job is told.</Empty>
+            <Empty>Nothing was sent yet: the next job is told, or a test.</Empty>
           ) : (
             <ul class="plain deliveries" aria-label={`Sent to ${hook.url}`}>
               {list.data.map((delivery) => (
@@ -122,7 +123,7 @@ function Deliveries({ hook }: { readonly hook: Webhook }): JSX.Element {
                       class="link"
                       disabled={missing !== null || delivery.status === 'pending'}
                       title={missing ?? (delivery.status === 'pending' ? 'it is still being sent' : undefined)}
-                      onClick={() => void redeliver(delivery.id)}
+                      onClick={() => void send(`deliveries/${encodeURIComponent(delivery.id)}/redeliver`)}
                     >
                       Send again
                     </button>
@@ -142,6 +143,14 @@ function Deliveries({ hook }: { readonly hook: Webhook }): JSX.Element {
         }
       </Block>
       <p class="row">
+        <button
+          type="button"
+          disabled={missing !== null}
+          title={missing ?? undefined}
+          onClick={() => void send('test')}
+        >
+          Send a test
+        </button>
         <button type="button" onClick={sent.reload}>
           Look again
         </button>

@@ -136,6 +136,27 @@ describe('delivery', () => {
     expect(received).toHaveLength(5)
   })
 
+  it('of a test: signed, whatever its events, tried again and noted as any other', async () => {
+    const webhook = await createWebhook({ events: ['training_job.failed'], project: 'elsewhere' })
+    answers = [500]
+    const path = `/v1/preview/webhooks/${webhook.id}/test`
+    const { status, body } = await service.json<WebhookDelivery>(path, { method: 'POST' })
+    expect([status, body.type]).toEqual([200, 'webhook.test'])
+    await until(async () => (await deliveries(webhook.id))[0]?.status === 'delivered', 'the delivery')
+    expect(await deliveries(webhook.id)).toMatchObject([{ id: body.id, attempts: 2, response_status: 200 }])
+    expect(received).toHaveLength(2)
+    const [{ headers, body: sent }] = received as [Received]
+    expect(JSON.parse(sent)).toMatchObject({ type: 'webhook.test', data: { id: webhook.id, url: webhook.url } })
+    expect(sent).not.toContain(webhook.secret)
+    const key = Buffer.from(webhook.secret.slice('whsec_'.length), 'base64')
+    const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${sent}`
+    expect(headers['webhook-signature']).toBe(`v1,${createHmac('sha256', key).update(signed).digest('base64')}`)
+    expect((await service.fetch('/v1/preview/webhooks/nothing/test', { method: 'POST' })).status).toBe(404)
+    const { key: foreign } = await service.createKey({ project: 'other' })
+    const headersOf = { authorization: `Bearer ${foreign}` }
+    expect((await service.fetch(path, { method: 'POST', headers: headersOf })).status).toBe(404)
+  })
+
   it('is read and repeated from the command line', async () => {
     const webhook = await createWebhook({ events: ['training_job.completed'] })
     await runJob()
@@ -155,6 +176,9 @@ describe('delivery', () => {
     expect(received[1]?.headers['webhook-id']).toBe(received[0]?.headers['webhook-id'])
     expect((await deliveries(webhook.id))[0]?.id).toBe(again.stdout.trim())
     expect((await run('redeliver', webhook.id, 'nothing')).exitCode).toBe(3)
+    const tested = await run('test', webhook.id, '-q')
+    expect(tested.exitCode, tested.stderr).toBe(0)
+    expect((await deliveries(webhook.id))[0]).toMatchObject({ id: tested.stdout.trim(), type: 'webhook.test' })
   })
 
   it('goes on after a restart, and a job never waits for it', async () => {

@@ -4,9 +4,14 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Model } from '#contract/wire/models.js'
-import { MARK_FORMS, MARKS, type MarkForm, type MarkLeftOut } from '#contract/wire/training/mark-words.js'
+import {
+  isConversationForm,
+  MARK_FORMS,
+  MARKS,
+  type MarkForm,
+  type MarkLeftOut,
+} from '#contract/wire/training/mark-words.js'
 import type { FileFromMarks, Mark } from '#contract/wire/training/marks.js'
-import { PURPOSE_OF, type RowPurpose } from '#contract/wire/training/row-forms/purposes.js'
 import { go, hrefOf, query, route, setQuery } from '../data/address.js'
 import { type ApiError, ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
@@ -78,15 +83,12 @@ export function MarksPage(): JSX.Element {
   )
 }
 
-const WHAT: Readonly<Record<RowPurpose, string>> = {
-  conversation: 'good answers, and bad ones as they were edited',
-  preference: 'edited over bad answers, pairs, and good over bad answers to one prompt',
-  prompt: '',
-}
 const FORMS = MARK_FORMS.map((form) => ({
   form,
   title: KINDS[form].title,
-  what: WHAT[PURPOSE_OF.get(form) ?? 'prompt'],
+  what: isConversationForm(form)
+    ? 'good answers, and bad ones as they were edited'
+    : 'edited over bad answers, pairs, and good over bad answers to one prompt',
 }))
 const WHY: Readonly<Record<MarkLeftOut, string>> = {
   bad_without_edit: 'bad, without what they should have said',

@@ -1,7 +1,7 @@
 /**
  * Words and bounds of marks, apart from their schemas: commands and the page need no schema library for them.
  */
-import { TRAINING_TARGETS, type TrainingTarget } from './row-forms/purposes.js'
+import { TARGET_OF, TRAINING_TARGETS, type TrainingTarget } from './row-forms/purposes.js'
 
 /** What a reader thinks of an answer. */
 export const MARKS = ['good', 'bad'] as const
@@ -14,6 +14,11 @@ export type MarkSource = (typeof MARK_SOURCES)[number]
 /** Rows that are made of marks: conversations for supervised jobs, preferences for preference jobs. */
 export const MARK_FORMS = TRAINING_TARGETS
 export type MarkForm = TrainingTarget
+
+/** Whether a row is a conversation to learn, and not a preference. */
+export function isConversationForm(form: MarkForm): boolean {
+  return form === TARGET_OF.conversation
+}
 
 /** Why a mark made no row of a form. */
 export const MARK_LEFT_OUT = [

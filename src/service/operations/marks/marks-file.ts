@@ -6,9 +6,13 @@
 import { createHash } from 'node:crypto'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import { MARK_LEFT_OUT, type MarkForm, type MarkLeftOut } from '#contract/wire/training/mark-words.js'
+import {
+  isConversationForm,
+  MARK_LEFT_OUT,
+  type MarkForm,
+  type MarkLeftOut,
+} from '#contract/wire/training/mark-words.js'
 import type { FileFromMarks, FileFromMarksRequest } from '#contract/wire/training/marks.js'
-import { PURPOSE_OF } from '#contract/wire/training/row-forms/purposes.js'
 import { findMark, listMarks, type MarkRecord } from '#service/storage/marks.js'
 import type { Principal, ServiceContext } from '../context.js'
 import type { FileService } from '../files.js'
@@ -45,7 +49,7 @@ export function createMarksFileService(
   }
 
   async function* toRows(modelId: string, form: MarkForm, tally: Tally): AsyncGenerator<JsonObject> {
-    const isConversation = PURPOSE_OF.get(form) === 'conversation'
+    const isConversation = isConversationForm(form)
     const waiting = createWaiting()
     for await (const mark of readMarks(modelId)) {
       tally.marks += 1
@@ -99,10 +103,9 @@ function count(tally: Tally, reason: MarkLeftOut, more = 1): void {
 }
 
 function noRows(form: MarkForm, { marks }: Tally): InvalidRequestError {
-  const wanted =
-    PURPOSE_OF.get(form) === 'conversation'
-      ? 'mark an answer good, or a bad one with what it should have said'
-      : 'edit a bad answer, compare two, or mark a good and a bad answer to one prompt'
+  const wanted = isConversationForm(form)
+    ? 'mark an answer good, or a bad one with what it should have said'
+    : 'edit a bad answer, compare two, or mark a good and a bad answer to one prompt'
   const has = marks === 0 ? 'the model has no marks' : `no row of the form ${form} comes of the ${marks} marks`
   return new InvalidRequestError('no_marks', has, { hint: wanted })
 }

@@ -20,6 +20,7 @@ import type { ServiceSeams, Start } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
+import type { WorkerKind } from './queue/takers.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
 
@@ -98,7 +99,9 @@ async function assemble(start: Start, failed: Promise<AppError>): Promise<Starte
   const { engines, workers } = processes
   let workerUrl = ''
   const placementNotes = (): readonly string[] | null => placement?.placer.notes() ?? null
-  const jobs = createJobs(start, { storage, workers, served, preparedDir, serverUrl: () => workerUrl, placementNotes })
+  const placementKinds = (): readonly WorkerKind[] => placement?.kinds() ?? []
+  const input = { storage, workers, served, preparedDir, placementNotes, placementKinds }
+  const jobs = createJobs(start, { ...input, serverUrl: () => workerUrl })
   const placement = createPlacement(start, { storage, jobs })
   const { services, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const server = await startServer(start, { dataDir, storage, processes, jobs, services })

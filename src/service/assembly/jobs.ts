@@ -1,6 +1,7 @@
 /**
  * The queue of training jobs and sessions: who waits for which, how long a worker may be silent, and how one is started.
  */
+
 import { systemClock } from '#base/util/clock.js'
 import type { WorkerFolders } from '#contract/processes/worker.js'
 import type { TrainerName } from '#contract/settings/service.js'
@@ -19,6 +20,7 @@ import {
 } from '../queue/dispatcher.js'
 import { createSessionRunner, type SessionRunner } from '../queue/sessions/session-runner.js'
 import { createJobSignals, type JobSignals } from '../queue/signals.js'
+import type { WorkerKind } from '../queue/takers.js'
 import type { Start } from './start.js'
 import type { Storage } from './storage.js'
 
@@ -41,6 +43,7 @@ export interface JobsInput {
   readonly serverUrl: () => string
   /** See `DispatcherOptions.placementNotes`. */
   readonly placementNotes: () => readonly string[] | null
+  readonly placementKinds: () => readonly WorkerKind[]
 }
 
 /** What workers do, for the metrics. */
@@ -58,7 +61,7 @@ export function countWorkers({ dispatcher }: Pick<Jobs, 'dispatcher'>, trainWork
 
 /** The dispatcher starts nothing yet: workers call the server, which must listen first. */
 export function createJobs(start: Start, input: JobsInput): Jobs {
-  const { storage, workers, served, preparedDir, serverUrl, placementNotes } = input
+  const { storage, workers, served, preparedDir, serverUrl, placementNotes, placementKinds } = input
   const { settings, logger, lifetimes } = start
   const activity = createActivityFeed({ clock: systemClock, ids: storage.ids })
   const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
@@ -88,6 +91,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     timing,
     sharer: () => sessions,
     placementNotes,
+    placementKinds,
     startWorker: ({ job, baseModel, token }) => {
       const folders = foldersOf(baseModel)
       const attempt = { jobId: job.id, attempt: job.attempt, modelId: job.modelId }

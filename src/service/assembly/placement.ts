@@ -11,6 +11,7 @@ import { isLoopbackUrl } from '#base/util/loopback.js'
 import { parseRayAddress } from '../placement/ray-address.js'
 import { createRayClient } from '../placement/ray-client.js'
 import { createRayPlacer, type RayPlacer, workerPrefix } from '../placement/ray-placer.js'
+import type { WorkerKind } from '../queue/takers.js'
 import { readQueueState } from '../storage/jobs/queue-state.js'
 import type { Jobs } from './jobs.js'
 import { type Start, startEnvironment } from './start.js'
@@ -18,6 +19,9 @@ import type { Storage } from './storage.js'
 
 /** How often the cluster is looked at. */
 const SWEEP_MS = 5000
+/** How long what a worker of the cluster was is taken for what the next one will be. */
+const REMEMBERED_MS = 10 * 60_000
+const TRAINERS = ['onnx', 'torch']
 
 /**
  * Reads the address before anything runs; nothing is sent until `start`.
@@ -28,7 +32,7 @@ const SWEEP_MS = 5000
 export function createPlacement(
   start: Start,
   { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids'>; readonly jobs: Jobs },
-): { readonly placer: RayPlacer; start(): void } | null {
+): { readonly placer: RayPlacer; kinds(): readonly WorkerKind[]; start(): void } | null {
   const { settings, logger, lifetimes, options } = start
   if (settings.workers === null) return null
   const placement = parseRayAddress(settings.workers, settings.publicUrl)
@@ -36,19 +40,33 @@ export function createPlacement(
   assertGuarded(placement, token)
   const prefix = workerPrefix(placement)
   const { dispatcher, sessions } = jobs
+  const isPlaced = ({ name }: { readonly name: string }): boolean => name.startsWith(prefix)
+  /** The last worker of the cluster that was heard of, for a while: nodes may have been added since. */
+  let seen: { readonly kind: WorkerKind; readonly atMs: number } | null = null
+
+  function kinds(): readonly WorkerKind[] {
+    const kind = dispatcher.remoteWorkers().filter(isPlaced).at(-1)
+    if (kind !== undefined) seen = { kind, atMs: systemClock.monotonicMs() }
+    if (seen !== null && systemClock.monotonicMs() - seen.atMs < REMEMBERED_MS) return [seen.kind]
+    return [{ trainers: placement.trainer === 'auto' ? TRAINERS : [placement.trainer], memoryBytes: null }]
+  }
+
   const placer = createRayPlacer({
     ...{ placement, logger, clock: systemClock, ids: storage.ids },
     client: createRayClient(placement.url, token),
     wanted: async () => {
       const { waiting, active } = await readQueueState(storage.db)
-      const models = new Set([...waiting, ...active].map(({ modelId }) => modelId))
-      const others = dispatcher.remoteWorkers().filter(({ name }) => !name.startsWith(prefix))
+      kinds()
+      const taken = waiting.filter((job) => !dispatcher.isRefused(job))
+      const models = new Set([...taken, ...active].map(({ modelId }) => modelId))
+      const others = dispatcher.remoteWorkers().filter((worker) => !isPlaced(worker))
       return models.size + sessions.load() - settings.trainWorkers - others.length
     },
     onGone: (name, reason) => dispatcher.gone(name, reason),
   })
   return {
     placer,
+    kinds,
     start: () => {
       let running: Promise<void> | null = null
       const sweep = (): void => {

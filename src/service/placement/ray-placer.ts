@@ -21,8 +21,8 @@ export interface RayPlacerOptions {
   readonly logger: Logger
   /** How many workers beside those of this machine would have something to do. */
   readonly wanted: () => Promise<number>
-  /** A worker has ended, says Ray. @param name what it calls itself */
-  readonly onGone: (name: string, reason: string) => Promise<void>
+  /** A worker has ended, says Ray. @param name what it calls itself @returns whether it was seen to have had something to do */
+  readonly onGone: (name: string, reason: string) => Promise<boolean>
 }
 
 export interface RayPlacer {
@@ -55,7 +55,11 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
   const stopping = new Set<string>()
   /** Ended and told of, and still in Ray's list. */
   const taken = new Set<string>()
+  /** Those that it started itself: of others nobody knows whether they worked. */
+  const submitted = new Set<string>()
   let failures = 0
+  /** Workers in a row that ended well and had nothing to do: whatever asks for them is not served by them. */
+  let idlers = 0
   let nextSubmitMs = Number.NEGATIVE_INFINITY
   let lastFailure: string | null = null
   let notes: readonly string[] = []
@@ -83,7 +87,7 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
 
   /** What Ray does not know any more: a cluster that was started anew knows none. */
   function forget(known: ReadonlySet<string>): void {
-    for (const map of [pendingSince, runningSince, stopping, taken])
+    for (const map of [pendingSince, runningSince, stopping, taken, submitted])
       for (const id of [...map.keys()]) if (!known.has(id)) map.delete(id)
   }
 
@@ -98,7 +102,8 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
       const isAsked = stopping.delete(id)
       pendingSince.delete(id)
       runningSince.delete(id)
-      await options.onGone(id, `Ray says that its worker is ${status}`)
+      const hasWorked = await options.onGone(id, `Ray says that its worker is ${status}`)
+      const isIdler = status === 'SUCCEEDED' && !hasWorked && submitted.has(id)
       if (status === 'FAILED' && !isAsked) {
         // those that fail together have one reason
         if (!isCounted) failures += 1
@@ -107,12 +112,21 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
         nextSubmitMs = clock.monotonicMs() + Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1))
         logger.warn({ worker: id, reason: message.slice(0, 1000) }, 'placement.worker_failed')
       } else {
-        if (status === 'SUCCEEDED') failures = 0
+        if (hasWorked) [failures, idlers] = [0, 0]
+        else if (isIdler && !isAsked) waitLonger(id)
+        else if (status === 'SUCCEEDED') failures = 0
         logger.info({ worker: id, status }, 'placement.worker_ended')
       }
       taken.add(id)
       await remove(id)
     }
+  }
+
+  /** As after a failed start: what it was started for is still there. */
+  function waitLonger(id: string): void {
+    idlers += 1
+    nextSubmitMs = clock.monotonicMs() + Math.min(MOST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (idlers - 1))
+    logger.warn({ worker: id, in_a_row: idlers }, 'placement.worker_idle')
   }
 
   /** Tried again by the next sweep where Ray does not do it. */
@@ -140,6 +154,7 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
     const { cpus, gpus, resources } = placement
     const id = `${prefix}${options.ids.uuid().slice(-12)}`
     await client.submit({ id, entrypoint: entrypointOf(placement, id), cpus, gpus, resources })
+    submitted.add(id)
     pendingSince.set(id, clock.monotonicMs())
     logger.info({ worker: id }, 'placement.worker_submitted')
   }
@@ -154,6 +169,10 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
       )
     }
     if (lastFailure !== null && failures > 0) said.push(`workers on the Ray cluster fail: ${lastFailure}`)
+    if (idlers > 0 && wanted > 0) {
+      const count = idlers === 1 ? 'the last worker' : `the last ${idlers} workers`
+      said.push(`${count} of the Ray cluster ended without having had anything to do`)
+    }
     return said
   }
 

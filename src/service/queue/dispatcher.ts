@@ -20,7 +20,7 @@ import { type ClaimedJob, claimNextJob, remoteOwner } from './queue.js'
 import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt, releaseClaims } from './recovery.js'
 import { createRemoteWorkers, type RemoteClaim, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
-import { whyNobodyTakes } from './takers.js'
+import { type JobNeeds, type WorkerKind, whyNobodyTakes } from './takers.js'
 
 /** A started worker. */
 export interface RunningWorker {
@@ -72,6 +72,8 @@ export interface DispatcherOptions {
   readonly timing: JobTiming
   /** What is wrong with workers that come as there is work; null: none come by themselves. Default: none do. */
   readonly placementNotes?: () => readonly string[] | null
+  /** What those could take, as far as that is known. Default: anything. */
+  readonly placementKinds?: () => readonly WorkerKind[]
   /** Who has the other workers; jobs and it take turns. Absent: nobody. */
   readonly sharer?: () => WorkerSharer
 }
@@ -115,10 +117,16 @@ export interface Dispatcher {
   claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<RemoteClaim | null>
   /** Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later. */
   whyNobody(job: JobRecord): string | null
+  /** Whether neither the workers that there are nor those that may come could take it. */
+  isRefused(job: JobNeeds): boolean
   /** What is wrong with workers that are to come, in sentences. */
   notes(): readonly string[]
-  /** Workers of this name on other machines have ended, as whoever started them says: what they had is queued again. */
-  gone(name: string, reason: string): Promise<void>
+  /**
+   * Workers of this name on other machines have ended, as whoever started them says: what they had is queued again.
+   *
+   * @returns whether they were given something, as far as this process has seen
+   */
+  gone(name: string, reason: string): Promise<boolean>
   /** Jobs that workers of this machine run. */
   runningCount(): number
   /** Workers of other machines that wait, train, or were heard of lately. */
@@ -136,7 +144,7 @@ export interface RemoteClaimOptions extends RemoteWait {
   readonly isLeaving: boolean
 }
 
-export interface RemoteWorkerState extends WorkerFacts {
+export interface RemoteWorkerState extends WorkerFacts, WorkerKind {
   readonly isBusy: boolean
 }
 
@@ -159,6 +167,8 @@ export const SILENT_LEASES = 10
 const REMOTE_START_MS = 60_000
 /** A worker on another machine that neither waits nor trains is forgotten after this time. */
 const FORGET_MS = 60_000
+/** A worker of which nothing is known. */
+const ANYTHING: WorkerKind = { trainers: ['onnx', 'torch'], memoryBytes: null }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { db, ids, logger, signals } = options
@@ -182,6 +192,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let wasRemoteJob = false
   const sharer = (): WorkerSharer | undefined => options.sharer?.()
   const here = (): Claimant => ({ tenant: null, trainers: options.localTrainers?.() ?? ['onnx'], memoryBytes: null })
+
+  const kinds = (): readonly WorkerKind[] => [...(options.trainWorkers > 0 ? [here()] : []), ...remote.list()]
 
   async function sweep(): Promise<void> {
     const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs: leaseMs })
@@ -421,23 +433,25 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     },
     claim,
     whyNobody: ({ trainer, weightBytes }) => {
-      const workers: readonly Pick<Claimant, 'trainers' | 'memoryBytes'>[] = [
-        ...(options.trainWorkers > 0 ? [here()] : []),
-        ...remote.list(),
-      ]
+      const workers = kinds()
       const coming = options.placementNotes?.() ?? null
-      if (coming !== null && workers.length === 0) return coming[0] ?? 'a worker is asked of the Ray cluster'
+      if (coming !== null && workers.length === 0) {
+        const why = whyNobodyTakes({ trainer, weightBytes }, options.placementKinds?.() ?? [ANYTHING])
+        return why ?? coming[0] ?? 'a worker is asked of the Ray cluster'
+      }
       return whyNobodyTakes({ trainer, weightBytes }, workers) ?? coming?.[0] ?? null
     },
+    isRefused: (job) => whyNobodyTakes(job, [...kinds(), ...(options.placementKinds?.() ?? [])]) !== null,
     notes: () => options.placementNotes?.() ?? [],
     gone: async (name, reason) => {
       for (const worker of remote.list()) if (worker.name === name) await leave(worker, { reason, isOrderly: false })
+      return remote.takeWorked(name)
     },
     runningCount: () => localSlots().length,
     remoteWorkers: () => {
       const busy = busyElsewhere()
-      return remote.list().map(({ id, name, trainer, device, versions }) => ({
-        ...{ name, trainer, device, versions },
+      return remote.list().map(({ id, name, trainer, device, versions, trainers, memoryBytes }) => ({
+        ...{ name, trainer, device, versions, trainers, memoryBytes },
         isBusy: busy.has(id),
       }))
     },

@@ -43,6 +43,8 @@ export interface RemoteWorkers {
     giveBack: (claimed: RemoteClaim, worker: RemoteWorker) => Promise<void>,
   ): Promise<void>
   isWaiting(): boolean
+  /** Whether a worker of this name was given something since it was first heard of; asked once, for then it is forgotten. */
+  takeWorked(name: string): boolean
   /** Ends earlier waits of a worker: their connections are gone. */
   supersede(id: string): void
   forget(id: string): void
@@ -66,6 +68,8 @@ const LOOK_MS = 1000
 /** @param forgetTicks ticks without a word after which a worker that neither waits nor trains is forgotten */
 export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
   const waiting = new Set<Waiting>()
+  /** Names of those that were given something. */
+  const worked = new Set<string>()
   const heard = new Map<string, { readonly worker: RemoteWorker; silentTicks: number }>()
   let isClosed = false
 
@@ -87,6 +91,7 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
             waiting.delete(entry)
             signal.removeEventListener('abort', leave)
             hear(worker)
+            if (claimed !== null) worked.add(worker.name)
             resolve(claimed)
             return true
           },
@@ -98,6 +103,7 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
         if (signal.aborted || isClosed) leave()
       }),
     isWaiting: () => waiting.size > 0,
+    takeWorked: (name) => worked.delete(name),
     supersede: (id) => {
       for (const entry of [...waiting]) if (entry.worker.id === id) entry.give(null)
     },

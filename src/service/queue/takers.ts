@@ -12,11 +12,11 @@ export interface JobNeeds {
   readonly weightBytes: number | null
 }
 
+/** What a worker can take. */
+export type WorkerKind = Pick<Claimant, 'trainers' | 'memoryBytes'>
+
 /** @returns a sentence for whoever waits for the job; null where one of the workers can take it */
-export function whyNobodyTakes(
-  { trainer, weightBytes }: JobNeeds,
-  workers: readonly Pick<Claimant, 'trainers' | 'memoryBytes'>[],
-): string | null {
+export function whyNobodyTakes({ trainer, weightBytes }: JobNeeds, workers: readonly WorkerKind[]): string | null {
   if (workers.length === 0)
     return 'no worker takes jobs: start one with trainyard worker, or the server with --train-workers 1'
   const able = workers.filter(({ trainers }) => trainer === null || trainers.includes(trainer))

@@ -10,6 +10,10 @@ export interface WaitingJob {
   /** Entity and project together. */
   readonly projectKey: string
   readonly attempt: number
+  /** What it began with; null: any. */
+  readonly trainer: string | null
+  /** Of its base model; null: not known. */
+  readonly weightBytes: number | null
 }
 
 /** A job that runs. */
@@ -45,6 +49,8 @@ export async function readQueueState(db: Database): Promise<QueueState> {
       'model_id',
       'status',
       'attempt',
+      'trainer',
+      'weight_bytes',
       'started_at_ms',
       'gradient_step_count',
       'num_sequences',
@@ -59,6 +65,8 @@ export async function readQueueState(db: Database): Promise<QueueState> {
     modelId: row.model_id,
     projectKey: projectKeyOf(row),
     attempt: row.attempt,
+    trainer: row.trainer,
+    weightBytes: row.weight_bytes,
     status: row.status,
     ranMs: Math.max(0, nowMs - (row.started_at_ms ?? nowMs)),
     gradientSteps: row.gradient_step_count,

@@ -33,6 +33,8 @@ let wanted: number
 /** Whether it forgets no job. */
 let isKeeping: boolean
 let gone: string[]
+/** Names of workers that had something to do. */
+let worked: Set<string>
 let placer: RayPlacer
 
 /** A job of that status as Ray recorded it, under another id. */
@@ -72,6 +74,7 @@ beforeEach(async () => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   ;[jobs, calls, submissions, gone, nowMs, wanted] = [new Map(), [], [], [], 0, 0]
   isKeeping = false
+  worked = new Set()
   placer = place(TOKEN)
 })
 afterEach(() => server.close())
@@ -84,7 +87,10 @@ function place(token: string | null, url = `http://127.0.0.1:${(server.address()
     ids: systemIds,
     logger: createLogger({ level: 'silent' }),
     wanted: () => Promise.resolve(wanted),
-    onGone: (name, reason) => Promise.resolve(void gone.push(`${name}: ${reason}`)),
+    onGone: (name, reason) => {
+      gone.push(`${name}: ${reason}`)
+      return Promise.resolve(worked.has(name))
+    },
   })
 }
 
@@ -167,6 +173,37 @@ describe('workers on a Ray cluster', () => {
     jobs.set(idOf(2), 'RUNNING')
     await sweepAt(18_000)
     expect(await sweepAt(49_000)).toEqual([])
+  })
+
+  it('that end without having had anything to do count as failed starts, one that worked does not', async () => {
+    wanted = 1
+    await sweepAt(0)
+    jobs.set(idOf(0), 'SUCCEEDED')
+    expect(await sweepAt(1000)).toEqual(['the last worker of the Ray cluster ended without having had anything to do'])
+    await sweepAt(5900)
+    expect(submissions).toHaveLength(1)
+    await sweepAt(6000)
+    expect(submissions).toHaveLength(2)
+    // it ran for a while, and did nothing all the same
+    jobs.set(idOf(1), 'RUNNING')
+    await sweepAt(7000)
+    await sweepAt(307_000)
+    jobs.set(idOf(1), 'SUCCEEDED')
+    expect(await sweepAt(308_000)).toEqual([expect.stringMatching(/^the last 2 workers /)])
+    await sweepAt(317_900)
+    expect(submissions).toHaveLength(2)
+    await sweepAt(318_000)
+    expect(submissions).toHaveLength(3)
+    worked.add(idOf(2))
+    jobs.set(idOf(2), 'SUCCEEDED')
+    expect(await sweepAt(319_000)).toEqual([])
+    expect(submissions).toHaveLength(4)
+    // of a worker of before its start a server knows nothing
+    placer = place(TOKEN)
+    await sweepAt(320_000)
+    jobs.set(idOf(3), 'SUCCEEDED')
+    expect(await sweepAt(321_000)).toEqual([])
+    expect(submissions).toHaveLength(5)
   })
 
   it('that fail together count once, also where Ray does not forget them', async () => {

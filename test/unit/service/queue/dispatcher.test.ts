@@ -122,9 +122,24 @@ describe('a worker of another machine', () => {
     await pass(150_000)
     expect(dispatcher.remoteWorkers()).toMatchObject([{ name: 'w', isBusy: true }])
     expect(dispatcher.whyNobody(await jobOf(id))).toBeNull()
-    await dispatcher.gone('w', 'its machine is gone')
+    expect(await dispatcher.gone('w', 'its machine is gone')).toBe(true)
     await until(async () => expect((await jobOf(id)).status).toBe('queued'))
     expect(dispatcher.remoteWorkers()).toEqual([])
+  })
+
+  it('is told from one that was given nothing, and refuses what it has not the memory for', async () => {
+    start({ startMs: 600_000 }, 0)
+    const waiting = dispatcher.claim(
+      { ...elsewhere, memoryBytes: 1e9 },
+      { waitMs: 60_000, signal: new AbortController().signal, left: null, isLeaving: false },
+    )
+    await until(() => expect(dispatcher.remoteWorkers()).toHaveLength(1))
+    expect(dispatcher.isRefused({ trainer: null, weightBytes: 2e9 })).toBe(true)
+    expect(dispatcher.isRefused({ trainer: 'torch', weightBytes: null })).toBe(true)
+    expect(dispatcher.isRefused({ trainer: 'onnx', weightBytes: 5e8 })).toBe(false)
+    expect(await dispatcher.gone('w', 'it ended')).toBe(false)
+    await dispatcher.stop()
+    expect(await waiting).toBeNull()
   })
 })
 

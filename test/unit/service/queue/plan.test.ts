@@ -29,6 +29,8 @@ const toJob = (name: string, i: number) => ({
   modelId: name,
   projectKey: name.split('.')[0] ?? '',
   attempt: 0,
+  trainer: null,
+  weightBytes: null,
 })
 const orderOf = (state: QueueState, workers = 1) =>
   [...planQueue(state, workers)].sort((a, b) => a[1].position - b[1].position).map(([id]) => id.slice(5))

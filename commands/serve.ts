@@ -95,7 +95,7 @@ export const serve = defineCommand({
           ...(page === null ? [] : [`  UI      ${page}`]),
           `  Data    ${dataDir}`,
           `          ${plural(modelCount, 'model')}, ${plural(baseModelCount, 'base model')}`,
-          `  Device  CPU, ${describeThreads(settings.threads)}, precision ${settings.precision}`,
+          `  Device  ${describeDevice(service.device, settings.threads)}, precision ${settings.precision}`,
           `  Key     ${apiKeyFile}`,
           `  Docs    ${service.url}/docs`,
           'Press Ctrl-C to stop.',
@@ -132,6 +132,11 @@ export const serve = defineCommand({
     }
   },
 })
+
+/** What computes: of the processor, by how many threads. */
+function describeDevice(device: string, threads: number | null): string {
+  return device === 'cpu' ? `CPU, ${describeThreads(threads)}` : device
+}
 
 /** The page, with a code that signs in once; null where it was not built, or no key is known to sign in with. */
 async function pageAddress(service: Pick<Service, 'url' | 'signInCode'>, publicUrl: string | null) {

@@ -14,9 +14,10 @@ import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
 import { createPlacement } from './assembly/placement.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
+import { chooseDevice } from './assembly/served-device.js'
 import { readServedModels } from './assembly/served-models.js'
 import { startServer } from './assembly/server.js'
-import type { ServiceSeams, Start } from './assembly/start.js'
+import { childEnvironment, type ServiceSeams, type Start } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
@@ -40,6 +41,8 @@ export interface Service {
   readonly isApiKeyLost: boolean
   /** File that holds the first key (mode 0600). */
   readonly apiKeyFile: string
+  /** What computes on this machine: `cpu`, or an accelerator with its card. */
+  readonly device: string
   /** What there was at the start, for a banner: models of all projects, base models that are served. */
   readonly inventory: { readonly modelCount: number; readonly baseModelCount: number }
   /** A code that signs a browser in as the key of that file, once and within ten minutes; null when the file holds no key. */
@@ -56,7 +59,8 @@ export interface Service {
  * Starts a service.
  *
  * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `database_locked`, `disk_full`, `port_in_use`,
- *   `cannot_listen`, `duplicate_base_model`, `built_in_model_damaged`
+ *   `cannot_listen`, `duplicate_base_model`, `built_in_model_damaged`,
+ *   `device_refused`
  * @example const service = await createService({ dataDir: './data', port: 0 })
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
@@ -79,7 +83,9 @@ export async function startService(options: TunedServiceOptions, seams: ServiceS
   })
   try {
     const { promise: failed, resolve: fail } = createDeferred<AppError>()
-    const start = { options, settings, seams, logger, lifetimes, fail }
+    const environment = childEnvironment({ seams, settings })
+    const device = await chooseDevice({ setting: settings.device, precision: settings.precision, environment, logger })
+    const start = { options, settings, seams, logger, lifetimes, fail, device }
     return await startOrEnd(lifetimes, () => assemble(start, failed))
   } catch (error) {
     throw toStorageError(error) ?? error
@@ -129,6 +135,7 @@ async function assemble(start: Start, failed: Promise<AppError>): Promise<Starte
     keptApiKeyFile: server.firstKey?.keptFile ?? null,
     isApiKeyLost: server.isApiKeyLost,
     apiKeyFile: dataDir.apiKeyPath,
+    device: start.device.description,
     inventory: { modelCount: storage.modelCount, baseModelCount: served.length },
     signInCode: server.signInCode,
     app: server.app,

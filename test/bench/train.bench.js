@@ -17,6 +17,7 @@ import path from 'node:path'
 import { lastLine } from './support/last-line.js'
 import { measureRoof } from './support/matrix-roof.js'
 import { median } from './support/median.js'
+import { prepareRandom } from './support/random-model.js'
 
 export const title = 'Training, SmolLM2-135M shape, LoRA rank 8, B = 4 x 256'
 
@@ -111,7 +112,7 @@ async function measure(rowCount, length, steps, hasIntegers = 0, recomputed = -1
   const runtime = createOrtRuntime()
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-train-'))
   try {
-    const prepared = await prepareRandom(load, directory)
+    const prepared = await prepareRandom(load, directory, CONFIG)
     const roofBefore = await measureRoof(load, { runtime, directory, threads, now })
     const context = {
       ...threads,
@@ -173,41 +174,6 @@ async function measure(rowCount, length, steps, hasIntegers = 0, recomputed = -1
   } finally {
     rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }
-}
-
-/** Random weights of the right sizes, one tensor in memory at a time. */
-async function prepareRandom(load, directory) {
-  const { TensorFileWriter } = await load('model/architectures/tensor-file')
-  const { rotaryFrequencies } = await load('numerics/nn/rotary-embedding')
-  const { float32Tensor } = await load('numerics/tensor/host-tensor')
-  const { hiddenSize: e, mlpSize: f, headCount: h, kvHeadCount: k, headSize: d, vocabularySize: v } = CONFIG
-  const file = path.join(directory, 'weights-f32.bin')
-  const writer = await TensorFileWriter.create(file)
-  let state = 1
-  const write = (name, shape, scale, offset = 0) => {
-    const data = new Float32Array(shape.reduce((a, b) => a * b, 1))
-    for (let i = 0; i < data.length; i++) {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0
-      data[i] = offset + (state / 2 ** 31 - 1) * scale
-    }
-    return writer.write(name, float32Tensor(data, shape))
-  }
-  await write('embedding', [v, e], 0.05)
-  await write('final_norm', [e], 0.1, 1)
-  const frequencies = rotaryFrequencies(CONFIG.rotary, d)
-  await writer.write('rotary_frequencies', { dtype: 'float64', shape: [frequencies.length], data: frequencies })
-  for (let layer = 0; layer < CONFIG.layerCount; layer++) {
-    const at = `layers.${layer}`
-    await write(`${at}.attention_norm`, [e], 0.1, 1)
-    await write(`${at}.mlp_norm`, [e], 0.1, 1)
-    await write(`${at}.qkv.weight`, [(h + 2 * k) * d, e], Math.sqrt(3 / e))
-    await write(`${at}.o.weight`, [e, h * d], Math.sqrt(3 / e))
-    await write(`${at}.gate_up.weight`, [2 * f, e], Math.sqrt(3 / e))
-    await write(`${at}.down.weight`, [e, f], Math.sqrt(3 / f))
-  }
-  const { tensors } = await writer.finish()
-  const byName = new Map(tensors.map(({ name, ...tensor }) => [name, { ...tensor, file }]))
-  return { directory, digest: 'bench', config: CONFIG, tensors: () => byName }
 }
 
 if (process.argv[2] === '--measure') await measure(...process.argv.slice(3).map(Number))

@@ -25,6 +25,7 @@ const offline = new Set([
   'config path',
   'version',
   'system-check',
+  'devices',
   'data convert',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))

@@ -17,6 +17,7 @@ const withoutServer = new Set([
   'serve',
   'backup',
   'move',
+  'devices',
   'restore',
   'completion',
   'config list',

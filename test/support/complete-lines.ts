@@ -93,6 +93,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'webhooks delete': ['wh-1'],
   usage: [],
   'system-check': ['--server-only'],
+  devices: [],
   whoami: [],
   'config list': [],
   'config get': ['server'],

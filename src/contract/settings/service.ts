@@ -36,6 +36,10 @@ export type EngineSetting = (typeof ENGINE_SETTINGS)[number]
 export const NODE_ENGINES = ['onnx', 'vllm'] as const
 export type NodeEngineName = (typeof NODE_ENGINES)[number]
 
+/** What computes: the processor, an accelerator by the interface it is reached through, or what is right and faster. */
+export const DEVICE_SETTINGS = ['cpu', 'webgpu', 'cuda', 'auto'] as const
+export type DeviceSetting = (typeof DEVICE_SETTINGS)[number]
+
 const MB = 1024 ** 2
 const GB = 1024 ** 3
 const TB = 1024 ** 4
@@ -124,6 +128,15 @@ export const SERVICE_SETTINGS = defineSettings({
     default: 'auto',
     choices: PRECISIONS,
     summary: 'weights while serving; auto is f32 for small models and measures f32 against int8 once for others',
+  },
+  /** What computes answers and gradients on this machine. */
+  device: {
+    key: 'device',
+    type: 'choice',
+    default: 'cpu',
+    choices: DEVICE_SETTINGS,
+    summary:
+      'what computes here; an accelerator is compared with the CPU at the start and refused where it is wrong, auto takes one that is right and faster',
   },
   /** Who computes answers. */
   engines: {

@@ -164,6 +164,8 @@ export const baseModelSchema = z.object({
   precision: z.string().nullable(),
   /** What it is served in: `f32`, `int8` or `int4`; null until its engine has been started. */
   serving_precision: z.string().nullable(),
+  /** What its answers are computed on: `cpu`, an accelerator with its card, `engine nodes`; null until its engine has been started. */
+  device: z.string().nullable(),
   /** How its calls of tools are written: `hermes`, `glm`, …; null where its template shows none that are read. */
   tool_format: z.string().nullable(),
   downloaded_bytes: z.number().int().nullable(),

@@ -15,14 +15,14 @@ import { hasFastIntegerProducts } from '#inference/engine/runner/integer-weights
 import { measurePrecisions } from '#inference/engine/runner/precision-probe.js'
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
 import { type Precision, prepareBaseModel } from '#model/architectures/prepare.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
+import { isAccelerated, type Runtime } from '#numerics/runtime/runtime.js'
 import type { LoadCommand } from './protocol.js'
 
 /** A precision and where it comes from. */
 export interface PrecisionChoice {
   readonly precision: Precision
-  /** `setting`, `size`: too small or too large to be measured, `measured`. */
-  readonly reason: 'setting' | 'size' | 'measured'
+  /** `setting`, `size`: too small or too large to be measured, `measured`, `device`: all that it computes in. */
+  readonly reason: 'setting' | 'size' | 'measured' | 'device'
   /** How many times as fast int8 products are as float32 ones here, one row and eight; null if not measured. */
   readonly int8Speedup: number | null
 }
@@ -66,6 +66,7 @@ export async function choosePrecision(
 ): Promise<PrecisionChoice> {
   const { config, runtime } = options
   if (command.precision !== 'auto') return { precision: command.precision, reason: 'setting', int8Speedup: null }
+  if (isAccelerated(runtime)) return { precision: 'f32', reason: 'device', int8Speedup: null }
   const bySize = precisionBySize(config)
   if (bySize !== null) return bySize
   const { directory } = await prepareBaseModel(command.sourcePath, command.preparedDir, ['f32'])

@@ -6,7 +6,7 @@ import { decoderConfigOf } from '#model/architectures/registry.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
+import { onDevice, type Runtime } from '#numerics/runtime/runtime.js'
 import { createEngine, type Engine } from '../engine/engine.js'
 import type { ThreadsChange } from '../engine/scheduling/core-sharing.js'
 import type { IdleSteps } from '../engine/scheduling/kept-memory.js'
@@ -19,7 +19,7 @@ export interface LocalEngine {
   /** What is told of how it serves. */
   readonly facts: Pick<
     LoadedEvent,
-    'weightsDigest' | 'precision' | 'precisionReason' | 'int8Speedup' | 'threads' | 'threadsBesideJob'
+    'weightsDigest' | 'precision' | 'precisionReason' | 'int8Speedup' | 'threads' | 'threadsBesideJob' | 'device'
   >
 }
 
@@ -35,9 +35,12 @@ export interface LocalEngineParts {
 
 /** @throws {AppError} as loading has it */
 export async function openLocalEngine(command: LoadCommand, parts: LocalEngineParts): Promise<LocalEngine> {
-  const { config, textModel, runtime, onThreadsChange, idleSteps, onRested } = parts
+  const { config, textModel, onThreadsChange, idleSteps, onRested } = parts
+  const { device } = command
+  const runtime = onDevice(parts.runtime, device?.name ?? 'cpu')
   const threads = threadsFor(parameterCount(config), command.threads)
-  const fewThreads = threadsBesideJob(parameterCount(config), command.threads)
+  // a second session would hold the weights a second time on a device, and compute no less
+  const fewThreads = device === undefined ? threadsBesideJob(parameterCount(config), command.threads) : null
   const choice = await choosePrecision({ ...command, threads }, { config, runtime })
   const { precision } = choice
   const prepared = await prepareWeights({ ...command, threads }, { precision, textModel, runtime })
@@ -67,6 +70,7 @@ export async function openLocalEngine(command: LoadCommand, parts: LocalEnginePa
       int8Speedup: choice.int8Speedup,
       threads,
       threadsBesideJob: fewThreads,
+      ...(device === undefined ? {} : { device }),
     },
   }
 }

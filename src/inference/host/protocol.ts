@@ -21,6 +21,15 @@ export type { RequestOwner } from '../engine/generation.js'
 export type { GrammarSpec } from '../grammar/grammar-spec.js'
 export type { EngineNode } from '../remote/engine-node.js'
 
+/** An accelerator that was tried before it is computed with. */
+export interface DeviceFacts {
+  readonly name: 'webgpu' | 'cuda'
+  /** Its card and driver, for people. */
+  readonly description: string
+  /** How many nodes of graphs the CPU computes, as a clause. */
+  readonly placement: string
+}
+
 /** How to load the base model; sent once, first. */
 export interface LoadCommand {
   readonly type: 'load'
@@ -32,6 +41,8 @@ export interface LoadCommand {
   /** `auto`: see `choose-precision.ts`. */
   readonly precision: 'auto' | 'f32' | 'int8' | 'int4'
   readonly threads: number | null
+  /** What computes, which has proven itself; default the CPU. */
+  readonly device?: DeviceFacts
   /** Ceiling for prompt + answer; null for the model's own context length. */
   readonly maxContextLength: number | null
   readonly maxConcurrentSequences: number
@@ -220,10 +231,12 @@ export interface LoadedEvent {
   readonly weightsDigest?: string
   /** Null: engine nodes compute, each as it was started. */
   readonly precision: 'f32' | 'int8' | 'int4' | null
-  /** Where it comes from: the setting, the model's size, or a measurement. */
-  readonly precisionReason?: 'setting' | 'size' | 'measured'
+  /** Where it comes from: the setting, the model's size, a measurement, or what the device computes in. */
+  readonly precisionReason?: 'setting' | 'size' | 'measured' | 'device'
   /** How many times as fast int8 products are as float32 ones; null if that was not measured. */
   readonly int8Speedup?: number | null
+  /** What computes; absent: the CPU. */
+  readonly device?: DeviceFacts
   /** Inside one operator; null: all cores. */
   readonly threads?: number | null
   /** The same while a job computes on this machine; null: no others. */

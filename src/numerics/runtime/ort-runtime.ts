@@ -85,14 +85,14 @@ function whereItRuns(): string {
  */
 export function createOrtRuntime(defaults: Pick<SessionOptions, 'spinMicroseconds' | 'device'> = {}): Runtime {
   const { device = 'cpu' } = defaults
-  // cuBLAS would round factors to 10 bits, and the binding has no option for it: an error of 1e-3 where 1e-6 is due.
-  if (device === 'cuda') setEnvironmentVariable('NVIDIA_TF32_OVERRIDE', '0')
   const { InferenceSession, env } = ort()
   return {
     name: `onnxruntime-node ${env.versions.node ?? env.versions.common}`,
     device,
     async loadSession(model: string | InMemoryModel, given: SessionOptions = {}): Promise<Session> {
       const options = { ...defaults, ...given }
+      // cuBLAS would round factors to 10 bits, and the binding has no option for it: an error of 1e-3 where 1e-6 is due.
+      if (options.device === 'cuda') setEnvironmentVariable('NVIDIA_TF32_OVERRIDE', '0')
       const name = typeof model === 'string' ? model : `a model with data in ${model.directory}`
       const session = await attempt(`load ${name}`, () =>
         typeof model === 'string'

@@ -60,12 +60,27 @@ export interface InMemoryModel {
   readonly directory: string
 }
 
+/** The same runtime, whose sessions compute on a device unless they are told otherwise. */
+export function onDevice(runtime: Runtime, device: Device): Runtime {
+  if (device === runtime.device) return runtime
+  const loadSession: Runtime['loadSession'] = (model, options) => runtime.loadSession(model, { device, ...options })
+  return { ...runtime, device, loadSession }
+}
+
+/** Whether a runtime's sessions compute on something else than the processor. */
+export function isAccelerated({ device }: Pick<Runtime, 'device'>): boolean {
+  return device !== 'cpu'
+}
+
 /** Builds sessions. */
 export interface Runtime {
   /** Name and version, for health checks and logs. */
   readonly name: string
-  /** What its sessions compute on, unless they are told otherwise; default the CPU. */
-  readonly device?: Device
+  /**
+   * What its sessions compute on, unless they are told otherwise. Whoever wraps a runtime passes it on: graphs are rewritten for it, and one
+   * that is not gives wrong numbers there without an error.
+   */
+  readonly device: Device
   /**
    * Loads a model from a file or from memory; external data files are looked up in its folder and mapped, not read.
    *

@@ -109,6 +109,7 @@ const baseModelFields = {
   size_bytes: maybe(number),
   precision: maybe(text),
   serving_precision: maybe(text),
+  device: maybe(text),
   tool_format: maybe(text),
   downloaded_bytes: maybe(number),
   total_bytes: maybe(number),

@@ -85,7 +85,11 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
-    localWorker: { ...workerFacts(), ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}) },
+    localWorker: {
+      ...workerFacts(),
+      device: start.device.description,
+      ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}),
+    },
     localTrainers,
     hasRoom: () => workers.hasRoom(),
     timing,

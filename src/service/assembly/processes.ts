@@ -100,7 +100,7 @@ interface EngineInput {
 }
 
 function engineOptions(start: Start, { entry, preparedDir, metrics, engineNodes }: EngineInput): EngineProcessOptions {
-  const { options, settings, logger, seams } = start
+  const { options, settings, logger, seams, device } = start
   return {
     load: {
       baseModel: entry.name,
@@ -108,6 +108,7 @@ function engineOptions(start: Start, { entry, preparedDir, metrics, engineNodes 
       preparedDir,
       precision: settings.precision,
       threads: settings.threads,
+      ...(device.facts === null ? {} : { device: device.facts }),
       maxContextLength: settings.maxContextLength,
       maxConcurrentSequences: settings.maxConcurrentSequences,
       kvCacheBytes: settings.kvCacheBytes,

@@ -6,6 +6,7 @@ import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
 import type { ResolvedSettings, TunedServiceOptions } from '../options.js'
+import type { ServedDevice } from './served-device.js'
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -30,6 +31,8 @@ export interface Start {
   readonly settings: ResolvedSettings
   readonly seams: ServiceSeams
   readonly logger: Logger
+  /** What computes on this machine. */
+  readonly device: ServedDevice
   /** Whatever runs is added here as soon as it does. */
   readonly lifetimes: Lifetimes
   /** The service cannot go on: it stops by itself. */
@@ -52,11 +55,18 @@ export function childEnvironment({ seams, settings }: Pick<Start, 'seams' | 'set
 }
 
 /** The same for those that train, or predict how training goes. */
-export function trainingEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
+export function trainingEnvironment({
+  seams,
+  settings,
+  device,
+}: Pick<Start, 'seams' | 'settings' | 'device'>): Environment {
   const { threads, trainer, python } = settings
   return {
     ...childEnvironment({ seams, settings }),
     ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
+    // always: what this process inherited is no proof
+    TRAINYARD_WORKER_DEVICE: device.facts?.name ?? 'cpu',
+    TRAINYARD_WORKER_DEVICE_NAME: device.description,
     TRAINYARD_TRAINER: trainer,
     TRAINYARD_PYTHON: python,
   }

@@ -199,14 +199,16 @@ function nodesOf(baseModel: string, nodes: readonly EngineNodeReport[]): string 
   return `${serving.length} of ${nodes.length} engine nodes serve ${baseModel}${those}`
 }
 
-/** The precision, the measurement it comes from, and the threads. */
+/** The precision, the measurement it comes from, and the threads or the device. */
 function servedAs({
   precision,
   int8Speedup,
   threads = null,
-}: Pick<LoadedEvent, 'precision' | 'int8Speedup' | 'threads'>): string {
+  device,
+}: Pick<LoadedEvent, 'precision' | 'int8Speedup' | 'threads' | 'device'>): string {
   const by = threads === null ? 'all cores' : `${threads} thread${threads === 1 ? '' : 's'}`
   if (precision === null) return 'by engine nodes, of which there are none'
+  if (device !== undefined) return `as ${precision} by ${device.description}, ${device.placement}`
   if (int8Speedup == null) return `as ${precision} by ${by}`
   return `as ${precision} by ${by} (int8 products were measured to be ${int8Speedup.toFixed(1)} times as fast as f32)`
 }

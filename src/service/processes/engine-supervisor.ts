@@ -237,9 +237,11 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
 }
 
 function servingFacts(loaded: LoadedEvent): Record<string, unknown> {
-  const { precision, precisionReason, int8Speedup, threads, threadsBesideJob } = loaded
+  const { precision, precisionReason, int8Speedup, threads, threadsBesideJob, device } = loaded
   const measured = int8Speedup == null ? {} : { int8_speedup: Number(int8Speedup.toFixed(2)) }
   const beside = threadsBesideJob == null ? {} : { threads_beside_job: threadsBesideJob }
   if (precision === null) return { engines: 'nodes' }
-  return { precision, precision_from: precisionReason ?? 'setting', ...measured, threads: threads ?? 'all', ...beside }
+  const on = device === undefined ? {} : { device: device.description }
+  const by = { threads: threads ?? 'all', ...beside, ...on }
+  return { precision, precision_from: precisionReason ?? 'setting', ...measured, ...by }
 }

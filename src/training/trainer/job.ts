@@ -16,7 +16,7 @@ import { type AdapterModule, type AdapterWeights, createAdapter } from '#model/w
 import { isAdapted } from '#model/weights/adapter-config.js'
 import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
+import { isAccelerated, type Runtime } from '#numerics/runtime/runtime.js'
 import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
 import type { GradientBackend, GradientEngines } from './gradient-engine.js'
 import type { Dropout } from './masks/dropout.js'
@@ -128,6 +128,12 @@ function newAdapter(modules: readonly AdapterModule[], lora: AdapterShape, seed:
 }
 
 /**
+ * Rows up to which attention is one product on a device: the blocks of longer ones are a Loop, which runs on the CPU, with a copy each
+ * way around it (half of a step's time was that, see `src/docs/performance.md`). Scores of nine heads take 0.6 GB then.
+ */
+const DEVICE_DENSE_TOKENS = 4096
+
+/**
  * What a job's engines are made of, and where they come from.
  *
  * @param options.longestRow tokens of the longest row that runs in them, padding included
@@ -145,7 +151,7 @@ export async function rowSettings(
     tensors,
     adapter: adapter.config,
     dropout: context.dropout?.share,
-    isAttentionBlocked: longestRow > DENSE_ATTENTION_TOKENS,
+    isAttentionBlocked: longestRow > (isAccelerated(runtime) ? DEVICE_DENSE_TOKENS : DENSE_ATTENTION_TOKENS),
   }
   const session = {
     runtime,
@@ -167,6 +173,13 @@ export async function rowSettings(
     })
   }
   if (precision === 'f32') return { model, session, engines: onnxEngines(model, session) }
+  if (isAccelerated(runtime)) {
+    throw new TrainingError(
+      'precision_unavailable',
+      `the job asks for precision ${precision}, which ${runtime.device} has no kernels for`,
+      { hint: 'set precision to f32, or start the server with --device cpu' },
+    )
+  }
   const integer = { ...model, integers: await integerLayers(prepared, runtime) }
   const packed = { ...session, isPrepacked: true }
   return { model: integer, session: packed, engines: onnxEngines(integer, packed) }

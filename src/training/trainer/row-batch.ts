@@ -126,6 +126,21 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
   }
 }
 
+/** Who sees whom in rows that came without it because they are long: what the dense bias of a batch is otherwise, [B, T, T]. */
+export function denseBias(batch: RowBatch): HostTensor<'float32'> {
+  const { length, segments } = batch
+  const count = segments.groupIds.length / length
+  const isHidden = isHiddenBy(batch)
+  const data = new Float32Array(count * length * length)
+  for (let query = 0; query < count * length; query += 1) {
+    const first = Math.floor(query / length) * length
+    for (let key = 0; key < length; key += 1) {
+      if (isHidden(query, first + key)) data[query * length + key] = HIDDEN
+    }
+  }
+  return float32Tensor(data, [count, length, length])
+}
+
 /** How the inputs of blocked attention are made. */
 export interface BlockOptions {
   /** Most queries of a block; default what suits the batch. */

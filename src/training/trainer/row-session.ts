@@ -17,7 +17,7 @@ import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
 import type { Runtime, Session, SessionOptions } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine } from './gradient-engine.js'
-import { blockFeeds } from './row-batch.js'
+import { blockFeeds, denseBias } from './row-batch.js'
 
 /** Where a row graph runs. */
 export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'profilePrefix'> {
@@ -68,7 +68,8 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
             window: known.has('block_hidden_sliding') ? slidingWindow : undefined,
           })
         : {}
-      const feeds = { ...batch.feeds, ...blocks, cos, sin, ...windowed, ...adapter, ...lossInputs }
+      const whole = known.has('bias') && batch.feeds['bias'] === undefined ? { bias: denseBias(batch) } : {}
+      const feeds = { ...batch.feeds, ...whole, ...blocks, cos, sin, ...windowed, ...adapter, ...lossInputs }
       const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
       return session.run(Object.fromEntries(wanted), fetches)
     },
@@ -94,7 +95,7 @@ export function openGraphSession(
     isPrepacked,
     hasMemoryPattern: false,
   }
-  const placed = forDevice(optimize(graph), runtime.device ?? 'cpu', { neverZero: NEVER_ZERO })
+  const placed = forDevice(optimize(graph), runtime.device, { neverZero: NEVER_ZERO })
   return loadOnce(placed, path, () => runtime.loadSession(path, options))
 }
 

@@ -6,7 +6,7 @@ import type { Runtime } from '#numerics/runtime/runtime.js'
 /** `runtime`, calling `note` after each session loaded and each run done. */
 export function countRuns(runtime: Runtime, note: () => void): Runtime {
   return {
-    name: runtime.name,
+    ...runtime,
     loadSession: async (path, options) => {
       const session = await runtime.loadSession(path, options)
       note()

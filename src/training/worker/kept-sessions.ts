@@ -57,7 +57,7 @@ export function keepSessions(runtime: Runtime, options: { readonly isMemoryShort
   return {
     clear,
     runtime: {
-      name: runtime.name,
+      ...runtime,
       loadSession: async (path, sessionOptions = {}) => {
         // only models in files are the same from job to job
         if (typeof path !== 'string') return runtime.loadSession(path, sessionOptions)

@@ -22,7 +22,6 @@ import {
   workerFoldersSchema,
 } from '#contract/processes/worker.js'
 import { placeOfBaseModel } from '#model/weights/fetch-base-model.js'
-import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { checkBackend } from '#training/torch/self-check.js'
 import { readTrainers } from '#training/torch/torch-backend.js'
@@ -30,9 +29,9 @@ import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './bas
 import { countRuns } from './counted-runtime.js'
 import { FencedError, type WorkerIdentity } from './fenced-requests.js'
 import { type Heartbeat, startHeartbeat } from './heartbeat.js'
+import { createJobRuntime, jobComputing } from './job-runtime.js'
 import { keepSessions } from './kept-sessions.js'
-import { JOB_RUNTIME } from './open-job.js'
-import { type AttemptOptions, CancelledError, computingFacts, runJob } from './run-job.js'
+import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
 import { runSession } from './session/run-session.js'
 import { createWorkerClient, type WorkerClient } from './worker-client.js'
 
@@ -51,6 +50,7 @@ async function main(environment: Environment): Promise<void> {
     logger,
     runtime: sessions.runtime,
     trainers: readTrainers(environment),
+    computing: jobComputing(environment),
     openBaseModel: createBaseModelOpener(sessions.clear),
     ...readThreads(environment),
   }
@@ -66,7 +66,7 @@ async function main(environment: Environment): Promise<void> {
 /** @returns null where the library cannot be loaded, which another attempt would not change: the job has failed with the reason then */
 async function loadRuntime(environment: Environment, logger: Logger): Promise<Runtime | null> {
   try {
-    return createOrtRuntime(JOB_RUNTIME)
+    return createJobRuntime(environment)
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     const client = createWorkerClient(readTask(environment).identity)
@@ -82,10 +82,10 @@ async function probe(environment: Environment): Promise<void> {
   const trainers = readTrainers(environment)
   const say = (said: WorkerProbe): void => void process.send?.(said)
   try {
-    const runtime = createOrtRuntime()
+    const runtime = createJobRuntime(environment)
     const backend = await trainers.choose(null)
     const trainer = backend === null ? null : `${backend.facts.description}: ${await checkBackend(backend, runtime)}`
-    say({ type: 'ready', trainer, computing: computingFacts(backend) })
+    say({ type: 'ready', trainer, computing: backend?.computing ?? jobComputing(environment) })
   } catch (error) {
     if (!(error instanceof AppError)) throw error
     say({ type: 'failed', message: fullMessage(error) })
@@ -95,7 +95,7 @@ async function probe(environment: Environment): Promise<void> {
   }
 }
 
-type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'threads' | 'trainers'> & {
+type Tools = Pick<AttemptOptions, 'logger' | 'runtime' | 'threads' | 'trainers' | 'computing'> & {
   readonly openBaseModel: OpenBaseModel
 }
 

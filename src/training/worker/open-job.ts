@@ -12,7 +12,7 @@ import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { type AdapterModule, decodeStoredAdapter } from '#model/weights/adapter.js'
 import { threadsFor } from '#numerics/runtime/default-threads.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
+import { isAccelerated, type Runtime } from '#numerics/runtime/runtime.js'
 import { openTraining } from '#training/kinds/kinds.js'
 import type { JobSource, OpenJob } from '#training/kinds/start.js'
 import { createRolloutNotes, type RolloutNotes } from '#training/rollouts/rollout-notes.js'
@@ -22,12 +22,6 @@ import { createDropout } from '#training/trainer/masks/dropout.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
 import { bindText, tokenNamesOf } from './text-binding.js'
 import { assertKwargsAreRead } from './unread-kwargs.js'
-
-/**
- * How sessions of jobs and plans wait: awake through the gaps between a graph's operators, where waking up costs a step 5%, asleep when
- * something else holds the processor.
- */
-export const JOB_RUNTIME = { spinMicroseconds: 200 } as const
 
 /** What a job is opened with. */
 export interface OpenJobOptions {
@@ -88,7 +82,10 @@ export async function openJob(
       const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed })
       const dropout = share > 0 ? createDropout(prepared.config, start.adapter.config, { share, seed }) : null
       context = { ...base, ...start, resumePoint, ...(dropout === null ? {} : { dropout }) }
-      context.progress.report.trainer = backend?.facts ?? { name: 'onnx', description: `${runtime.name}, on the CPU` }
+      context.progress.report.trainer = backend?.facts ?? {
+        name: 'onnx',
+        description: `${runtime.name}, ${isAccelerated(runtime) ? `by ${runtime.device}` : 'on the CPU'}`,
+      }
       return context
     },
   })

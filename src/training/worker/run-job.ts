@@ -14,7 +14,6 @@ import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import type { Trainers } from '#training/torch/torch-backend.js'
-import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
 import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
@@ -39,6 +38,8 @@ export interface AttemptOptions {
   readonly logger: Logger
   readonly isCancelRequested: () => boolean
   readonly trainers: Trainers
+  /** What ONNX Runtime computes with here. */
+  readonly computing: ComputingFacts
   /** Hears of everything that was computed. */
   readonly onProgress: () => void
   /** Threads inside one operator; default by the model's size. */
@@ -82,7 +83,7 @@ export async function runJob(options: AttemptOptions): Promise<void> {
   }
   let offset = context.resumePoint === null ? 0 : (job.resume?.events ?? 0)
   let isFirst = true
-  const computing = computingFacts(backend)
+  const computing = backend?.computing ?? options.computing
   let savedMs = clock.monotonicMs()
   try {
     await train()
@@ -118,11 +119,6 @@ export async function runJob(options: AttemptOptions): Promise<void> {
       report: { ...toWireReport(context.progress, pace.read()), remaining_seconds: 0 },
     })
   }
-}
-
-/** @param backend null: ONNX Runtime */
-export function computingFacts(backend: GradientBackend | null): ComputingFacts {
-  return backend?.computing ?? { trainer: 'onnx', device: 'cpu', versions: {} }
 }
 
 /** Null for a job that begins, and for one whose point is damaged: it begins again, which costs time and nothing else. */

@@ -88,7 +88,9 @@ function BaseModels(): JSX.Element {
                     model.parameters === null ? null : `${formatCount(model.parameters)} parameters`,
                     model.context_length === null ? null : `context ${formatCount(model.context_length)}`,
                     model.size_bytes === null ? null : formatBytes(model.size_bytes),
-                    model.serving_precision === null ? null : `served as ${model.serving_precision}`,
+                    model.serving_precision === null
+                      ? null
+                      : `served as ${model.serving_precision}${model.device === 'cpu' || model.device === null ? '' : ` by ${model.device}`}`,
                   ]
                     .filter((fact) => fact !== null)
                     .join(' · ')}

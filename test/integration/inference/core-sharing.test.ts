@@ -38,7 +38,7 @@ async function observe(options: { readonly refusesSecond?: boolean } = {}): Prom
   const changes: ThreadsChange[] = []
   const [steps, loaded, released]: (number | undefined)[][] = [[], [], []]
   const runtime: Runtime = {
-    name: real.name,
+    ...real,
     async loadSession(model, given) {
       const threads = given?.threads
       if (options.refusesSecond === true && loaded.length === 1) throw new Error('no room for it')

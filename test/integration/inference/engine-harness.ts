@@ -57,7 +57,7 @@ export function countingRuntime(defaults: Parameters<typeof createOrtRuntime>[0]
   const steps: number[] = []
   const real = createOrtRuntime(defaults)
   const runtime: Runtime = {
-    name: real.name,
+    ...real,
     async loadSession(path, options) {
       const session = await real.loadSession(path, options)
       return {

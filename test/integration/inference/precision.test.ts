@@ -17,7 +17,7 @@ const real = createOrtRuntime()
 function counting(): { readonly runtime: Runtime; readonly sessions: () => number } {
   let count = 0
   const runtime: Runtime = {
-    name: real.name,
+    ...real,
     loadSession: (model, options) => {
       count++
       return real.loadSession(model, options)

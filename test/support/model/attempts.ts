@@ -104,6 +104,7 @@ export async function attempt(
     threads: 1,
     trainers,
     onProgress: () => undefined,
+    computing: { trainer: 'onnx', device: 'cpu', versions: {} },
     openBaseModel: () => openBaseModel({ sourcePath: modelPath, preparedDir }),
   }
   try {

@@ -9,7 +9,7 @@ import { buildStepGraph, isHiddenState, STEP_INPUTS, STEP_OUTPUTS } from '#model
 import { forDevice } from '#numerics/graph/passes/for-device.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { productShares } from '#numerics/runtime/product-shares.js'
-import type { Runtime, Session } from '#numerics/runtime/runtime.js'
+import { isAccelerated, type Runtime, type Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { StepFetch } from '../logits-row.js'
 import type { AdapterLayout } from './adapter-layout.js'
@@ -70,7 +70,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     weightBytes: weightBytesOf(options),
   })
   const shares = productShares(options.threads)
-  const isOnDevice = (options.runtime.device ?? 'cpu') !== 'cpu'
+  const isOnDevice = isAccelerated(options.runtime)
   // A device takes no product over nothing: columns that are hidden from everybody stand where nothing is cached.
   const least = isOnDevice ? DEVICE_COLUMNS : leastColumns(config, shares)
   const joined = new JoinedAdapters(config, shares)
@@ -153,7 +153,7 @@ export async function loadStepSession(
   const { config } = prepared
   const shares = productShares(options.threads)
   const built = buildStepGraph({ config, precision, tensors, rotary, slidingRotary, shares, ...variant })
-  const graph = forDevice(built, runtime.device ?? 'cpu', { neverZero: NEVER_ZERO })
+  const graph = forDevice(built, runtime.device, { neverZero: NEVER_ZERO })
   // From memory: a full disk must not keep a model that is prepared from being served.
   const { directory } = prepared
   const bytes = toOnnxModel(graph, join(directory, 'step.onnx'), isHiddenState)

@@ -10,6 +10,7 @@ import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/
 import { moveFile, removeTree } from '#base/util/move-file.js'
 import { type List, toList } from '#contract/wire/list.js'
 import type { AddBaseModelRequest, BaseModel, DeleteBaseModelResponse } from '#contract/wire/models.js'
+import type { LoadedEvent } from '#inference/host/protocol.js'
 import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { countModelsOf, isModelAddress } from '#service/storage/models.js'
@@ -146,6 +147,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
       size_bytes: known?.sizeBytes ?? null,
       precision: known?.precision ?? null,
       serving_precision: engine?.loaded()?.precision ?? null,
+      device: deviceOf(engine?.loaded() ?? null),
       tool_format: context.toolFormatOf(name) ?? known?.toolFormat ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
@@ -325,4 +327,10 @@ export function readyEntries(shelf: Shelf, entries: readonly ShelfEntry[]): read
   return entries
     .filter((entry) => entry.facts !== null)
     .map((entry) => ({ name: entry.name, sourcePath: shelf.sourcePathOf(entry) }))
+}
+
+/** What computes a base model's answers. */
+function deviceOf(loaded: LoadedEvent | null): string | null {
+  if (loaded === null) return null
+  return loaded.precision === null ? 'engine nodes' : (loaded.device?.description ?? 'cpu')
 }

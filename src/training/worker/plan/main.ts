@@ -12,13 +12,13 @@ import type { PlanRequest } from '#contract/processes/plan.js'
 import type { PlanFindings } from '#contract/wire/training/plan.js'
 import { checkpointTitle, readStoredFile } from '#formats/checkpoint-manifest.js'
 import type { TextModel } from '#model/text/text-model.js'
-import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { JobSource } from '#training/kinds/start.js'
 import { readTrainers } from '#training/torch/torch-backend.js'
 import { createBaseModelOpener } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
 import { jobDataMissing } from '../fenced-requests.js'
-import { JOB_RUNTIME, openJob } from '../open-job.js'
+import { createJobRuntime } from '../job-runtime.js'
+import { openJob } from '../open-job.js'
 import { planJob } from './plan-job.js'
 
 /** Between two reports that something was done. */
@@ -84,7 +84,7 @@ await answerProcess<PlanRequest, PlanFindings>('plan_failed', async (request, as
     text: countTexts(text, note),
     source: fileSource(request),
     job,
-    runtime: countRuns(createOrtRuntime(JOB_RUNTIME), note),
+    runtime: countRuns(createJobRuntime(readEnvironment()), note),
     clock: systemClock,
     resumePoint: null,
     ...(Number.isInteger(threads) && threads > 0 ? { threads } : {}),

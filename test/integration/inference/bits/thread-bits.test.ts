@@ -125,7 +125,7 @@ describe('an answer on fewer threads than its graph is made for, as beside a job
   ): Promise<unknown[]> {
     const real = createOrtRuntime({ spinMicroseconds: 0 })
     const runtime: Runtime = {
-      name: real.name,
+      ...real,
       loadSession: (path, options) => real.loadSession(path, { ...options, threads }),
     }
     const engine = await engineFor(model, { runtime, maxConcurrentSequences: 16, ...given })

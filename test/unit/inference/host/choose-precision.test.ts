@@ -47,6 +47,7 @@ describe('default precision', () => {
   it('is what the setting says, whatever the model', async () => {
     const runtime: Runtime = {
       name: 'none',
+      device: 'cpu',
       loadSession: () => Promise.reject(new Error('nothing is measured')),
     }
     for (const precision of ['f32', 'int8', 'int4'] as const) {

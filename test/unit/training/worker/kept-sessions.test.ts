@@ -13,6 +13,7 @@ function recordingRuntime(): { runtime: Runtime; log: string[] } {
   let count = 0
   const runtime: Runtime = {
     name: 'recording',
+    device: 'cpu',
     loadSession: async () => {
       const id = ++count
       log.push(`load ${id}`)

@@ -1,0 +1,101 @@
+/**
+ * What is asked of the process that tries a device, and what it found: plain data, and the way to ask.
+ *
+ * A device is tried in a process of its own, because what is wrong with one may end the process. That is an answer then.
+ */
+
+import type { Environment } from '#base/environment.js'
+import { askProcess } from '#base/processes/ask-process.js'
+import { startChild } from '#base/processes/child.js'
+
+/** What is tried; the CPU needs no proof. */
+export type Accelerator = 'webgpu' | 'cuda'
+
+export interface DeviceQuestion {
+  readonly device: Accelerator
+}
+
+/** One kind of graph of a small model, computed on the device and on the CPU. */
+export interface GraphProof {
+  readonly graph: 'step' | 'score' | 'train'
+  /** Largest difference, in parts of the largest number of its tensor. */
+  readonly error: number
+  /** The output that is off by that much. */
+  readonly output: string
+  /** Runs of nodes that the CPU computed, by operator. */
+  readonly nodesOnCpu: Readonly<Record<string, number>>
+  readonly nodesOnDevice: number
+  /** Of one run after the first, milliseconds. */
+  readonly deviceMs: number
+  readonly cpuMs: number
+}
+
+export interface DeviceProof {
+  readonly device: Accelerator
+  /** Whether every number was right. */
+  readonly isTrusted: boolean
+  /** Why it is not trusted, as a sentence that begins with the device; null where it is. */
+  readonly problem: string | null
+  /** Those that were computed. */
+  readonly graphs: readonly GraphProof[]
+  /** The runtime's name and version. */
+  readonly runtime: string
+}
+
+/** Of the largest number of a tensor: sums are taken in another order there, and 1e-4 was seen. */
+export const DEVICE_TOLERANCE = 1e-3
+/** Drivers compile a program for each shape of each operator: seconds on a card, a minute or two in software. */
+const MOST_MS = 10 * 60_000
+
+/**
+ * Tries a device: starts a process that computes on it, and waits for its end.
+ *
+ * @returns also where the process died, or did not end; it never rejects
+ */
+export async function proveDevice(
+  device: Accelerator,
+  environment: Environment,
+  mostMs = MOST_MS,
+): Promise<DeviceProof> {
+  const refused = (problem: string): DeviceProof => ({ device, isTrusted: false, problem, graphs: [], runtime: '' })
+  const child = startChild('devices/main.js', { environment })
+  const question: DeviceQuestion = { device }
+  const { answer } = askProcess<DeviceProof>(child, question, {
+    died: (how) => new Error(`the process that tried it ${how}`),
+  })
+  const timer = setTimeout(() => child.kill('SIGKILL'), mostMs)
+  try {
+    return await answer
+  } catch (error) {
+    return refused(`${device} cannot be used: ${reasonOf(error instanceof Error ? error.message : String(error))}`)
+  } finally {
+    clearTimeout(timer)
+    child.kill('SIGKILL')
+  }
+}
+
+/** What the runtime says at the end of a long line about its own sources, said shortly. */
+function reasonOf(text: string): string {
+  const adapter = /Failed to get a WebGPU adapter: (.*)/.exec(text)
+  if (adapter !== null) return `no graphics card with a driver was found (${adapter[1]})`
+  if (text.includes('Failed to load shared library'))
+    return 'its library cannot be loaded, a file that it needs is missing'
+  return text.trim()
+}
+
+/** How many nodes of all graphs the CPU computed, and of how many. */
+export function placementOf({ graphs }: Pick<DeviceProof, 'graphs'>): { readonly onCpu: number; readonly all: number } {
+  let [onCpu, all] = [0, 0]
+  for (const { nodesOnCpu, nodesOnDevice } of graphs) {
+    const count = Object.values(nodesOnCpu).reduce((sum, runs) => sum + runs, 0)
+    onCpu += count
+    all += count + nodesOnDevice
+  }
+  return { onCpu, all }
+}
+
+/** How many times as fast as the CPU the slowest kind of graph was; null where none was computed. */
+export function speedupOf({ graphs }: Pick<DeviceProof, 'graphs'>): number | null {
+  if (graphs.length === 0) return null
+  return Math.min(...graphs.map(({ cpuMs, deviceMs }) => cpuMs / deviceMs))
+}

@@ -1,0 +1,10 @@
+/**
+ * Entry of the process that tries a device: one question, one answer, its end, or its death, which answers too.
+ */
+import { answerProcess } from '#base/processes/ask-process.js'
+import type { DeviceProof, DeviceQuestion } from '#contract/processes/device-proof.js'
+import { prove } from './prove.js'
+
+void answerProcess<DeviceQuestion, DeviceProof>('device_failed', async ({ device }, { progress, answer }) => {
+  await answer(await prove(device, progress))
+})

@@ -1,0 +1,94 @@
+/**
+ * What computes on this machine: the processor, or an accelerator that was tried first.
+ *
+ * One that was named and does not pass is refused, with the start: nothing is answered by another one than was asked for. `auto` takes the
+ * first that passes and was faster than the CPU at every kind of graph of a small model, and else the CPU, and says why.
+ */
+import type { Environment } from '#base/environment.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import { type Card, listCards } from '#base/processes/graphics-cards.js'
+import {
+  type Accelerator,
+  type DeviceProof,
+  placementOf,
+  proveDevice,
+  speedupOf,
+} from '#contract/processes/device-proof.js'
+import type { DeviceSetting, Precision } from '#contract/settings/service.js'
+import type { DeviceFacts } from '#inference/host/protocol.js'
+
+export interface ServedDevice {
+  /** For records and people: `cpu`, or `webgpu: NVIDIA L4, driver 580.1, 24 GB`. */
+  readonly description: string
+  /** What an accelerator's engines are told; null for the CPU. */
+  readonly facts: DeviceFacts | null
+}
+
+const CPU: ServedDevice = { description: 'cpu', facts: null }
+/** In the order in which `auto` tries them. */
+const ACCELERATORS: readonly Accelerator[] = ['cuda', 'webgpu']
+
+export interface ChooseDeviceOptions {
+  readonly setting: DeviceSetting
+  readonly precision: Precision
+  /** Of the process that tries. */
+  readonly environment: Environment
+  readonly logger: Pick<Logger, 'info'>
+}
+
+/**
+ * Tries what the setting asks for.
+ *
+ * @throws {InvalidRequestError} `device_refused` for one that does not compute what the CPU does; `invalid_setting` for a precision it
+ *   does not compute in
+ */
+export async function chooseDevice({
+  setting,
+  precision,
+  environment,
+  logger,
+}: ChooseDeviceOptions): Promise<ServedDevice> {
+  if (setting === 'cpu') return CPU
+  if (precision === 'int8' || precision === 'int4') {
+    // of the CPU's steps, which is what auto takes here
+    if (setting === 'auto') return CPU
+    throw new InvalidRequestError('invalid_setting', `device ${setting} serves in f32, precision is ${precision}`, {
+      param: 'precision',
+      hint: 'leave the precision to auto, or take --device cpu',
+    })
+  }
+  for (const device of setting === 'auto' ? ACCELERATORS : [setting]) {
+    logger.info({ device }, 'device.trying')
+    const proof = await proveDevice(device, environment)
+    const speedup = speedupOf(proof)
+    const facts = { device, speedup: speedup === null ? null : Number(speedup.toFixed(2)), ...placementOf(proof) }
+    logger.info({ ...facts, problem: proof.problem }, proof.isTrusted ? 'device.proven' : 'device.refused')
+    if (proof.isTrusted && (setting !== 'auto' || (speedup !== null && speedup > 1))) {
+      const description = describe(device, await listCards())
+      return { description, facts: { name: device, description, placement: placementClause(proof) } }
+    }
+    if (setting !== 'auto') {
+      throw new InvalidRequestError('device_refused', proof.problem ?? `${device} cannot be used`, {
+        param: 'device',
+        hint: '`trainyard devices` says what is there and what is missing; --device cpu always works',
+      })
+    }
+  }
+  return CPU
+}
+
+/** The card's name where there is one that can be meant; which of several WebGPU takes is not told. */
+function describe(device: Accelerator, cards: readonly Card[]): string {
+  const [card] = cards
+  if (card === undefined) return device
+  const memory = card.memoryBytes === null ? [] : [`${(card.memoryBytes / 1e9).toFixed(0)} GB`]
+  const driver = card.driver === null ? [] : [`driver ${card.driver}`]
+  return `${device}: ${[card.name, ...driver, ...memory].join(', ')}`.slice(0, 128)
+}
+
+/** Where nodes of the graphs that were tried ran, as a clause. */
+function placementClause(proof: DeviceProof): string {
+  const { onCpu, all } = placementOf(proof)
+  return onCpu === 0 ? 'all of its nodes on the device' : `${onCpu} of ${all} nodes left on the CPU`
+}

@@ -1,0 +1,126 @@
+/**
+ * A device is tried in a process of its own before it is trusted: what it computes is compared, what it dies of is an answer, and a
+ * server that was asked for one it cannot have says so instead of computing on another.
+ *
+ * With the software Vulkan of Debian's chromium the whole way is walked on WebGPU, in some minutes: `CI_HEAVY=1`.
+ */
+import { describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
+import { DEVICE_TOLERANCE, placementOf, proveDevice, speedupOf } from '#contract/processes/device-proof.js'
+import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { createTestedService, type ServiceSeams } from '#service/test-door.js'
+import { worstOf } from '../../../src/devices/prove.js'
+import { openSmallModel } from '../../../src/devices/small-graphs.js'
+import { hasSoftwareVulkan, noVulkan, softwareVulkan } from '../../support/software-vulkan.js'
+import { temporaryDirectory } from '../../support/temporary-directory.js'
+
+const HEAVY_MS = 15 * 60_000
+const isLinux = process.platform === 'linux'
+
+describe('the comparison', () => {
+  const numbers = (...values: number[]) => Float32Array.from(values)
+
+  it('is relative to the largest number of a tensor, and names the worst', () => {
+    const expected = new Map([
+      ['a', numbers(1, -100)],
+      ['b', numbers(1, 2)],
+    ])
+    const actual = new Map([
+      ['a', numbers(1.5, -100)],
+      ['b', numbers(1, 2.02)],
+    ])
+    const [output, error] = worstOf(actual, expected)
+    expect(output).toBe('b')
+    expect(error).toBeCloseTo(0.01, 6)
+  })
+
+  it('lets nothing pass that is missing, no number, or something where zeros are due', () => {
+    const zeros = new Map([['a', numbers(0, 0)]])
+    expect(worstOf(new Map(), zeros)).toEqual(['a', Number.POSITIVE_INFINITY])
+    expect(worstOf(new Map([['a', numbers(0, Number.NaN)]]), zeros)[1]).toBe(Number.POSITIVE_INFINITY)
+    expect(worstOf(new Map([['a', numbers(0, 1e-9)]]), zeros)[1]).toBe(Number.POSITIVE_INFINITY)
+    expect(worstOf(zeros, zeros)).toEqual(['a', 0])
+  })
+})
+
+it('the graphs that devices are tried with give every output, none of them zeros', async () => {
+  const model = await openSmallModel()
+  try {
+    const runtime = createOrtRuntime()
+    const computed = await Promise.all([model.step(runtime), model.score(runtime), model.train(runtime)])
+    const names = computed.flatMap(({ results }) => [...results.keys()])
+    for (const name of ['newRows of prompt', 'logits of choices', 'probabilities of choices', 'logp', 'loss']) {
+      expect(names).toContain(name)
+    }
+    expect(names.filter((name) => name.startsWith('gradient:')).length).toBeGreaterThan(10)
+    for (const { results } of computed) {
+      for (const [name, data] of results) {
+        expect(
+          data.some((value) => value !== 0),
+          name,
+        ).toBe(true)
+      }
+    }
+  } finally {
+    await model.close()
+  }
+})
+
+describe.skipIf(!isLinux)('a device that cannot be had', () => {
+  it.each([
+    ['webgpu', /^webgpu cannot be used: no graphics card with a driver was found/],
+    ['cuda', /^cuda cannot be used: /],
+  ] as const)('%s is refused with the reason', async (device, reason) => {
+    const proof = await proveDevice(device, { ...noVulkan(), CUDA_VISIBLE_DEVICES: '' })
+    expect(proof).toMatchObject({ device, isTrusted: false, graphs: [] })
+    expect(proof.problem).toMatch(reason)
+    expect(speedupOf(proof)).toBeNull()
+  })
+
+  it('a process that does not end is ended, and that is an answer', async () => {
+    const proof = await proveDevice('webgpu', noVulkan(), 1)
+    expect(proof.isTrusted).toBe(false)
+    expect(proof.problem).toMatch(/^webgpu cannot be used: the process that tried it was killed by SIGKILL/)
+  })
+})
+
+describe.skipIf(!isLinux)('a server', () => {
+  const start = async (options: object, seams: ServiceSeams = { environment: noVulkan() }) =>
+    createTestedService({
+      dataDir: await temporaryDirectory(),
+      port: 0,
+      threads: 1,
+      logger: createLogger({ level: 'silent' }),
+      baseModels: ['trainyard/tiny-random'],
+      ...options,
+      seams,
+    })
+
+  it('does not start with a device that was named and cannot be had', async () => {
+    const refused = { code: 'device_refused', param: 'device', message: expect.stringContaining('webgpu cannot be') }
+    await expect(start({ device: 'webgpu' })).rejects.toMatchObject(refused)
+  })
+
+  it.each(['int8', 'int4'] as const)('does not start with a device and precision %s', async (precision) => {
+    const refused = { code: 'invalid_setting', param: 'precision', message: expect.stringContaining('webgpu serves') }
+    await expect(start({ device: 'webgpu', precision })).rejects.toMatchObject(refused)
+  })
+
+  it('takes the CPU with auto where nothing else is right and faster', async () => {
+    const service = await start({ device: 'auto' }, { environment: { ...noVulkan(), CUDA_VISIBLE_DEVICES: '' } })
+    expect(service.device).toBe('cpu')
+    await service.close(1000)
+  })
+})
+
+describe.skipIf(!hasSoftwareVulkan || process.env['CI_HEAVY'] !== '1')('WebGPU on software Vulkan (CI_HEAVY=1)', () => {
+  it('computes right, with steps wholly on the device', { timeout: HEAVY_MS }, async () => {
+    const proof = await proveDevice('webgpu', await softwareVulkan(await temporaryDirectory()))
+    expect(proof.problem).toBeNull()
+    expect(proof.graphs.map(({ graph }) => graph)).toEqual(['step', 'score', 'train'])
+    for (const { error, output } of proof.graphs) expect(error, output).toBeLessThan(DEVICE_TOLERANCE / 10)
+    expect(proof.graphs[0]?.nodesOnCpu).toEqual({})
+    const { onCpu, all } = placementOf(proof)
+    expect(onCpu / all).toBeLessThan(0.1)
+  })
+})

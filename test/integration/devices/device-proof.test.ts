@@ -11,7 +11,7 @@ import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createTestedService, type ServiceSeams } from '#service/test-door.js'
 import { worstOf } from '../../../src/devices/prove.js'
 import { openSmallModel } from '../../../src/devices/small-graphs.js'
-import { hasSoftwareVulkan, noVulkan, softwareVulkan } from '../../support/software-vulkan.js'
+import { hasSoftwareVulkan, noVulkan, softwareVulkan } from '../../support/reference/software-vulkan.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 const HEAVY_MS = 15 * 60_000

@@ -7,6 +7,7 @@ import { EVENT_TYPES, type EventType } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'
+import { noteForWebhooks } from './webhooks/webhook-events.js'
 
 export interface EventRecord {
   readonly id: string
@@ -62,6 +63,7 @@ export async function insertEvents(
     }))
     .where('id', '=', jobId)
     .execute()
+  for (const { id, type } of events) if (type !== 'gradient_step') await noteForWebhooks(db, id, jobId)
 }
 
 /** Events of a job, oldest first unless `order` says otherwise. */

@@ -144,6 +144,9 @@ export interface TrainingJobsTable {
   weight_bytes: number | null
   lease_expires_at_ms: number | null
   heartbeat_at_ms: number | null
+  /** What the running attempt's worker last counted, and when that, or anything else of it, last moved. */
+  progress: number | null
+  progress_at_ms: number | null
   /** SHA-256 of the running attempt's bearer token. */
   token_hash: string | null
   /** Step of the checkpoint the running attempt starts from; 0: the base model. Set by the claim. */
@@ -331,6 +334,16 @@ export interface UnnamedBlobsTable {
   is_transient: number
 }
 
+/** A server that works with this database beside others, as long as its lease runs. */
+export interface ServersTable {
+  id: string
+  /** Where others find it; null: not known. */
+  url: string | null
+  version: string
+  started_at_ms: number
+  lease_expires_at_ms: number
+}
+
 export interface Schema extends WandbTables, FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
@@ -353,5 +366,6 @@ export interface Schema extends WandbTables, FineTuningTables, WebhookTables, Ti
   health_probes: HealthProbesTable
   database_identity: DatabaseIdentityTable
   server_runs: ServerRunsTable
+  servers: ServersTable
   unnamed_blobs: UnnamedBlobsTable
 }

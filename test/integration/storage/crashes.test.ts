@@ -31,7 +31,7 @@ const COUNTED = [
   'resume_points',
   'split_metrics',
   'trajectory_logs',
-  'webhook_cursor',
+  'webhook_events',
   'webhooks',
   'webhook_deliveries',
   'wandb_runs',

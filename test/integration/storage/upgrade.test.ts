@@ -178,6 +178,8 @@ async function writeOlder(path: string, schema: string): Promise<void> {
     if (table.startsWith('kysely_') || table.startsWith('sqlite_')) continue
     const known = columns('newest', table)
     const kept = columns('main', table).filter((name) => known.includes(name))
+    // a table that is no more
+    if (known.length === 0) continue
     const moved = table === 'checkpoints' && schema < '0019-model-metrics' ? MOVED_METRICS : []
     // a migration may have put rows of its own into its table
     sqlite.exec(`delete from main."${table}"`)
@@ -215,12 +217,14 @@ describe('a data directory', () => {
     sqlite.close()
     // what is kept only while a job or a check runs or after something was deleted, and what only clients with a loop of their own
     // or wandb's make
-    const whileRunning = ['health_probes', 'job_files', 'resume_points', 'unnamed_blobs']
+    const whileRunning = ['health_probes', 'job_files', 'resume_points', 'servers', 'unnamed_blobs']
     const ofLoops = [
       ...['client_sessions', 'samplers', 'session_files', 'session_requests'],
       ...['session_weight_files', 'session_weights', 'training_sessions'],
     ]
     const ofWandb = ['wandb_aliases', 'wandb_artifact_files', 'wandb_run_files']
-    expect(empty.sort()).toEqual([...whileRunning, ...ofLoops, ...ofWandb].sort())
+    // an event of just now may wait for the outbox's next look
+    const always = empty.filter((name) => name !== 'webhook_events')
+    expect(always.sort()).toEqual([...whileRunning, ...ofLoops, ...ofWandb].sort())
   })
 })

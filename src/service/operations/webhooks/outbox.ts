@@ -1,9 +1,9 @@
 /**
  * Turns events of jobs into deliveries, and delivers them: beside everything else, never in a job's way.
  *
- * Events are read behind a cursor in the database, so nothing is lost when the server stops; deliveries are made in the
- * transaction that moves the cursor, so nothing is made twice. A delivery may arrive twice (the server was killed after the
- * answer): receivers tell by `webhook-id`.
+ * Which webhooks an event is for is written with the event, so nothing is lost when the server stops; deliveries are made in the
+ * transaction that takes that note away, so nothing is made twice. Of several servers one sends a delivery: who claims it, for as long as an
+ * attempt may take. A delivery may arrive twice (the server was killed after the answer): receivers tell by `webhook-id`.
  */
 
 import type { Logger } from '#base/logging/logger.js'
@@ -15,20 +15,23 @@ import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import {
+  forgetWebhookEvent,
+  hasWebhookEvents,
+  listWebhookEvents,
+  type TailEvent,
+} from '#service/storage/webhooks/webhook-events.js'
+import {
+  claimDelivery,
   countWebhooks,
   type DeliveryRecord,
   deleteOldDeliveries,
-  findEventCursor,
   findWebhook,
+  freeDeliveries,
   insertDelivery,
-  lastEventId,
   listDue,
   listDueWebhooks,
-  listEventsAfter,
   listListeners,
-  putEventCursor,
   setAttempt,
-  type TailEvent,
 } from '#service/storage/webhooks/webhooks.js'
 import { toWireCheckpoint, toWireJob } from '../to-wire.js'
 import type { AddressRules } from './address-rules.js'
@@ -55,6 +58,8 @@ const SENDS_AT_ONCE = 16
 const SENDS_OF_ONE_ENTITY = 8
 /** With those of entities of which nothing is being sent: their first ones wait for nobody. */
 const MOST_SENDS = 64
+/** Beside the attempt itself: to write down how it ended. */
+const CLAIM_SPARE_MS = 30_000
 const KEEP_MS = 30 * 24 * 3600_000
 
 export interface Outbox {
@@ -73,9 +78,12 @@ export interface OutboxOptions {
   readonly rules: AddressRules
   readonly version: string
   readonly timing: OutboxTiming
+  /** Whether no other server works with the database: what was being sent when this one ended is sent anew at once. Default true */
+  readonly isAlone?: boolean
 }
 
-export function createOutbox({ db, ids, clock, logger, rules, version, timing }: OutboxOptions): Outbox {
+export function createOutbox(options: OutboxOptions): Outbox {
+  const { db, ids, clock, logger, rules, version, timing, isAlone = true } = options
   let timer: NodeJS.Timeout | null = null
   let running: Promise<void> | null = null
   let isStopped = false
@@ -84,9 +92,8 @@ export function createOutbox({ db, ids, clock, logger, rules, version, timing }:
 
   async function look(): Promise<void> {
     if ((await countWebhooks(db)) === 0) return
-    while (await inTransaction(db, (transaction) => collect(transaction, ids))) {
-      // other requests take their turn between transactions
-    }
+    // other requests take their turn between transactions
+    while (await hasWebhookEvents(db)) await inTransaction(db, (transaction) => collect(transaction, ids))
     await sendDue()
   }
 
@@ -126,7 +133,7 @@ export function createOutbox({ db, ids, clock, logger, rules, version, timing }:
 
   async function send(entity: string, delivery: DeliveryRecord): Promise<void> {
     const webhook = await findWebhook(db, delivery.webhookId)
-    if (webhook === null) return
+    if (webhook === null || !(await claimDelivery(db, delivery, timing.timeoutMs + CLAIM_SPARE_MS))) return
     const message = { id: delivery.eventId, timestamp: Math.floor(clock.nowMs() / 1000), body: delivery.body }
     const options = { userAgent: `Trainyard/${version}`, timeoutMs: timing.timeoutMs, key: entity }
     const attempt = await sendWebhook(rules, webhook, message, options)
@@ -155,7 +162,11 @@ export function createOutbox({ db, ids, clock, logger, rules, version, timing }:
     wake,
     start: () => {
       timer = setInterval(wake, timing.pollMs).unref()
-      deleteOldDeliveries(db, KEEP_MS).catch((error: unknown) => logger.error({ err: error }, 'webhook.upkeep_failed'))
+      const upkeep = async (): Promise<void> => {
+        if (isAlone) await freeDeliveries(db)
+        await deleteOldDeliveries(db, KEEP_MS)
+      }
+      upkeep().catch((error: unknown) => logger.error({ err: error }, 'webhook.upkeep_failed'))
     },
     stop: async () => {
       isStopped = true
@@ -171,34 +182,23 @@ function spread(ms: number, id: string): number {
   return Math.round(ms * (0.9 + (Number.parseInt(id.slice(-4), 16) / 65_536) * 0.2))
 }
 
-/** Turns some events into deliveries. @returns whether there may be more */
-async function collect(db: Database, ids: IdSource): Promise<boolean> {
-  const cursor = await findEventCursor(db)
-  if (cursor === null) {
-    await putEventCursor(db, await lastEventId(db))
-    return false
-  }
-  const events = await listEventsAfter(db, cursor, EVENTS_PER_LOOK)
-  const last = events.at(-1)
-  if (last === undefined) return false
-  for (const event of events) {
-    if (event.type === 'gradient_step') continue
+/** Turns some events into deliveries. */
+async function collect(db: Database, ids: IdSource): Promise<void> {
+  for (const event of await listWebhookEvents(db, EVENTS_PER_LOOK)) {
     const job = await findJob(db, event.jobId)
     if (job !== null) await addDeliveries(db, ids, event, job)
+    await forgetWebhookEvent(db, event)
   }
-  await putEventCursor(db, last.id)
-  return events.length === EVENTS_PER_LOOK
 }
 
 async function addDeliveries(db: Database, ids: IdSource, event: TailEvent, job: JobRecord): Promise<void> {
   for (const type of typesOf(event)) {
-    const listeners = await listListeners(db, job, type)
+    // what happened before somebody asked to be told is not told
+    const listeners = (await listListeners(db, job, type)).filter(({ id }) => event.webhookIds.includes(id))
     if (listeners.length === 0) continue
     const data = await dataOf(db, type, job, event)
     const body = JSON.stringify({ type, timestamp: new Date(event.createdAtMs).toISOString(), data })
     for (const webhook of listeners) {
-      // what happened before somebody asked to be told is not told; ids say which came first, a clock may be set back
-      if (webhook.id > event.id) continue
       const eventId = `msg_${event.id}_${type.replace('.', '_')}`
       await insertDelivery(db, { id: ids.uuid(), webhookId: webhook.id, eventId, eventType: type, body })
     }

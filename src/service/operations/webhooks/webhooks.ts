@@ -22,18 +22,14 @@ import type {
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import {
-  countWebhooks,
   type DeliveryRecord,
   deleteWebhookRow,
   findDelivery,
-  findEventCursor,
   findWebhook,
   insertDelivery,
   insertWebhook,
-  lastEventId,
   listDeliveries,
   listWebhooks,
-  putEventCursor,
   type WebhookRecord,
 } from '#service/storage/webhooks/webhooks.js'
 import { checkName } from '../access/names.js'
@@ -109,9 +105,6 @@ export function createWebhookService(
             hint: 'delete one',
           })
         }
-        // nobody listened until now: what happened before is told to nobody
-        const isFirst = (await countWebhooks(transaction)) === 0 || (await findEventCursor(transaction)) === null
-        if (isFirst) await putEventCursor(transaction, await lastEventId(transaction))
         await insertWebhook(transaction, {
           id: made,
           entity: principal.entity,

@@ -29,6 +29,7 @@ import { up as jobNeeds } from './0035-job-needs.js'
 import { up as keptTrainingData } from './0036-kept-training-data.js'
 import { up as marks } from './0037-marks.js'
 import { up as probes } from './0038-probes.js'
+import { up as severalServers } from './0039-several-servers.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -59,4 +60,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0036-kept-training-data': { up: keptTrainingData },
   '0037-marks': { up: marks },
   '0038-probes': { up: probes },
+  '0039-several-servers': { up: severalServers },
 }

@@ -43,6 +43,8 @@ export interface TrainingSessionsTable {
   error: string | null
   /** Workers that held it so far; also the fencing token. */
   attempt: Generated<number>
+  /** The server whose worker has it; null: nobody's. */
+  server_id: string | null
   /** The request that is carried out next; those before it are done. */
   next_seq: Generated<number>
   /** The last request whose effect is in the stored state. */

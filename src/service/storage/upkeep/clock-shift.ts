@@ -19,7 +19,10 @@ export async function moveWaits(db: Database, byMs: number): Promise<void> {
     .execute()
   await db
     .updateTable('webhook_deliveries')
-    .set((e) => ({ next_attempt_at_ms: e('next_attempt_at_ms', '-', byMs) }))
+    .set((e) => ({
+      next_attempt_at_ms: e('next_attempt_at_ms', '-', byMs),
+      claimed_until_ms: e('claimed_until_ms', '-', byMs),
+    }))
     .where('status', '=', 'pending')
     .execute()
 }

@@ -28,20 +28,22 @@ export interface WebhookDeliveriesTable {
   status: string
   attempts: Generated<number>
   next_attempt_at_ms: number | null
+  /** A server sends it until then; nobody else does. */
+  claimed_until_ms: number | null
   last_status: number | null
   last_error: string | null
   created_at_ms: Generated<number>
   delivered_at_ms: number | null
 }
 
-/** Up to which event of a job deliveries were made. */
-export interface WebhookCursorTable {
-  name: string
+/** An event of a job that a webhook may have to hear of; written with the event, gone with its deliveries. */
+export interface WebhookEventsTable {
   event_id: string
+  webhook_id: string
 }
 
 export interface WebhookTables {
   webhooks: WebhooksTable
   webhook_deliveries: WebhookDeliveriesTable
-  webhook_cursor: WebhookCursorTable
+  webhook_events: WebhookEventsTable
 }

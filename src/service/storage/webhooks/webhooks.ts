@@ -1,10 +1,10 @@
 /**
- * Rows of webhooks and of their deliveries. Deliveries are made in the transaction that moves the cursor, so that each event is
- * turned into them once, whatever happens in between.
+ * Rows of webhooks and of their deliveries. Of several servers one at a time sends a delivery: who claims it.
  */
-import type { Selectable } from 'kysely'
+import type { ExpressionBuilder, Selectable } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from '../paging.js'
+import type { Schema } from '../schema.js'
 import type { WebhookDeliveriesTable, WebhooksTable } from './tables.js'
 
 export interface WebhookRecord {
@@ -124,6 +124,7 @@ export async function listDueWebhooks(
       .select((d) => d.fn.min('next_attempt_at_ms').as('at'))
       .whereRef('webhook_id', '=', 'webhooks.id')
       .where('status', '=', 'pending')
+      .where(isFree)
       .as('due_at_ms'),
   ])
   return await db
@@ -131,6 +132,40 @@ export async function listDueWebhooks(
     .select(['id', 'entity'])
     .where('due_at_ms', '<=', databaseNowMs)
     .orderBy('due_at_ms')
+    .execute()
+}
+
+/** A pending delivery that no server sends. */
+const isFree = (e: ExpressionBuilder<Schema, 'webhook_deliveries'>) =>
+  e.or([e('claimed_until_ms', 'is', null), e('claimed_until_ms', '<=', databaseNowMs)])
+
+/**
+ * Takes a due delivery for one server, which has so long to send it.
+ *
+ * @returns false when another has it, or had it since it was listed
+ */
+export async function claimDelivery(
+  db: Database,
+  { id, attempts }: Pick<DeliveryRecord, 'id' | 'attempts'>,
+  leaseMs: number,
+): Promise<boolean> {
+  const result = await db
+    .updateTable('webhook_deliveries')
+    .set((e) => ({ claimed_until_ms: e(databaseNowMs, '+', leaseMs) }))
+    .where('id', '=', id)
+    .where('attempts', '=', attempts)
+    .where('status', '=', 'pending')
+    .where(isFree)
+    .executeTakeFirst()
+  return result.numUpdatedRows > 0n
+}
+
+/** What an earlier process was sending is sent anew: for a server that is alone with its database. */
+export async function freeDeliveries(db: Database): Promise<void> {
+  await db
+    .updateTable('webhook_deliveries')
+    .set({ claimed_until_ms: null })
+    .where('claimed_until_ms', 'is not', null)
     .execute()
 }
 
@@ -142,6 +177,7 @@ export async function listDue(db: Database, webhookId: string, limit: number): P
     .where('webhook_id', '=', webhookId)
     .where('status', '=', 'pending')
     .where('next_attempt_at_ms', '<=', databaseNowMs)
+    .where(isFree)
     .orderBy('next_attempt_at_ms')
     .limit(limit)
     .execute()
@@ -164,6 +200,7 @@ export async function setAttempt(
     .updateTable('webhook_deliveries')
     .set((e) => ({
       attempts: e('attempts', '+', 1),
+      claimed_until_ms: null,
       status: next,
       last_status: outcome.status,
       last_error: outcome.error,
@@ -211,46 +248,6 @@ export async function deleteOldDeliveries(db: Database, ageMs: number): Promise<
     .where('status', '!=', 'pending')
     .where((where) => where('created_at_ms', '<', where(databaseNowMs, '-', ageMs)))
     .execute()
-}
-
-/** The last event that was turned into deliveries; null before the first webhook. */
-export async function findEventCursor(db: Database): Promise<string | null> {
-  const row = await db.selectFrom('webhook_cursor').select('event_id').where('name', '=', 'events').executeTakeFirst()
-  return row?.event_id ?? null
-}
-
-export async function putEventCursor(db: Database, eventId: string): Promise<void> {
-  await db
-    .insertInto('webhook_cursor')
-    .values({ name: 'events', event_id: eventId })
-    .onConflict((conflict) => conflict.column('name').doUpdateSet({ event_id: eventId }))
-    .execute()
-}
-
-export interface TailEvent {
-  readonly id: string
-  readonly jobId: string
-  readonly type: string
-  readonly data: string
-  readonly createdAtMs: number
-}
-
-/** Events of all jobs after `after` in the order they were stored; gradient steps too, so that the cursor moves over them. */
-export async function listEventsAfter(db: Database, after: string, limit: number): Promise<readonly TailEvent[]> {
-  const rows = await db.selectFrom('events').selectAll().where('id', '>', after).orderBy('id').limit(limit).execute()
-  return rows.map((row) => ({
-    id: row.id,
-    jobId: row.job_id,
-    type: row.type,
-    data: row.data,
-    createdAtMs: row.created_at_ms,
-  }))
-}
-
-/** The newest event of any job. */
-export async function lastEventId(db: Database): Promise<string> {
-  const row = await db.selectFrom('events').select('id').orderBy('id', 'desc').limit(1).executeTakeFirst()
-  return row?.id ?? ''
 }
 
 function toWebhook(row: Selectable<WebhooksTable>): WebhookRecord {

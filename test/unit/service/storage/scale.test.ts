@@ -26,7 +26,6 @@ import {
   listDeliveries,
   listDue,
   listDueWebhooks,
-  listEventsAfter,
   listListeners,
   listWebhooks,
 } from '#service/storage/webhooks/webhooks.js'
@@ -93,7 +92,6 @@ describe('statements of requests', () => {
     ['listeners of an event', (db) => listListeners(db, { entity: 'local', project: 'p' }, 'training_job.failed')],
     ['deliveries of a webhook', (db) => listDeliveries(db, id, { limit: 100 })],
     ['deliveries that are due', (db) => listDue(db, id, 8)],
-    ['events for webhooks', (db) => listEventsAfter(db, id, 1000)],
     ['runs of a project', (db) => listRuns(db, { entity: 'local', project: 'p', limit: 100 })],
     ['history of a run', (db) => listHistory(db, id, { afterLine: 5, limit: 100 })],
     ['files of a run', (db) => listRunFiles(db, id)],

@@ -53,6 +53,8 @@ export interface ServiceTuning {
   readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
+  /** How long a server that says nothing counts as alive for those beside it, milliseconds. Default 15,000. */
+  readonly serverLeaseMs?: number
   /** How long an engine node that says nothing counts as alive, milliseconds. Default 15,000. */
   readonly engineNodeLeaseMs?: number
   /** How often an engine node is told to report, milliseconds. Default 5000. */

@@ -18,7 +18,11 @@ export interface OpenedBlobs {
 }
 
 /** @throws {AppError} `invalid_setting`, `blob_store_keys_missing`, `blob_store_unavailable`, `blob_store_refused` */
-export async function openBlobStore(start: Start, dataDir: DataDir): Promise<OpenedBlobs> {
+export async function openBlobStore(
+  start: Start,
+  dataDir: DataDir,
+  guard?: Parameters<typeof openS3Blobs>[0]['guard'],
+): Promise<OpenedBlobs> {
   const { settings, logger, options } = start
   if (settings.blobStore === null) return { blobs: await createLocalBlobs(dataDir.blobsPath), bucket: null }
   const environment = startEnvironment(start)
@@ -30,6 +34,7 @@ export async function openBlobStore(start: Start, dataDir: DataDir): Promise<Ope
     cachePath: dataDir.cachePath,
     clock: systemClock,
     random: () => rng.uniform(),
+    ...(guard === undefined ? {} : { guard }),
     ...(options.tuning?.blobStore === undefined ? {} : { tuning: options.tuning.blobStore }),
   })
   logger.info({ blob_store: bucket.name, check: await bucket.check() }, 'blob_store.opened')

@@ -34,7 +34,7 @@ export interface Jobs {
 }
 
 export interface JobsInput {
-  readonly storage: Pick<Storage, 'db' | 'ids' | 'blobs' | 'requestSweep'>
+  readonly storage: Pick<Storage, 'db' | 'ids' | 'blobs' | 'requestSweep' | 'group'>
   readonly workers: WorkerPool
   /** Base models and where they lie. Changes while the server runs. */
   readonly served: readonly BaseModelEntry[]
@@ -66,7 +66,8 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
   const activity = createActivityFeed({ clock: systemClock, ids: storage.ids })
   const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
   lifetimes.add('activity', () => jobActivity.stop())
-  const signals = createJobSignals(jobActivity.note)
+  const { group } = storage
+  const signals = createJobSignals(jobActivity.note, group)
   const timing: JobTiming = {
     ...DEFAULT_JOB_TIMING,
     leaseMs: settings.jobLeaseMs,
@@ -85,6 +86,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
+    ...(group === null ? {} : { serverId: group.id, baseModels: () => served.map(({ name }) => name) }),
     localWorker: {
       ...workerFacts(),
       device: start.device.description,
@@ -120,7 +122,12 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     },
     onChange: () => dispatcher.wake(),
   })
-  return { signals, activity, dispatcher, sessions, leaseMs: timing.leaseMs }
+  group?.on('queue', dispatcher.wake)
+  const wake = (): void => {
+    dispatcher.wake()
+    group?.announce('queue')
+  }
+  return { signals, activity, dispatcher: { ...dispatcher, wake }, sessions, leaseMs: timing.leaseMs }
 }
 
 /** Where a worker itself chooses, a job that began with PyTorch is left alone until one has said that it has it. */

@@ -107,6 +107,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       served,
       added,
       shelf,
+      isBeside: storage.group !== null,
       connection: createHubConnection(resolveHub(options)),
       inspector,
       retryMs: options.tuning?.downloadRetryMs ?? 1000,
@@ -125,13 +126,29 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   lifetimes.add('remote data', () => remoteData.stop())
   const rules = createAddressRules(settings.webhookHosts, lookUp)
   const timing = webhookTiming(start)
-  const outbox = createOutbox({ db, ids: storage.ids, clock: systemClock, logger, rules, version, timing })
+  const outbox = createOutbox({
+    db,
+    ids: storage.ids,
+    clock: systemClock,
+    logger,
+    rules,
+    version,
+    timing,
+    isAlone: storage.group === null,
+  })
   lifetimes.add('outbox', () => outbox.stop())
 
+  const { engines } = processes
+  storage.group?.on('adapter', engines.forgetAdapter)
+  const forgetAdapter = (digest: string): void => {
+    engines.forgetAdapter(digest)
+    storage.group?.announce('adapter', digest)
+  }
   const context: ServiceContext = {
     ...storage,
     ...processes,
     ...jobs,
+    engines: { ...engines, forgetAdapter },
     clock: systemClock,
     logger,
     baseModels: served,

@@ -13,6 +13,7 @@ import { createRayClient } from '../placement/ray-client.js'
 import { createRayPlacer, type RayPlacer, workerPrefix } from '../placement/ray-placer.js'
 import type { WorkerKind } from '../queue/takers.js'
 import { readQueueState } from '../storage/jobs/queue-state.js'
+import { onDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
 import { type Start, startEnvironment } from './start.js'
 import type { Storage } from './storage.js'
@@ -31,7 +32,7 @@ const TRAINERS = ['onnx', 'torch']
  */
 export function createPlacement(
   start: Start,
-  { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids'>; readonly jobs: Jobs },
+  { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids' | 'group'>; readonly jobs: Jobs },
 ): { readonly placer: RayPlacer; kinds(): readonly WorkerKind[]; start(): void } | null {
   const { settings, logger, lifetimes, options } = start
   if (settings.workers === null) return null
@@ -60,6 +61,9 @@ export function createPlacement(
       const taken = waiting.filter((job) => !dispatcher.isRefused(job))
       const models = new Set([...taken, ...active].map(({ modelId }) => modelId))
       const others = dispatcher.remoteWorkers().filter((worker) => !isPlaced(worker))
+      const { group } = storage
+      // beside others sessions are for servers' own workers
+      if (group !== null) return models.size - group.count() * settings.trainWorkers - others.length
       return models.size + sessions.load() - settings.trainWorkers - others.length
     },
     onGone: (name, reason) => dispatcher.gone(name, reason),
@@ -70,10 +74,16 @@ export function createPlacement(
     start: () => {
       let running: Promise<void> | null = null
       const sweep = (): void => {
-        running ??= placer.sweep().finally(() => {
-          running = null
-        })
+        const look = (): Promise<unknown> =>
+          storage.group === null ? placer.sweep() : onDuty(storage.db, 'placement', () => placer.sweep())
+        running ??= look()
+          .then(nothing, notLooked)
+          .finally(() => {
+            running = null
+          })
       }
+      const nothing = (): void => undefined
+      const notLooked = (error: unknown): void => logger.warn({ err: error }, 'placement.not_looked')
       const timer = setInterval(sweep, options.tuning?.placementMs ?? SWEEP_MS)
       lifetimes.add('placement', async () => {
         clearInterval(timer)

@@ -21,7 +21,7 @@ import type { Storage } from './storage.js'
 
 export interface ServerInput {
   readonly dataDir: DataDir
-  readonly storage: Pick<Storage, 'db' | 'ids' | 'bodies'>
+  readonly storage: Pick<Storage, 'db' | 'ids' | 'bodies' | 'group' | 'inTurn'>
   readonly processes: Pick<Processes, 'engines' | 'metrics'>
   readonly jobs: Pick<Jobs, 'dispatcher' | 'sessions'>
   readonly services: AppOptions['services']
@@ -59,8 +59,9 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   const onCut = (reason: CutReason): void => logger.warn({ reason }, 'http.connection_cut')
   const listening = await listen(app, { host: settings.host, port: settings.port, limits, onCut }, async () => {
     // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
-    firstKey = await ensureApiKey(db, dataDir, ids)
-    isApiKeyLost = await isKeyFileLost(db, dataDir)
+    firstKey = await storage.inTurn(() => ensureApiKey(db, dataDir, ids))
+    // of several servers the one that made it has it
+    isApiKeyLost = storage.group === null && (await isKeyFileLost(db, dataDir))
   })
   // the last part that starts, so that new work is refused from the moment at which the end begins; requests and jobs end side by side
   lifetimes.add('server', (deadlineMs) => {
@@ -81,7 +82,7 @@ function createServerApp(start: Start, input: ServerInput, closing: AbortSignal)
   const { options, settings, logger } = start
   const {
     services,
-    storage: { ids, bodies },
+    storage: { ids, bodies, group },
     processes: { engines, metrics },
   } = input
   return createApp({
@@ -100,6 +101,7 @@ function createServerApp(start: Start, input: ServerInput, closing: AbortSignal)
     admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),
     bodies,
     limits: settings,
+    countServers: () => group?.count() ?? 1,
     closing,
     translateError: toStorageError,
   })

@@ -4,7 +4,8 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { systemClock } from '#base/util/clock.js'
-import { createIdSource, type IdSource, timeOfId } from '#base/util/ids.js'
+import { createIdSource, type IdSource, systemIds, timeOfId } from '#base/util/ids.js'
+import { packageVersion } from '#base/util/package-root.js'
 import { type BodyLimits, DEFAULT_BODY_LIMITS } from '../bodies/bodies.js'
 import { type BodyStore, createBodyStore } from '../bodies/body-store.js'
 import { createUsageService, type UsageService } from '../operations/access/usage.js'
@@ -14,18 +15,26 @@ import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks
 import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
 import { recoverInterrupted } from '../queue/recovery.js'
+import { createServerGroup, type ServerGroup } from '../queue/server-group.js'
 import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
-import type { DatabaseHandle, OpenDatabase } from '../storage/database.js'
+import { type DatabaseHandle, databaseNowMs, type OpenDatabase } from '../storage/database.js'
 import { rehearseTransactions } from '../storage/in-transaction.js'
 import { countModels } from '../storage/models.js'
 import { parsePostgresAddress } from '../storage/postgres/address.js'
+import { inTurnOfStarts, onDuty, withBlobLocked } from '../storage/postgres/locks.js'
+import { isServerConnected } from '../storage/postgres/open-postgres.js'
+import { giveSessionsBack } from '../storage/tinker/training-sessions.js'
 import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
 import { openOwnDatabase, openOwnPostgres } from '../storage/upkeep/open-own-database.js'
 import { type Adoption, claimDirectory } from '../storage/upkeep/ownership.js'
+import { readServerId, writeServerId } from '../storage/upkeep/server-id.js'
 import { openBlobStore } from './blob-store.js'
 import type { Start } from './start.js'
+
+/** Of several servers one may write a row that names a blob which another is about to sweep: what was just stored stays for so long. */
+const LEAST_SHARED_GRACE_MS = 600_000
 
 export interface Storage {
   readonly db: DatabaseHandle
@@ -35,6 +44,10 @@ export interface Storage {
   readonly usage: UsageService
   /** Bodies on their way in. */
   readonly bodies: BodyStore
+  /** The servers beside this one; null: there are none, and there can be none. */
+  readonly group: ServerGroup | null
+  /** Does what servers do one after the other when they start. */
+  inTurn<T>(action: () => Promise<T>): Promise<T>
   /** Asks for a sweep of blobs that nothing names any more. */
   requestSweep(): void
   /** Models of all projects, as the start found them. */
@@ -46,12 +59,18 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const { options, settings, logger, lifetimes, seams } = start
   assertAlone(settings)
   const adoption = { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true }
-  const database = await openRows(start, dataDir, adoption)
+  const isSharing = settings.database !== null && !settings.singleServer
+  const { database, group, earlierId } = await openRows(start, dataDir, { adoption, isSharing })
   lifetimes.add('database', () => database.close())
   const { db } = database
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
-  const { blobs, bucket } = await openBlobStore(start, dataDir)
-  if (bucket !== null) await assertOwnBucket(bucket, db, adoption)
+  const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
+  const guard = <T>(sha256: string, action: () => Promise<T>): Promise<T> => withBlobLocked(db, sha256, action)
+  const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? guard : undefined)
+  if (group !== null) {
+    await group.start()
+    lifetimes.add('server group', () => group.stop())
+  }
   await assertBlobsAreIn(bucket?.name ?? null, { db, blobs, dataDir: dataDir.path })
   const usage = createUsageService(db, logger)
   lifetimes.add('usage', () => usage.stop())
@@ -63,7 +82,10 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   // another machine's clock is its own business
   if (settings.database === null) await shortenWaits(db, 2 * Math.max(0, ...webhookTiming(start).retryMs))
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
-  const recovered = await recoverInterrupted(db, ids, options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs)
+  const leaseMs = options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs
+  const beside = group === null ? null : { earlierId, isFirst: group.count() === 1 }
+  const recovered = await recoverInterrupted(db, ids, leaseMs, beside)
+  if (earlierId !== null) await giveSessionsBack(db, earlierId)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
 
   if (settings.database === null) {
@@ -72,9 +94,12 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     lifetimes.add('clock watch', () => clockWatch.stop())
   }
   const claim = (): Promise<void> => claimDirectory(db, dataDir.path, () => ids.uuid())
-  await claim()
-  await claimPlace(bucket, db, adoption)
-  const graceMs = settings.sweepGraceMs
+  await inTurn(async () => {
+    if (bucket !== null) await assertOwnBucket(bucket, db, adoption)
+    await claim()
+    await claimPlace(bucket, db, adoption)
+  })
+  const graceMs = isSharing ? Math.max(settings.sweepGraceMs, LEAST_SHARED_GRACE_MS) : settings.sweepGraceMs
   const retention = {
     db,
     blobs,
@@ -83,38 +108,80 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     maxBytes: settings.keepTrainingDataBytes,
     directory: bucket === null ? dataDir.path : null,
   }
-  await dropOldTrainingData(retention)
+  const dropOld = (): Promise<void> => dropOldTrainingData(retention)
+  await inTurn(dropOld)
   const beforeSweep = async (): Promise<void> => {
     await claim()
-    await dropOldTrainingData(retention)
+    await inTurn(dropOld)
   }
-  const sweeper = createBlobSweeper({ db, blobs, clock: systemClock, logger, graceMs, beforeSweep, beforeEnd: claim })
+  const sweeper = createBlobSweeper({
+    ...{ db, blobs, clock: systemClock, logger, graceMs, beforeSweep, beforeEnd: claim },
+    ...(isSharing
+      ? {
+          transientGraceMs: LEAST_SHARED_GRACE_MS,
+          onDuty: (action) => onDuty(db, 'sweep', action),
+          readNowMs: () => readDatabaseNowMs(db),
+        }
+      : {}),
+  })
   lifetimes.add('sweeper', () => sweeper.stop())
   await sweeper.start(Math.max(0, ...newestIds.map((id) => timeOfId(id) ?? 0)))
 
   const bodies = createBodyStore({ limits: bodyLimits(start), temporaryPath: blobs.temporaryPath })
   lifetimes.add('bodies', () => bodies.close())
-  return { db, blobs, ids, usage, bodies, requestSweep: () => sweeper.request(), modelCount: await countModels(db) }
+  const modelCount = await countModels(db)
+  return { db, blobs, ids, usage, bodies, group, inTurn, requestSweep: () => sweeper.request(), modelCount }
 }
 
 /** A file of the data directory, or the database that the settings name, once it is clear that it belongs to what lies beside it. */
 async function openRows(
-  { settings, seams, logger, fail }: Start,
+  { settings, seams, logger, fail, options }: Start,
   dataDir: DataDir,
-  adoption: Adoption,
-): Promise<OpenDatabase> {
+  { adoption, isSharing }: { readonly adoption: Adoption; readonly isSharing: boolean },
+): Promise<OpenedRows> {
   if (settings.database === null) {
     const maxPages = seams.maxDatabasePages
-    return openOwnDatabase(dataDir, { adoption, ...(maxPages === undefined ? {} : { maxPages }) })
+    const file = await openOwnDatabase(dataDir, { adoption, ...(maxPages === undefined ? {} : { maxPages }) })
+    return { database: file, group: null, earlierId: null }
   }
+  const id = systemIds.uuid()
+  // the group begins when there is a database, which may have heard something by then: nobody waits for it yet
+  let group: ServerGroup | null = null
+  const onNotice = (payload: string | null): void => group?.receive(payload)
   const database = await openOwnPostgres(settings.database, dataDir, {
     adoption,
-    maxConnections: settings.databaseConnections,
+    // some are held while one of several servers does what one at a time does
+    maxConnections: isSharing ? Math.max(settings.databaseConnections, 6) : settings.databaseConnections,
     onTrouble: (error) => logger.warn({ err: error }, 'database.connection_lost'),
     onTakenOver: fail,
+    ...(isSharing ? { sharing: { id, onNotice } } : {}),
   })
-  logger.info({ database: parsePostgresAddress(settings.database).name }, 'database.opened')
-  return database
+  const { name } = parsePostgresAddress(settings.database)
+  logger.info({ database: name, ...(isSharing ? { server_id: id } : {}) }, 'database.opened')
+  if (!isSharing) return { database, group: null, earlierId: null }
+  try {
+    const before = await readServerId(dataDir.path)
+    const earlierId = before === null || (await isServerConnected(database.db, before)) ? null : before
+    await writeServerId(dataDir.path, id)
+    const facts = { id, url: settings.publicUrl, version: packageVersion() }
+    group = createServerGroup({ db: database.db, facts, logger, leaseMs: options.tuning?.serverLeaseMs })
+    return { database, group, earlierId }
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
+
+interface OpenedRows {
+  readonly database: OpenDatabase
+  readonly group: ServerGroup | null
+  /** By which others knew the server of this directory before; null: they did not, or it still has its connection. */
+  readonly earlierId: string | null
+}
+
+async function readDatabaseNowMs(db: DatabaseHandle): Promise<number> {
+  const { now } = await db.selectNoFrom(databaseNowMs.as('now')).executeTakeFirstOrThrow()
+  return now
 }
 
 /** A second server would see rows whose blobs lie on this machine. @throws {InvalidRequestError} `invalid_setting` */

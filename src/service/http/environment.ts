@@ -123,6 +123,8 @@ export interface AppOptions {
   readonly isEngineAlive: () => boolean
   /** Requests of one key: how many may run at once, and how many a minute. */
   readonly limits: RequestLimits
+  /** Servers that share what keys may ask for in a minute, this one included. */
+  readonly countServers: () => number
   /** Lets requests for answers in. */
   readonly admission: Admission
   /** Where request bodies are collected and read. */

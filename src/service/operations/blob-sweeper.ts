@@ -52,10 +52,14 @@ export interface BlobSweeperOptions {
   readonly db: DatabaseHandle
   readonly blobs: BlobStore
   readonly clock: Clock
+  /** What times of rows are compared with. Default: the clock of this machine. */
+  readonly readNowMs?: () => Promise<number>
   readonly logger: Logger
   /** How long a blob stays that nothing names. */
   readonly graceMs: number
   readonly transientGraceMs?: number | undefined
+  /** Does what one of several servers does at a time; null while another does it. Default: there is no other. */
+  readonly onDuty?: <T>(action: () => Promise<T>) => Promise<T | null>
   /** Called before each sweep of the background. */
   readonly beforeSweep?: () => Promise<void>
   /** Called before it is noted until when this run knew the store. */
@@ -64,7 +68,7 @@ export interface BlobSweeperOptions {
 
 export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
   const { db, blobs, clock, logger } = options
-  const { graceMs } = options
+  const { graceMs, onDuty = (action) => action(), readNowMs = async () => clock.nowMs() } = options
   const transientGraceMs = Math.min(graceMs, options.transientGraceMs ?? TRANSIENT_GRACE_MS)
   let runId: number | null = null
   let timer: NodeJS.Timeout | null = null
@@ -73,8 +77,13 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
   let isStopped = false
 
   async function sweep(): Promise<SweepResult> {
-    const nowMs = clock.nowMs()
+    const nowMs = await readNowMs()
     if (runId !== null) await extendRun(db, runId, nowMs)
+    // another server sweeps: what it leaves, the next sweep sees
+    return (await onDuty(() => sweepAt(nowMs))) ?? { removed: 0, waiting: 0, waitingOfJobs: 0, foreign: 0 }
+  }
+
+  async function sweepAt(nowMs: number): Promise<SweepResult> {
     const named = await listReferencedBlobs(db)
     const noted = await listUnnamedBlobs(db)
     const runs = await listRuns(db)
@@ -161,7 +170,7 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
   return {
     sweep,
     start: async (lastKnownMs) => {
-      runId = await startRun(db, clock.nowMs(), lastKnownMs)
+      runId = await startRun(db, await readNowMs(), lastKnownMs)
       const { waitingOfJobs } = await sweep()
       plan(waitingOfJobs > 0 ? transientGraceMs + 1000 : PAUSE_MS)
     },
@@ -172,7 +181,7 @@ export function createBlobSweeper(options: BlobSweeperOptions): BlobSweeper {
       await running
       try {
         await options.beforeEnd?.()
-        if (runId !== null) await extendRun(db, runId, clock.nowMs())
+        if (runId !== null) await extendRun(db, runId, await readNowMs())
       } catch (error) {
         // a full disk, or a directory that is gone: the server ends all the same, and less is known, so less is ever deleted
         logger.warn({ err: error }, 'storage.run_not_noted')

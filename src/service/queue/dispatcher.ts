@@ -13,11 +13,18 @@ import type { IdSource } from '#base/util/ids.js'
 import { SERVICE_DEFAULTS, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { type Claimant, findClaimableJob } from '#service/storage/jobs/states.js'
+import { type Claimant, findClaimableJob, renewLeases } from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
-import { type ClaimedJob, claimNextJob, remoteOwner } from './queue.js'
-import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt, releaseClaims } from './recovery.js'
+import { type ClaimedJob, claimNextJob, localOwner, remoteOwner } from './queue.js'
+import {
+  expireLeases,
+  type LostAttempt,
+  RESTART_BACKOFF_MS,
+  releaseAttempt,
+  releaseClaims,
+  releaseStalled,
+} from './recovery.js'
 import { createRemoteWorkers, type RemoteClaim, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
 import { type JobNeeds, type WorkerKind, whyNobodyTakes } from './takers.js'
@@ -67,6 +74,10 @@ export interface DispatcherOptions {
   readonly localTrainers?: () => readonly TrainerName[]
   /** Jobs that may run at once. */
   readonly trainWorkers: number
+  /** By which other servers on the database know this one. Absent: there are none, and what is not known here is of nobody. */
+  readonly serverId?: string | undefined
+  /** Base models that this server has, where others may have more. Absent: jobs of all are taken. */
+  readonly baseModels?: (() => readonly string[]) | undefined
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
   readonly hasRoom?: () => boolean
   readonly timing: JobTiming
@@ -173,7 +184,8 @@ const ANYTHING: WorkerKind = { trainers: ['onnx', 'torch'], memoryBytes: null }
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { db, ids, logger, signals } = options
   const { leaseMs, startMs, stallMs, backoffMs, sweepMs, cancelGraceMs } = options.timing
-  const owner = `local-${ids.uuid()}`
+  const { serverId } = options
+  const owner = localOwner(serverId ?? ids.uuid())
   const limits: AttemptLimits = {
     startMs,
     silenceMs: SILENT_LEASES * leaseMs,
@@ -191,11 +203,34 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let wasJob = false
   let wasRemoteJob = false
   const sharer = (): WorkerSharer | undefined => options.sharer?.()
-  const here = (): Claimant => ({ tenant: null, trainers: options.localTrainers?.() ?? ['onnx'], memoryBytes: null })
+  const baseModels = () => ({ baseModels: options.baseModels?.() })
+  const here = (): Claimant => ({
+    tenant: null,
+    trainers: options.localTrainers?.() ?? ['onnx'],
+    memoryBytes: null,
+    ...baseModels(),
+  })
+  let upTicks = 0
+  let renewTicks = 0
+
+  /** Other servers judge a job by its row alone: leases of living workers never run out, and who stands still is seen there too. */
+  async function lookBeside(): Promise<void> {
+    if (serverId === undefined || renewTicks * sweepMs < leaseMs / 3) return
+    renewTicks = 0
+    await renewLeases(db, owner, { jobIds: localSlots().map(({ jobId }) => jobId), leaseMs })
+    // a server judges by what it could have seen itself
+    if (upTicks * sweepMs <= stallMs) return
+    for (const jobId of await releaseStalled(db, ids, { stallMs, backoffMs })) {
+      logger.warn({ job_id: jobId, reason: 'no progress' }, 'job.worker_lost')
+      forgetRemote(jobId)
+      signals.notify(jobId)
+    }
+  }
 
   const kinds = (): readonly WorkerKind[] => [...(options.trainWorkers > 0 ? [here()] : []), ...remote.list()]
 
   async function sweep(): Promise<void> {
+    await lookBeside()
     const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs: leaseMs })
     for (const jobId of lost) {
       logger.warn({ job_id: jobId }, 'job.lease_expired')
@@ -241,7 +276,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const other = sharer()
     if (other === undefined || remote.isWaiting()) return
     for (const worker of other.elsewhere()) {
-      if ((await other.isWaitingFor(worker)) || (await findClaimableJob(db, worker)) !== null) other.makeRoom(worker.id)
+      if ((await other.isWaitingFor(worker)) || (await findClaimableJob(db, { ...worker, ...baseModels() })) !== null)
+        other.makeRoom(worker.id)
     }
   }
 
@@ -268,7 +304,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       owner: remoteOwner(id),
       leaseMs: Math.max(leaseMs, Math.min(startMs, REMOTE_START_MS)),
       worker: { name, trainer, device, versions },
-      ...{ tenant, trainers, memoryBytes },
+      ...{ tenant, trainers, memoryBytes, ...baseModels() },
     })
     if (claimed === null) return null
     note(claimed, { worker: null, remoteId: id })
@@ -331,6 +367,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   /** Fences first: whatever the process still does, and whenever it dies, changes nothing. */
   async function giveUpStuck({ jobId, attempt, watch, worker }: Slot): Promise<void> {
+    // it may send all that it sends to another server
+    if (worker === null && serverId !== undefined) return
     const reason = watch.verdict()
     if (reason === null) return
     await release({ jobId, attempt, reason, isOrderly: false })
@@ -416,6 +454,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     wake,
     start: () => {
       timer = setInterval(() => {
+        upTicks += 1
+        renewTicks += 1
         for (const slot of slots) slot.watch.tick()
         sharer()?.tick()
         remote.tick(busyElsewhere())
@@ -425,6 +465,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     },
     noteContact: ({ jobId, attempt }, progress) => {
       const known = [...slots].find((slot) => slot.jobId === jobId && slot.attempt === attempt)
+      if (known === undefined && serverId !== undefined) return
       const watch = known?.watch ?? watchAttempt(limits, sweepMs)
       watch.note(progress)
       // an attempt on another machine that began before this process did

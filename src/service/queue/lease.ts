@@ -59,15 +59,16 @@ export async function checkLease(db: Database, claim: AttemptClaim): Promise<Lea
   return { job, state: 'held' }
 }
 
-/** Extends the lease. @returns whether the worker should stop */
+/** Extends the lease. @param progress the worker's counter. @returns whether the worker should stop */
 export async function heartbeat(
   db: DatabaseHandle,
   claim: AttemptClaim,
   leaseMs: number,
+  progress: number | null = null,
 ): Promise<{ readonly isCancelRequested: boolean }> {
   return withLease(db, claim, async (transaction, { job, state }) => {
     if (state === 'completed') throw stale(claim, 'the job is completed')
-    await extendLease(transaction, job.id, leaseMs)
+    await extendLease(transaction, job.id, leaseMs, { progress })
     return { isCancelRequested: job.isCancelRequested }
   })
 }

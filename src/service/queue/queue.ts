@@ -127,7 +127,12 @@ export interface NewLease extends Claimant {
 }
 
 /** How leases of workers on other machines begin: a start of the server ends those of its own children only. */
-const REMOTE_OWNER = 'remote-'
+export const REMOTE_OWNER = 'remote-'
+
+/** Of jobs that a server's own workers have. */
+export function localOwner(serverId: string): string {
+  return `local-${serverId}`
+}
 
 export function remoteOwner(workerId: string): string {
   return `${REMOTE_OWNER}${workerId}`

@@ -14,11 +14,12 @@ import {
   listClaimedJobs,
   listExpiredJobs,
   listRunningJobs,
+  listStalledJobs,
   setJobQueuedAgain,
 } from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { CANCELLED, endUnsuccessfully } from './outcome.js'
-import { isRemoteOwner } from './queue.js'
+import { isRemoteOwner, localOwner, REMOTE_OWNER } from './queue.js'
 
 /** Workers lost in a row, without a new event between, after which a job fails instead of being run again. */
 export const MAX_LOSSES = 3
@@ -70,7 +71,7 @@ export async function expireLeases(
     const renewed: string[] = []
     for (const job of await listExpiredJobs(transaction)) {
       if (local.living.some(({ jobId, attempt }) => jobId === job.id && attempt === job.attempt)) {
-        await extendLease(transaction, job.id, local.leaseMs)
+        await extendLease(transaction, job.id, local.leaseMs, { progress: null })
         renewed.push(job.id)
         continue
       }
@@ -85,24 +86,49 @@ export async function expireLeases(
  * Releases the running jobs whose workers died with the previous server. Workers on other machines live on: their leases start anew,
  * because nobody could renew them meanwhile.
  *
+ * Beside others a server takes only what it had itself; what others had and have lost, their leases tell.
+ *
+ * @param beside.earlierId by which this server was known before; null: it was not, or is not known to be gone
+ * @param beside.isFirst no other lives: nobody else renewed leases of workers on other machines either
  * @returns the ids of those that were released
  */
 export async function recoverInterrupted(
   db: DatabaseHandle,
   ids: IdSource,
   leaseMs: number,
+  beside: { readonly earlierId: string | null; readonly isFirst: boolean } | null = null,
 ): Promise<readonly string[]> {
+  const own = beside === null || beside.earlierId === null ? null : localOwner(beside.earlierId)
   return inTransaction(db, async (transaction) => {
     const released: string[] = []
     for (const job of await listRunningJobs(transaction)) {
       if (isRemoteOwner(job.leaseOwner)) {
-        await extendLease(transaction, job.id, leaseMs)
+        if (beside?.isFirst !== false) await extendLease(transaction, job.id, leaseMs, { progress: null })
         continue
       }
+      if (beside !== null && job.leaseOwner !== own) continue
       await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: true })
       released.push(job.id)
     }
     return released
+  })
+}
+
+/**
+ * Releases the jobs of workers on other machines that answer but do not move on, whichever server they answer to.
+ *
+ * @returns the ids
+ */
+export async function releaseStalled(
+  db: DatabaseHandle,
+  ids: IdSource,
+  { stallMs, backoffMs }: { readonly stallMs: number; readonly backoffMs: number },
+): Promise<readonly string[]> {
+  return inTransaction(db, async (transaction) => {
+    const jobs = await listStalledJobs(transaction, REMOTE_OWNER, stallMs)
+    const reason = `its worker answered but made no progress for ${stallMs / 1000} seconds`
+    for (const job of jobs) await release(transaction, ids, job, { reason, isOrderly: false, backoffMs })
+    return jobs.map(({ id }) => id)
   })
 }
 

@@ -1,8 +1,10 @@
 /**
- * Tells listeners in this process that something about a job has changed, so that event streams need not poll.
+ * Tells listeners in this process, and in servers beside it, that something about a job has changed, so that event streams need not poll.
  *
  * Carries no data: a listener reads the database, which alone is the truth, so a missed notice costs a delay only.
  */
+
+import type { ServerGroup } from './server-group.js'
 
 /** Who waits for which job. */
 export interface JobSignals {
@@ -12,13 +14,29 @@ export interface JobSignals {
   wait(jobId: string, timeoutMs: number, signal: AbortSignal): Promise<void>
 }
 
-/** @param onNotice called with every notice, before those that wait */
-export function createJobSignals(onNotice: (jobId: string) => void = () => undefined): JobSignals {
+/**
+ * @param onNotice called with every notice, before those that wait
+ * @param group the servers beside this one; null: there are none
+ */
+export function createJobSignals(
+  onNotice: (jobId: string) => void = () => undefined,
+  group: Pick<ServerGroup, 'announce' | 'on' | 'onMissed'> | null = null,
+): JobSignals {
   const listeners = new Map<string, Set<() => void>>()
+
+  function tell(jobId: string): void {
+    onNotice(jobId)
+    for (const listener of [...(listeners.get(jobId) ?? [])]) listener()
+  }
+
+  group?.on('job', tell)
+  group?.onMissed(() => {
+    for (const jobId of [...listeners.keys()]) tell(jobId)
+  })
   return {
     notify: (jobId) => {
-      onNotice(jobId)
-      for (const listener of [...(listeners.get(jobId) ?? [])]) listener()
+      tell(jobId)
+      group?.announce('job', jobId)
     },
     wait: (jobId, timeoutMs, signal) =>
       new Promise((resolve) => {

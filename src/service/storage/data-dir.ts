@@ -9,6 +9,7 @@
  *     base-models/            built-in models
  *     api-key                 the first key, readable by its owner only; one that another took the place of is api-key.kept-<n>
  *     database-mark           which database this directory belongs to, and how far that was
+ *     server-id               by which other servers on a PostgreSQL database know the one of this directory
  *     cache/                  copies of blobs that are kept in an S3 bucket, with --blob-store
  *     backup-<pid>/           while a backup is made
  *     restore-incomplete      while a backup is restored; servers keep away
@@ -45,6 +46,8 @@ export interface DataDir {
 
 /** Says which database the directory belongs to (`upkeep/ownership.ts`). */
 export const MARK_FILE = 'database-mark'
+/** Says by which name the server of this directory is known to others on its database (`upkeep/server-id.ts`). */
+export const SERVER_ID_FILE = 'server-id'
 
 const FOLDERS = ['blobs', 'prepared', 'base-models']
 const MADE_FOLDERS = ['blobs/incoming', 'blobs/sha256', 'prepared', 'base-models']
@@ -56,6 +59,7 @@ const FILES = [
   'trainyard.sqlite3-shm',
   'api-key',
   MARK_FILE,
+  SERVER_ID_FILE,
 ]
 
 /** Stands in a directory that is not whole yet. */

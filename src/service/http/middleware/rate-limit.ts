@@ -29,7 +29,12 @@ export interface RateLimiter {
 /** Buckets are looked through when there are more than this: full ones say nothing. */
 const MANY_BUCKETS = 1000
 
-export function createRateLimiter(perMinute: number, clock: Pick<Clock, 'monotonicMs'>): RateLimiter {
+/** @param countServers of several servers each allows its part: a request takes more of a bucket that fills as fast. Default 1 */
+export function createRateLimiter(
+  perMinute: number,
+  clock: Pick<Clock, 'monotonicMs'>,
+  countServers: () => number = () => 1,
+): RateLimiter {
   const buckets = new Map<string, Bucket>()
   const msPerToken = 60_000 / perMinute
 
@@ -47,13 +52,15 @@ export function createRateLimiter(perMinute: number, clock: Pick<Clock, 'monoton
       const bucket = buckets.get(key) ?? { tokens: perMinute, filledAtMs: nowMs }
       bucket.tokens = Math.min(perMinute, bucket.tokens + (nowMs - bucket.filledAtMs) / msPerToken)
       bucket.filledAtMs = nowMs
-      const isAllowed = bucket.tokens >= 1
-      if (isAllowed) bucket.tokens -= 1
+      // the part of each is one request at least
+      const price = Math.min(perMinute, countServers())
+      const isAllowed = bucket.tokens >= price
+      if (isAllowed) bucket.tokens -= price
       buckets.set(key, bucket)
       return {
         isAllowed,
         remaining: Math.floor(bucket.tokens),
-        retryMs: isAllowed ? 0 : Math.ceil((1 - bucket.tokens) * msPerToken),
+        retryMs: isAllowed ? 0 : Math.ceil((price - bucket.tokens) * msPerToken),
         fullMs: Math.ceil((perMinute - bucket.tokens) * msPerToken),
       }
     },
@@ -61,9 +68,12 @@ export function createRateLimiter(perMinute: number, clock: Pick<Clock, 'monoton
 }
 
 /** Behind `bearerAuth`; requests without a key are not counted. */
-export function limitRequests(options: Pick<AppOptions, 'limits' | 'clock'>): MiddlewareHandler<AppEnvironment> {
+export function limitRequests(
+  options: Pick<AppOptions, 'limits' | 'clock' | 'countServers'>,
+): MiddlewareHandler<AppEnvironment> {
   const { maxConcurrentRequests, requestsPerMinute } = options.limits
-  const limiter = requestsPerMinute === null ? null : createRateLimiter(requestsPerMinute, options.clock)
+  const limiter =
+    requestsPerMinute === null ? null : createRateLimiter(requestsPerMinute, options.clock, options.countServers)
   const running = new Map<string, number>()
 
   function release(key: string): void {

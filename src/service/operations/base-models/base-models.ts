@@ -39,6 +39,8 @@ export interface BaseModelOptions {
   /** What was added before this start. */
   readonly added: readonly ShelfEntry[]
   readonly shelf: Shelf
+  /** Other servers share the database. Default false */
+  readonly isBeside?: boolean
   readonly connection: HubConnection
   readonly inspector: ModelInspector
   /** Wait before a broken download is opened again, milliseconds. */
@@ -242,6 +244,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
   }
 
   async function add(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
+    assertAlone()
     const { hub: repository, path } = request
     if ((request.from_adapter ?? null) !== null) return await addMerged(principal, request)
     if ((request.base_model ?? null) !== null) {
@@ -266,7 +269,20 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
     return await requireDescription(principal, name)
   }
 
+  /** The others would not know of it, and refuse requests or fail jobs that this one takes. */
+  function assertAlone(): void {
+    if (options.isBeside !== true) return
+    throw new ConflictError(
+      'base_models_fixed',
+      'several servers share the database: base models are given at their start',
+      {
+        hint: 'start each of them with the same --base-model <name>=<folder or file>',
+      },
+    )
+  }
+
   async function remove(name: string): Promise<DeleteBaseModelResponse> {
+    assertAlone()
     if (configured.has(name)) {
       throw new ConflictError('base_model_configured', `base model "${name}" was given when the server was started`, {
         hint: 'start the server without its --base-model',

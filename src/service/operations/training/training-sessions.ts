@@ -29,7 +29,9 @@ export function createTrainingSessionService({
   sessions,
 }: Pick<ServiceContext, 'db' | 'sessions'>): TrainingSessionService {
   async function toWire(session: TrainingSessionRecord): Promise<TrainingSession> {
-    const state = sessions.stateOf(session.id)
+    const here = sessions.stateOf(session.id)
+    // a worker of another server may have it
+    const state = here === 'resting' && session.serverId !== null ? 'live' : here
     return {
       object: 'training_session',
       id: session.id,

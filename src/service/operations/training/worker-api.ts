@@ -203,7 +203,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       // noted before the write: a worker that waits for a full disk lives
       await checkLease(db, claim)
       dispatcher.noteContact(claim, beat.progress ?? null)
-      const reply = await heartbeat(db, claim, context.leaseMs)
+      const reply = await heartbeat(db, claim, context.leaseMs, beat.progress ?? null)
       return { is_cancel_requested: reply.isCancelRequested }
     },
 

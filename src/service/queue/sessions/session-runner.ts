@@ -26,13 +26,16 @@ import {
   advanceSession,
   failTrainingSession,
   findTrainingSession,
+  giveSessionBack,
+  listHeldElsewhere,
   listReadySessions,
-  raiseAttempt,
+  takeSession,
 } from '#service/storage/tinker/training-sessions.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from '../attempt-watch.js'
 import type { RunningWorker } from '../dispatcher.js'
 import type { AttemptClaim } from '../lease.js'
 import type { RemoteClaim, RemoteWorker } from '../remote-workers.js'
+import type { ServerGroup } from '../server-group.js'
 import type { JobSignals } from '../signals.js'
 import { createSessionTurns, type SessionTurns } from './session-turns.js'
 
@@ -42,6 +45,8 @@ export interface SessionRunnerOptions {
   readonly blobs: Pick<BlobStore, 'put'>
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly logger: Logger
+  /** The servers beside this one: of them one at a time has a session. Null: there are none. */
+  readonly group?: ServerGroup | null
   /** Told of every request that ends, by `requestIdOf`. */
   readonly signals: JobSignals
   readonly startWorker: (start: {
@@ -127,7 +132,7 @@ interface Held extends LiveSession {
   readonly worker: RunningWorker
   /** Null on this machine. */
   readonly remote: RemoteWorker | null
-  /** Its worker was told to stop: no loss. */
+  /** Its worker was told to stop, or another server has it: no loss. */
   isOrderly: boolean
   readonly openedAtMs: number
 }
@@ -144,6 +149,8 @@ function absentWorker(): AbsentWorker {
 
 /** How often weights are looked for that have expired. */
 const EXPIRY_MS = 60_000
+/** How often it is looked for sessions that no other server has any more. */
+const LOOK_MS = 2000
 
 /** By which signals name a request. */
 export function requestIdOf(sessionId: string, seq: number): string {
@@ -151,7 +158,7 @@ export function requestIdOf(sessionId: string, seq: number): string {
 }
 
 export function createSessionRunner(options: SessionRunnerOptions): SessionRunner {
-  const { db, ids, clock, logger, signals, timing, onChange } = options
+  const { db, ids, clock, logger, signals, timing, onChange, group = null } = options
   const lives = new Map<string, Held>()
   /** Sessions that need a worker, and when they may have it at the earliest; first in, first out. */
   const waiting = new Map<string, number>()
@@ -160,6 +167,8 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   const endings = new Set<Promise<void>>()
   let isStopped = false
   let ticks = 0
+  let lookTicks = 0
+  let looking: Promise<void> | null = null
 
   async function dropExpired(): Promise<void> {
     const dropped = await inTransaction(db, (transaction) => deleteExpiredWeights(transaction))
@@ -171,6 +180,35 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     waiting.set(id, clock.monotonicMs() + delayMs)
     onChange()
   }
+
+  /** Of several servers: takes up what no other has, and leaves alone what another took up. */
+  async function lookBeside(serverId: string): Promise<void> {
+    const ready = (await listReadySessions(db)).filter((id) => !lives.has(id))
+    const held = new Set(await listHeldElsewhere(db, [...new Set([...ready, ...waiting.keys()])], serverId))
+    for (const id of held) waiting.delete(id)
+    for (const id of ready) if (!held.has(id)) wait(id)
+  }
+
+  function look(): void {
+    if (group === null || isStopped) return
+    looking ??= lookBeside(group.id)
+      .catch((error: unknown) => logger.error({ err: error }, 'session.not_looked_for'))
+      .finally(() => {
+        looking = null
+      })
+  }
+
+  function wakeHere(id: string): boolean {
+    const live = lives.get(id)
+    if (live === undefined || live.turns.isClosing()) return false
+    live.turns.wake()
+    return true
+  }
+
+  group?.on('session', (id) => void wakeHere(id))
+  group?.on('session-close', (id) => lives.get(id)?.turns.close())
+  group?.on('session-end', (id) => lives.get(id)?.turns.closeUnstored())
+  group?.onMissed(look)
 
   function nextWaiting(): string | null {
     const nowMs = clock.monotonicMs()
@@ -187,6 +225,8 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   }
 
   async function startFor(remote: RemoteWorker): Promise<RemoteClaim | null> {
+    // its worker may send the next request to another server, which does not have the session
+    if (group !== null) return null
     for (const id of await waitingFor(remote)) {
       if (isStopped || !waiting.delete(id) || lives.has(id) || !(await isReady(id))) continue
       const claim = await launch(id, remote)
@@ -217,15 +257,21 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
 
   /** @returns what its worker proves itself with; null if the session is gone, or the server stops */
   async function launch(id: string, remote: RemoteWorker | null): Promise<RemoteClaim | null> {
-    const attempt = await raiseAttempt(db, id)
-    const session = await findTrainingSession(db, id)
-    if (session === null || isStopped) return null
+    const attempt = await inTransaction(db, (transaction) => takeSession(transaction, id, group?.id ?? null))
+    const session = attempt === null ? null : await findTrainingSession(db, id)
+    if (attempt === null || session === null || isStopped) return null
     const token = ids.secret(32)
     const turns = await createSessionTurns({
       ...options,
       session,
       saveIntervalMs: timing.saveIntervalMs,
       onEnd: (seq) => signals.notify(requestIdOf(id, seq)),
+      onTaken: () => {
+        const live = lives.get(id)
+        if (live?.attempt !== attempt) return
+        live.isOrderly = true
+        live.worker.kill()
+      },
     })
     const worker =
       remote === null
@@ -262,6 +308,13 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     if (lives.get(id) === held) lives.delete(id)
     const isClosed = turns.isClosed()
     turns.stop()
+    if (group !== null) {
+      const isOwn = (await findTrainingSession(db, id))?.attempt === held.attempt
+      await giveSessionBack(db, id, held.attempt)
+      if (!isOwn) held.isOrderly = true
+      // who has workers for it hears of it
+      group.announce('queue')
+    }
     if (isStopped) return
     const facts = { session_id: id, attempt: held.attempt, reason }
     if (isClosed) {
@@ -322,15 +375,22 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
 
   return {
     notify: (id) => {
-      const live = lives.get(id)
-      if (live === undefined || live.turns.isClosing()) wait(id)
-      else live.turns.wake()
+      if (wakeHere(id)) return
+      if (group === null || lives.has(id)) wait(id)
+      else {
+        group.announce('session', id)
+        look()
+      }
     },
-    close: (id) => lives.get(id)?.turns.close(),
+    close: (id) => {
+      lives.get(id)?.turns.close()
+      group?.announce('session-close', id)
+    },
     end: async (id, reason) => {
       waiting.delete(id)
       await giveUp(id, reason)
       lives.get(id)?.turns.closeUnstored()
+      group?.announce('session-end', id)
     },
     stateOf: (id) => (lives.has(id) ? 'live' : waiting.has(id) ? 'waiting' : 'resting'),
     heldBy: ({ jobId, attempt, token }) => {
@@ -351,7 +411,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     startNext,
     startFor,
     elsewhere: () => [...lives.values()].flatMap(({ remote }) => remote ?? []),
-    isWaitingFor: async (worker) => waiting.size > 0 && (await waitingFor(worker)).length > 0,
+    isWaitingFor: async (worker) => group === null && waiting.size > 0 && (await waitingFor(worker)).length > 0,
     left: (workerId, { reason, isOrderly }) => {
       for (const held of lives.values()) {
         if (held.remote?.id !== workerId) continue
@@ -369,6 +429,11 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       first?.turns.close()
     },
     tick: () => {
+      lookTicks += 1
+      if (lookTicks * timing.tickMs >= LOOK_MS) {
+        lookTicks = 0
+        look()
+      }
       ticks += 1
       if (ticks * timing.tickMs >= EXPIRY_MS) {
         ticks = 0
@@ -385,10 +450,12 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       }
     },
     start: async () => {
+      if (group !== null) return lookBeside(group.id)
       for (const id of await listReadySessions(db)) wait(id)
     },
     stop: async () => {
       isStopped = true
+      await looking
       for (const { turns, worker } of lives.values()) {
         turns.stop()
         worker.kill()

@@ -5,7 +5,7 @@
  * state: the same calls give the same bits. Between requests the state is stored now and then, and before the session is taken from
  * its worker. A request is acknowledged to its client once its end is on the disk, so a killed worker or server loses none.
  */
-import { AppError, fullMessage } from '#base/errors/errors.js'
+import { AppError, ConflictError, fullMessage } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
@@ -14,7 +14,7 @@ import type { IdSource } from '#base/util/ids.js'
 import type { SessionOrder, SessionReport, StepSettingsWire } from '#contract/processes/training-session.js'
 import { addSessionTime } from '#service/storage/access/usage-days.js'
 import type { BlobStore } from '#service/storage/blobs.js'
-import { type DatabaseHandle, toStorageError } from '#service/storage/database.js'
+import { type Database, type DatabaseHandle, toStorageError } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   changesSession,
@@ -29,6 +29,7 @@ import {
 import { findSessionWeights } from '#service/storage/tinker/session-weights.js'
 import {
   advanceSession,
+  findTrainingSession,
   putSessionState,
   type StoredFile,
   type TrainingSessionRecord,
@@ -46,6 +47,8 @@ export interface SessionTurnsOptions {
   readonly saveIntervalMs: number
   /** A request has ended. */
   readonly onEnd: (seq: number) => void
+  /** The session has another worker, of another server: this one may change nothing any more. */
+  readonly onTaken: () => void
   /** Blobs have become garbage. */
   readonly requestSweep: () => void
 }
@@ -126,7 +129,11 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
 
   function inOrder<T>(action: () => Promise<T>): Promise<T> {
     const result = chain.then(action)
-    chain = result.catch(() => undefined)
+    chain = result.catch((error: unknown) => {
+      if (!isTaken(error)) return
+      state = 'stopped'
+      options.onTaken()
+    })
     return result
   }
 
@@ -140,6 +147,17 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     current = { order: orders, purpose, request: more.request ?? null, frame, issuedAtMs: clock.monotonicMs() }
     idleSinceMs = null
     return frame
+  }
+
+  /** What a worker changes is changed only while it holds the session. @throws {ConflictError} `stale_attempt` */
+  async function inOwnTransaction(action: (transaction: Database) => Promise<void>): Promise<void> {
+    await inTransaction(db, async (transaction) => {
+      const now = (await findTrainingSession(transaction, session.id))?.attempt ?? session.attempt
+      if (now !== session.attempt) {
+        throw new ConflictError('stale_attempt', `attempt ${now} holds the session, ${session.attempt} no longer does`)
+      }
+      await action(transaction)
+    })
   }
 
   function isStoreDue(): boolean {
@@ -163,7 +181,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     if (request?.status === 'waiting') return attempt(request, 'request')
     // refused when it came: it has its turn all the same
     if (request?.status === 'failed') {
-      await inTransaction(db, (transaction) =>
+      await inOwnTransaction((transaction) =>
         advanceSession(transaction, session.id, { nextSeq: request.seq + 1, isStep: false }),
       )
       nextSeq = request.seq + 1
@@ -266,7 +284,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     const { seq } = request
     logger.error({ session_id: session.id, seq, err: error }, 'session.request_failed')
     const said = `request ${seq} could not be carried out by the server: ${reasonOf(error)}`
-    await inTransaction(db, async (transaction) => {
+    await inOwnTransaction(async (transaction) => {
       await endSessionRequest(transaction, request, { error: said, isUserError: false })
       await advanceSession(transaction, session.id, { nextSeq: seq + 1, isStep: false })
     })
@@ -276,7 +294,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
 
   async function store(files: NonNullable<SessionReport['files']>): Promise<void> {
     const stored: StoredFile[] = files.map(({ name, sha256, size_bytes: sizeBytes }) => ({ name, sha256, sizeBytes }))
-    await inTransaction(db, async (transaction) => {
+    await inOwnTransaction(async (transaction) => {
       await putSessionState(transaction, session.id, { files: stored, stateSeq: nextSeq - 1 })
       await forgetBodies(transaction, session.id, { seq: nextSeq - 1, resultMs: RESULT_MS })
     })
@@ -292,7 +310,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     const issuedAtMs = current?.issuedAtMs ?? clock.monotonicMs()
     const isSave = savesWeights(request)
     const files = isSave && !isFailed ? await withManifest(options.blobs, report.files ?? []) : []
-    await inTransaction(db, async (transaction) => {
+    await inOwnTransaction(async (transaction) => {
       // a write that failed may be done all the same
       if ((await findSessionRequest(transaction, session.id, seq))?.status !== 'waiting') return
       const ending: RequestEnd =
@@ -353,8 +371,13 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   }
 }
 
-/** A full disk, a database that another program holds: the worker waits and says the same again. */
+function isTaken(error: unknown): boolean {
+  return error instanceof ConflictError && error.code === 'stale_attempt'
+}
+
+/** A full disk, a database that another program holds: the worker waits and says the same again. Not its own any more: it hears so. */
 function isPassing(error: unknown): boolean {
+  if (isTaken(error)) return true
   const known = error instanceof AppError ? error : toStorageError(error)
   return known?.category === 'unavailable'
 }

@@ -38,6 +38,8 @@ export interface S3BlobsOptions {
   readonly cachePath: string
   readonly clock: Clock
   readonly random: () => number
+  /** Does what no other server may do with the same blob meanwhile. Default: there is no other. */
+  readonly guard?: <T>(sha256: string, action: () => Promise<T>) => Promise<T>
   /** Default: `DEFAULT_S3_TUNING`. */
   readonly tuning?: Partial<typeof DEFAULT_S3_TUNING>
 }
@@ -52,7 +54,7 @@ const OWNER_KEY = 'trainyard-database'
 
 /** Opens the store; asks nothing of it yet. */
 export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
-  const { address, clock } = options
+  const { address, clock, guard = (_sha256, action) => action() } = options
   const tuning = { ...DEFAULT_S3_TUNING, ...options.tuning }
   const sender = createS3Sender(address, { credentials: options.credentials, silenceMs: tuning.silenceMs })
   const objects = createS3Objects(sender, tuning, options.random)
@@ -105,7 +107,7 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
     if (sizeBytes > LOOK_FIRST_BYTES && isKept(await objects.head(key), sizeBytes)) return
     if (await objects.putFile(key, file, { isNew: true })) return
     if (isKept(await objects.head(key), sizeBytes)) return
-    await objects.putFile(key, file)
+    await guard(sha256, () => objects.putFile(key, file))
   }
 
   async function fetch(sha256: string, path: string): Promise<BlobRef> {
@@ -157,11 +159,14 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
     return inTurn(sha256, async () => {
       const writtenMs = writtenAtMs.get(sha256)
       if (writtenMs !== undefined && clock.monotonicMs() - writtenMs < graceMs) return false
-      const facts = await inWords(() => objects.head(keyOf(sha256)))
-      if (facts !== null) {
+      const isGone = await guard(sha256, async () => {
+        const facts = await inWords(() => objects.head(keyOf(sha256)))
+        if (facts === null) return true
         if (facts.storeNowMs - facts.modifiedAtMs < graceMs) return false
         await inWords(() => objects.delete(keyOf(sha256)))
-      }
+        return true
+      })
+      if (!isGone) return false
       writtenAtMs.delete(sha256)
       await cache.forget(sha256)
       return true

@@ -23,6 +23,8 @@ export interface Claimant {
   readonly trainers: readonly string[]
   /** Jobs whose base model alone is larger are not for it; null: it has what there is. */
   readonly memoryBytes: number | null
+  /** Only jobs of these; absent: of all. */
+  readonly baseModels?: readonly string[] | undefined
 }
 
 /**
@@ -38,6 +40,8 @@ export async function findClaimableJob(
 ): Promise<{ readonly id: string; readonly modelId: string } | null> {
   const owner = claimant?.tenant ?? null
   const memoryBytes = claimant?.memoryBytes ?? null
+  const baseModels = claimant?.baseModels
+  if (baseModels?.length === 0) return null
   const row = await db
     .selectFrom('training_jobs as job')
     .select(['job.id', 'job.model_id'])
@@ -49,6 +53,18 @@ export async function findClaimableJob(
     )
     .$if(memoryBytes !== null, (query) =>
       query.where((e) => e.or([e('job.weight_bytes', 'is', null), e('job.weight_bytes', '<=', memoryBytes)])),
+    )
+    .$if(baseModels !== undefined, (query) =>
+      query.where((e) =>
+        e(
+          'job.model_id',
+          'in',
+          e
+            .selectFrom('models')
+            .select('models.id')
+            .where('base_model', 'in', baseModels ?? []),
+        ),
+      ),
     )
     .where((e) => e.or([e('job.retry_at_ms', 'is', null), e('job.retry_at_ms', '<=', databaseNowMs)]))
     .where((e) =>
@@ -120,6 +136,8 @@ export async function setJobRunning(db: Database, id: string, attempt: NewAttemp
       worker: JSON.stringify(attempt.worker),
       lease_expires_at_ms: e(databaseNowMs, '+', attempt.leaseMs),
       heartbeat_at_ms: databaseNowMs,
+      progress: null,
+      progress_at_ms: databaseNowMs,
       retry_at_ms: null,
       token_hash: attempt.tokenHash,
       parent_step: attempt.parentStep,
@@ -226,17 +244,31 @@ export async function findLease(db: Database, jobId: string): Promise<LeaseRecor
  * Restarts the lease of a job and counts the time since its last sign of life; call with the lease held.
  *
  * @param options.hasAdvanced the attempt stored something no attempt had before: earlier losses no longer count
+ * @param options.progress a heartbeat's counter, null if it had none; anything but a heartbeat is progress by itself
  */
 export async function extendLease(
   db: Database,
   jobId: string,
   leaseMs: number,
-  options: { readonly hasAdvanced?: boolean } = {},
+  options: { readonly hasAdvanced?: boolean; readonly progress?: number | null } = {},
 ): Promise<void> {
   await addTrainingTime(db, jobId, leaseMs)
+  const { progress } = options
   await db
     .updateTable('training_jobs')
     .set((e) => ({
+      ...(progress === undefined ? { progress_at_ms: databaseNowMs } : {}),
+      ...(typeof progress === 'number'
+        ? {
+            progress,
+            progress_at_ms: e
+              .case()
+              .when('progress', '=', progress)
+              .then(e.ref('progress_at_ms'))
+              .else(databaseNowMs)
+              .end(),
+          }
+        : {}),
       heartbeat_at_ms: databaseNowMs,
       lease_expires_at_ms: e(databaseNowMs, '+', leaseMs),
       ...(options.hasAdvanced === true ? { losses: 0 } : {}),
@@ -281,6 +313,34 @@ export async function listClaimedJobs(db: Database, owner: string): Promise<read
     .selectAll()
     .where('status', '=', 'running')
     .where('lease_owner', '=', owner)
+    .execute()
+  return rows.map(toJob)
+}
+
+/** Renews the leases of those of these jobs that `owner` still has. Counts no time: their workers do. */
+export async function renewLeases(
+  db: Database,
+  owner: string,
+  { jobIds, leaseMs }: { readonly jobIds: readonly string[]; readonly leaseMs: number },
+): Promise<void> {
+  if (jobIds.length === 0) return
+  await db
+    .updateTable('training_jobs')
+    .set((e) => ({ lease_expires_at_ms: e(databaseNowMs, '+', leaseMs) }))
+    .where('id', 'in', jobIds)
+    .where('status', '=', 'running')
+    .where('lease_owner', '=', owner)
+    .execute()
+}
+
+/** Running jobs whose owner's name begins so, and of which nothing has moved for so long. */
+export async function listStalledJobs(db: Database, owners: string, stallMs: number): Promise<readonly JobRecord[]> {
+  const rows = await db
+    .selectFrom('training_jobs')
+    .selectAll()
+    .where('status', '=', 'running')
+    .where('lease_owner', 'like', `${owners}%`)
+    .where((e) => e('progress_at_ms', '<=', e(databaseNowMs, '-', stallMs)))
     .execute()
   return rows.map(toJob)
 }

@@ -1,24 +1,31 @@
 /**
- * Opens a PostgreSQL database: a pool of connections, migrations, and a lock that keeps a second server out.
+ * Opens a PostgreSQL database: a pool of connections, migrations, and a lock that keeps a second server out, or lets in only such as share.
  *
  * The driver is loaded here and only when it is needed. Transactions are serializable and repeated when the database asks for it
  * (`in-transaction.ts`); single statements see what is committed. Nothing here knows what the tables mean.
  */
-import { Kysely } from 'kysely'
+import { Kysely, sql } from 'kysely'
 import { AppError, StorageError } from '#base/errors/errors.js'
 import { migrate, type OpenDatabase } from '../database.js'
 import { shareTransactions } from '../in-transaction.js'
 import type { Schema } from '../schema.js'
 import { parsePostgresAddress } from './address.js'
 import { PoolDialect } from './dialect.js'
-import { loadDriver } from './driver.js'
+import { type Client, loadDriver } from './driver.js'
 import { toDatabaseError } from './errors.js'
 import { POSTGRES_MIGRATIONS } from './migrations.js'
-import { holdServerLock } from './server-lock.js'
+import { holdServerLock, NOTICE_CHANNEL, type ServerLockOptions } from './server-lock.js'
 
 export interface PostgresOptions {
   /** Connections at most, besides the one that holds the lock. */
   readonly maxConnections: number
+  /** Other servers may work with it at the same time, if they say so too. Absent: this one is alone. */
+  readonly sharing?: {
+    /** Of this server, to be seen by the others. */
+    readonly id: string
+    /** What they say (`notifyServers`); null: something may have been missed. */
+    readonly onNotice: (payload: string | null) => void
+  }
   /** Beside a server that works with it: no lock is taken, and the tables stay as they are. Default false */
   readonly isBeside?: boolean
   /** Looks at the database before its tables change; what it throws leaves them as they are. */
@@ -41,7 +48,7 @@ const INTEGER_OIDS = [20, 1700]
  * Opens and migrates it.
  *
  * @throws {InvalidRequestError} `invalid_setting`; {AppError} `database_unavailable`; {ConflictError} `database_in_use` while another server
- *   works with it; {StorageError} `database_refused`, `database_newer`, `migration_failed`
+ *   works with it that does not share it, or has older tables; {StorageError} `database_refused`, `database_newer`, `migration_failed`
  */
 export async function openPostgres(address: string, options: PostgresOptions): Promise<OpenDatabase> {
   const { url, name } = parsePostgresAddress(address)
@@ -61,10 +68,14 @@ export async function openPostgres(address: string, options: PostgresOptions): P
     },
   }
   const isBeside = options.isBeside ?? false
-  const createClient = () => new pg.Client(connection)
+  const shared = options.sharing
+  const sharing: ServerLockOptions['sharing'] =
+    shared === undefined ? null : { hasToMigrate, onNotice: shared.onNotice }
+  const createClient = () =>
+    new pg.Client(shared === undefined ? connection : { ...connection, application_name: nameOfServer(shared.id) })
   const lock = isBeside
     ? null
-    : await holdServerLock(createClient, { onTrouble, onTakenOver }).catch((error: unknown) => {
+    : await holdServerLock(createClient, { sharing, onTrouble, onTakenOver }).catch((error: unknown) => {
         throw withReason(error, name)
       })
   const pool = new pg.Pool({ ...connection, max: options.maxConnections })
@@ -76,6 +87,7 @@ export async function openPostgres(address: string, options: PostgresOptions): P
     if (lock !== null) assertVersion(lock.version)
     await options.beforeMigrating?.(db)
     if (!isBeside) await migrate(db, POSTGRES_MIGRATIONS)
+    if (sharing !== null && lock?.isExclusive === true) await lock.share()
   } catch (error) {
     await db.destroy()
     await lock?.release()
@@ -89,6 +101,32 @@ export async function openPostgres(address: string, options: PostgresOptions): P
       await lock?.release()
     },
   }
+}
+
+/** Says something to all servers that share the database, this one included, when everything before it is committed. */
+export async function notifyServers(db: Kysely<Schema>, payload: string): Promise<void> {
+  await sql`select pg_notify(${NOTICE_CHANNEL}, ${payload})`.execute(db)
+}
+
+/** Whether a server that shares the database has its connection: one that was killed has none from that moment on. */
+export async function isServerConnected(db: Kysely<Schema>, id: string): Promise<boolean> {
+  const { rows } = await sql`select 1 from pg_stat_activity
+    where datname = current_database() and application_name = ${nameOfServer(id)}`.execute(db)
+  return rows.length > 0
+}
+
+function nameOfServer(id: string): string {
+  return `trainyard ${id}`
+}
+
+async function hasToMigrate(client: Client): Promise<boolean> {
+  const { rows: tables } = await client.query<{ is_there: boolean }>(
+    "select to_regclass('kysely_migration') is not null as is_there",
+  )
+  if (tables[0]?.is_there !== true) return true
+  const { rows } = await client.query<{ name: string }>('select name from kysely_migration')
+  const done = new Set(rows.map(({ name }) => name))
+  return Object.keys(POSTGRES_MIGRATIONS).some((name) => !done.has(name))
 }
 
 /** Who starts a server may know what those who ask it for something may not: where the database is, and what came of it. */

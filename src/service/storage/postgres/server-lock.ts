@@ -1,7 +1,9 @@
 /**
- * One server at a time works with a database: it holds an advisory lock on a connection of its own, which the database drops when the
- * server dies, however it dies. When the connection is lost the server goes on and takes the lock again as soon as it can; where another has
- * taken it meanwhile, it must not go on.
+ * Who works with a database: one server alone, or several beside each other. Each holds an advisory lock on a connection of its own, which the
+ * database drops when the server dies, however it dies: one that is alone holds it exclusively, the others share it. When the connection is
+ * lost the server goes on and takes the lock again as soon as it can; where another has it exclusively meanwhile, it must not go on.
+ *
+ * Servers that share a database hear each other on that connection (`LISTEN`). What was said while it was lost is lost: then they are told so.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ConflictError } from '#base/errors/errors.js'
@@ -11,6 +13,10 @@ import { toDatabaseError } from './errors.js'
 export interface ServerLock {
   /** Of PostgreSQL, its first number. */
   readonly version: number
+  /** Whether no other server is there, so that tables may change. */
+  readonly isExclusive: boolean
+  /** Lets others in. */
+  share(): Promise<void>
   release(): Promise<void>
 }
 
@@ -18,9 +24,20 @@ export interface ServerLock {
 const LOCK_ID = 8_642_001
 /** How often a start tries while the server before is being cleared away, and how long it waits in between. */
 const TRIES = 10
+/** The same beside others, one of which may be making the tables. */
+const TRIES_BESIDE = 40
+/** On which servers hear each other. */
+export const NOTICE_CHANNEL = 'trainyard'
 const WAIT_MS = 300
 
-export interface ServerLockEvents {
+export interface ServerLockOptions {
+  /** Null: it is alone, which the others are told. Else it shares the database with others. */
+  readonly sharing: {
+    /** Whether tables are to be made or changed before others may come: then it must be the only one for a while. */
+    readonly hasToMigrate: (client: Client) => Promise<boolean>
+    /** What servers say to each other; null: something may have been missed. */
+    readonly onNotice: (payload: string | null) => void
+  } | null
   readonly onTrouble: (error: unknown) => void
   /** Another server works with the database; told once. */
   readonly onTakenOver: (error: ConflictError) => void
@@ -29,11 +46,11 @@ export interface ServerLockEvents {
 /** @throws {ConflictError} `database_in_use`; what the connection's failure is called */
 export async function holdServerLock(
   createClient: () => Client,
-  { onTrouble, onTakenOver }: ServerLockEvents,
+  { sharing, onTrouble, onTakenOver }: ServerLockOptions,
 ): Promise<ServerLock> {
   let isReleased = false
   let client = await connect()
-  const { version, pid } = await orEnd(client, takeFirst)
+  const { version, pid, isExclusive } = await orEnd(client, (first) => takeFirst(first, sharing))
   /** Of the connection that held it last: its process may outlive it for a minute. */
   let holder = pid
   watch(client)
@@ -49,6 +66,10 @@ export async function holdServerLock(
       await created.query(
         "select set_config('tcp_keepalives_idle', '20', false), set_config('tcp_keepalives_interval', '5', false)",
       )
+      if (sharing !== null) {
+        created.on('notification', ({ payload }) => sharing.onNotice(payload ?? ''))
+        await created.query(`listen ${NOTICE_CHANNEL}`)
+      }
       return created
     })
   }
@@ -73,12 +94,13 @@ export async function holdServerLock(
   /** @returns whether that is the end of it */
   async function tryAgain(next: Client): Promise<boolean> {
     const found = await orEnd(next, async () =>
-      (await take(next)) ? await pidOf(next) : { takenBy: await takerOf(next) },
+      (await take(next, sharing !== null)) ? await pidOf(next) : { takenBy: await takerOf(next) },
     )
     if (typeof found === 'number' && !isReleased) {
       client = next
       holder = found
       watch(next)
+      sharing?.onNotice(null)
       return true
     }
     await next.end()
@@ -90,6 +112,11 @@ export async function holdServerLock(
 
   return {
     version,
+    isExclusive,
+    share: async () => {
+      await client.query('select pg_advisory_lock_shared($1)', [LOCK_ID])
+      await client.query('select pg_advisory_unlock($1)', [LOCK_ID])
+    },
     release: async () => {
       isReleased = true
       await client.end().catch(() => undefined)
@@ -97,19 +124,33 @@ export async function holdServerLock(
   }
 }
 
-async function takeFirst(client: Client): Promise<{ readonly version: number; readonly pid: number }> {
+async function takeFirst(client: Client, sharing: ServerLockOptions['sharing']) {
   const { rows } = await client.query<{ version: number }>(
     "select current_setting('server_version_num')::integer / 10000 as version",
   )
-  for (let tries = 1; !(await take(client)); tries += 1) {
-    if (tries === TRIES) {
-      throw new ConflictError('database_in_use', 'another server works with this database', {
-        hint: 'stop that server, or name another --database',
-      })
+  const facts = { version: rows[0]?.version ?? 0, pid: await pidOf(client) }
+  for (let tries = sharing === null ? TRIES : TRIES_BESIDE; tries > 0; tries -= 1) {
+    if (sharing !== null && (await take(client, true))) {
+      if (!(await sharing.hasToMigrate(client))) return { ...facts, isExclusive: false }
+      await client.query('select pg_advisory_unlock_shared($1)', [LOCK_ID])
     }
+    if (await take(client, false)) return { ...facts, isExclusive: true }
     await sleep(WAIT_MS)
   }
-  return { version: rows[0]?.version ?? 0, pid: await pidOf(client) }
+  throw inUse(sharing !== null)
+}
+
+function inUse(isSharing: boolean): ConflictError {
+  if (!isSharing) {
+    return new ConflictError('database_in_use', 'another server works with this database', {
+      hint: 'stop that server, or name another --database',
+    })
+  }
+  return new ConflictError(
+    'database_in_use',
+    'another server works with this database, alone (--single-server) or with tables of an earlier version',
+    { hint: 'stop it and start this one again, or name another --database' },
+  )
 }
 
 /** A connection that is of no use is not left open. */
@@ -128,17 +169,18 @@ async function pidOf(client: Client): Promise<number> {
   return rows[0]?.pid ?? 0
 }
 
-/** Whose process holds the lock; null: nobody's, by now. */
+/** Whose process keeps this one out; null: nobody's, by now. */
 async function takerOf(client: Client): Promise<number | null> {
   const { rows } = await client.query<{ pid: number }>(
-    `select pid from pg_locks where locktype = 'advisory' and classid = 0 and objid = $1 and objsubid = 1 and granted
+    `select pid from pg_locks where locktype = 'advisory' and classid = 0 and objid = $1 and objsubid = 1 and granted and mode = 'ExclusiveLock'
       and database = (select oid from pg_database where datname = current_database())`,
     [LOCK_ID],
   )
   return rows[0]?.pid ?? null
 }
 
-async function take(client: Client): Promise<boolean> {
-  const { rows } = await client.query<{ taken: boolean }>('select pg_try_advisory_lock($1) as taken', [LOCK_ID])
+async function take(client: Client, isShared: boolean): Promise<boolean> {
+  const lock = isShared ? 'pg_try_advisory_lock_shared' : 'pg_try_advisory_lock'
+  const { rows } = await client.query<{ taken: boolean }>(`select ${lock}($1) as taken`, [LOCK_ID])
   return rows[0]?.taken === true
 }

@@ -2,8 +2,10 @@
  * Rows of training sessions and of their stored state.
  */
 
+import type { ExpressionBuilder } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, toPage, unknownCursor } from '../paging.js'
+import type { Schema } from '../schema.js'
 
 /** A stored file. */
 export interface StoredFile {
@@ -34,6 +36,8 @@ export interface TrainingSessionRecord extends NewTrainingSession {
   /** Why it cannot go on; null while it can. */
   readonly error: string | null
   readonly attempt: number
+  /** The server whose worker has it; null: nobody's, or there is one server. */
+  readonly serverId: string | null
   /** The request that is carried out next. */
   readonly nextSeq: number
   /** The last request whose effect is in the stored state. */
@@ -139,14 +143,67 @@ export async function listReadySessions(db: Database): Promise<readonly string[]
   return rows.map(({ id }) => id)
 }
 
-/** A new worker takes the session. @returns its attempt */
-export async function raiseAttempt(db: Database, id: string): Promise<number> {
+/** A session that this server may take: it is nobody's, or of a server that is gone. */
+const isFreeFor = (serverId: string) => (e: ExpressionBuilder<Schema, 'training_sessions'>) =>
+  e.or([
+    e('server_id', 'is', null),
+    e('server_id', '=', serverId),
+    e.not(
+      e.exists(
+        e
+          .selectFrom('servers')
+          .select('servers.id')
+          .whereRef('servers.id', '=', 'training_sessions.server_id')
+          .where('lease_expires_at_ms', '>', databaseNowMs),
+      ),
+    ),
+  ])
+
+/**
+ * A new worker takes the session; call inside a transaction.
+ *
+ * @param serverId of several servers the one whose worker it is; null: there is one
+ * @returns its attempt; null if another server has it
+ */
+export async function takeSession(db: Database, id: string, serverId: string | null): Promise<number | null> {
+  const result = await db
+    .updateTable('training_sessions')
+    .set((e) => ({ attempt: e('attempt', '+', 1), server_id: serverId }))
+    .where('id', '=', id)
+    .$if(serverId !== null, (query) => query.where(isFreeFor(serverId ?? '')))
+    .executeTakeFirst()
+  return result.numUpdatedRows > 0n ? ((await findTrainingSession(db, id))?.attempt ?? null) : null
+}
+
+/** Its worker is gone: any server may take it, if none has meanwhile. */
+export async function giveSessionBack(db: Database, id: string, attempt: number): Promise<void> {
   await db
     .updateTable('training_sessions')
-    .set((e) => ({ attempt: e('attempt', '+', 1) }))
+    .set({ server_id: null })
     .where('id', '=', id)
+    .where('attempt', '=', attempt)
     .execute()
-  return (await findTrainingSession(db, id))?.attempt ?? 0
+}
+
+/** What a server that is gone had is nobody's. */
+export async function giveSessionsBack(db: Database, serverId: string): Promise<void> {
+  await db.updateTable('training_sessions').set({ server_id: null }).where('server_id', '=', serverId).execute()
+}
+
+/** Of these, those that another living server has. */
+export async function listHeldElsewhere(
+  db: Database,
+  ids: readonly string[],
+  serverId: string,
+): Promise<readonly string[]> {
+  if (ids.length === 0) return []
+  const rows = await db
+    .selectFrom('training_sessions')
+    .select('id')
+    .where('id', 'in', ids)
+    .where((e) => e.not(isFreeFor(serverId)(e)))
+    .execute()
+  return rows.map(({ id }) => id)
 }
 
 /** The request before `nextSeq` is done. */
@@ -217,6 +274,7 @@ function toTrainingSession(row: {
   user_metadata: string
   error: string | null
   attempt: number
+  server_id: string | null
   next_seq: number
   state_seq: number
   step_count: number
@@ -238,6 +296,7 @@ function toTrainingSession(row: {
     userMetadata: JSON.parse(row.user_metadata) as Record<string, unknown>,
     error: row.error,
     attempt: row.attempt,
+    serverId: row.server_id,
     nextSeq: row.next_seq,
     stateSeq: row.state_seq,
     stepCount: row.step_count,

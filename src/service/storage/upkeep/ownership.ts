@@ -14,6 +14,7 @@ import { syncFolder } from '#base/sync-folder.js'
 import { moveFile } from '#base/util/move-file.js'
 import { MARK_FILE } from '../data-dir.js'
 import type { Database } from '../database.js'
+import { greatest } from '../sql-words.js'
 import { hasTable } from './catalog.js'
 
 /** Where things lie in a data directory. */
@@ -109,12 +110,18 @@ export async function claimDirectory(db: Database, root: string, newId: () => st
   const known = await readIdentity(db)
   const marked = await readMark(root)
   const id = known?.id ?? newId()
-  const mark = Math.max(known?.mark ?? 0, marked?.id === id ? marked.mark : 0) + 1
-  await db
+  const least = Math.max(known?.mark ?? 0, marked?.id === id ? marked.mark : 0) + 1
+  // another server may have done the same meanwhile: it never becomes less
+  const { mark } = await db
     .insertInto('database_identity')
-    .values({ id, mark })
-    .onConflict((conflict) => conflict.column('id').doUpdateSet({ mark }))
-    .execute()
+    .values({ id, mark: least })
+    .onConflict((conflict) =>
+      conflict.column('id').doUpdateSet((e) => ({
+        mark: greatest(sql<number>`${e.ref('database_identity.mark')} + 1`, sql<number>`${e.ref('excluded.mark')}`),
+      })),
+    )
+    .returning('mark')
+    .executeTakeFirstOrThrow()
   const path = join(root, MARK_FILE)
   await writeFile(`${path}.tmp`, `${JSON.stringify({ database: id, mark })}\n`, { mode: 0o600, flush: true })
   await moveFile(`${path}.tmp`, path)

@@ -1,0 +1,153 @@
+/**
+ * This server among those that share its database: it says by a lease that it lives, knows how many do, and hears what the others say.
+ *
+ * What servers say carries no data, like a signal: who hears it reads the database, so that what is lost costs a delay only. A server whose
+ * lease ran out while it lived (its database was away) loses nothing by it either: jobs and sessions are fenced by their attempts.
+ */
+import { ConflictError } from '#base/errors/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import { notifyServers } from '#service/storage/postgres/open-postgres.js'
+import {
+  deleteServer,
+  forgetServers,
+  listServers,
+  renewServer,
+  type ServerFacts,
+} from '#service/storage/upkeep/servers.js'
+
+/** `job`: something about it has changed; `queue`: somebody may find work; the others are for who has the session. */
+export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-close', 'session-end'] as const
+export type Topic = (typeof TOPICS)[number]
+
+export interface ServerGroup {
+  readonly id: string
+  /** Servers that live, this one included. */
+  count(): number
+  /** Tells the others. @param id never has white space */
+  announce(topic: Topic, id?: string): void
+  /** Hears the others. */
+  on(topic: Topic, listener: (id: string) => void): void
+  /** Something may have been missed. */
+  onMissed(listener: () => void): void
+  /** What the database passed on; null: its connection was lost meanwhile. */
+  receive(payload: string | null): void
+  /** Says so now, and from now on. @throws {ConflictError} `database_in_use` beside a server of another minor version */
+  start(): Promise<void>
+  stop(): Promise<void>
+}
+
+export interface ServerGroupOptions {
+  readonly db: DatabaseHandle
+  readonly facts: ServerFacts
+  readonly logger: Logger
+  /** Default `SERVER_LEASE_MS`. */
+  readonly leaseMs?: number | undefined
+}
+
+/** A server that said nothing for so long is gone. */
+export const SERVER_LEASE_MS = 15_000
+/** Said together: a job that ends says so three times. */
+const GATHER_MS = 5
+/** PostgreSQL passes on 8000 bytes at once. */
+const MOST_BYTES = 7000
+
+export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS }: ServerGroupOptions): ServerGroup {
+  const listeners = new Map<Topic, ((id: string) => void)[]>()
+  const missed: (() => void)[] = []
+  let said = new Set<string>()
+  let gathering: NodeJS.Timeout | null = null
+  let sending: Promise<void> = Promise.resolve()
+  let timer: NodeJS.Timeout | null = null
+  let renewing: Promise<void> | null = null
+  let count = 1
+
+  async function renew(): Promise<void> {
+    await renewServer(db, facts, leaseMs)
+    const others = (await listServers(db)).filter(({ id }) => id !== facts.id).length
+    if (others + 1 !== count) logger.info({ servers: others + 1 }, 'servers.changed')
+    count = others + 1
+  }
+
+  function renewOrSay(): void {
+    renewing ??= renew()
+      .catch((error: unknown) => logger.warn({ err: error }, 'servers.not_renewed'))
+      .finally(() => {
+        renewing = null
+      })
+  }
+
+  function send(): void {
+    gathering = null
+    const lines = [...said]
+    said = new Set()
+    for (const payload of inParts(facts.id, lines)) {
+      // the others look at the database anyway, later
+      sending = sending.then(() => notifyServers(db, payload)).catch(() => undefined)
+    }
+  }
+
+  return {
+    id: facts.id,
+    count: () => count,
+    announce: (topic, id = '') => {
+      said.add(`${topic} ${id}`)
+      gathering ??= setTimeout(send, GATHER_MS).unref()
+    },
+    on: (topic, listener) => void listeners.set(topic, [...(listeners.get(topic) ?? []), listener]),
+    onMissed: (listener) => void missed.push(listener),
+    receive: (payload) => {
+      if (payload === null) {
+        for (const listener of missed) listener()
+        return
+      }
+      const [sender, ...lines] = payload.split('\n')
+      if (sender === facts.id) return
+      for (const line of lines) {
+        const [topic, id = ''] = line.split(' ')
+        for (const listener of listeners.get(topic as Topic) ?? []) listener(id)
+      }
+    },
+    start: async () => {
+      await forgetServers(db)
+      const other = (await listServers(db)).find(({ version }) => minorOf(version) !== minorOf(facts.version))
+      if (other !== undefined) {
+        throw new ConflictError(
+          'database_in_use',
+          `a server of version ${other.version} works with this database, and this one is of version ${facts.version}`,
+          {
+            hint: `stop it first: what one begins the other must go on with; a server that was killed counts for ${leaseMs / 1000} s`,
+          },
+        )
+      }
+      await renew()
+      timer = setInterval(renewOrSay, leaseMs / 3).unref()
+    },
+    stop: async () => {
+      if (timer !== null) clearInterval(timer)
+      if (gathering !== null) clearTimeout(gathering)
+      send()
+      await renewing
+      await sending
+      await deleteServer(db, facts.id).catch((error: unknown) => logger.warn({ err: error }, 'servers.not_left'))
+    },
+  }
+}
+
+/** `0.1` of `0.1.2`. */
+function minorOf(version: string): string {
+  return version.split('.').slice(0, 2).join('.')
+}
+
+function inParts(sender: string, lines: readonly string[]): readonly string[] {
+  const parts: string[] = []
+  let part = sender
+  for (const line of lines) {
+    if (part.length + line.length + 1 > MOST_BYTES) {
+      parts.push(part)
+      part = sender
+    }
+    part += `\n${line}`
+  }
+  return part === sender ? parts : [...parts, part]
+}

@@ -1,0 +1,60 @@
+/**
+ * What one of several servers does at a time: advisory locks, which the database drops with the connection that holds them.
+ */
+import { sql } from 'kysely'
+import type { Database, DatabaseHandle } from '../database.js'
+
+/** Any numbers that nobody else takes. */
+const SWEEP_LOCK = 8_642_002
+const PLACEMENT_LOCK = 8_642_003
+const START_LOCK = 8_642_004
+const BLOB_LOCKS = 8642
+
+export type Duty = 'sweep' | 'placement'
+
+/**
+ * Does what one server at a time does.
+ *
+ * @returns null, with nothing done, while another does it
+ */
+export async function onDuty<T>(db: DatabaseHandle, duty: Duty, action: () => Promise<T>): Promise<T | null> {
+  const id = duty === 'sweep' ? SWEEP_LOCK : PLACEMENT_LOCK
+  return db.connection().execute(async (connection) => {
+    const { rows } = await sql<{ taken: boolean }>`select pg_try_advisory_lock(${sql.lit(id)}) as taken`.execute(
+      connection,
+    )
+    if (rows[0]?.taken !== true) return null
+    return thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(id)})`, action)
+  })
+}
+
+/** Does what servers do one after the other when they start: what the first of them makes the next one finds. */
+export async function inTurnOfStarts<T>(db: DatabaseHandle, action: () => Promise<T>): Promise<T> {
+  return db.connection().execute(async (connection) => {
+    await sql`select pg_advisory_lock(${sql.lit(START_LOCK)})`.execute(connection)
+    return thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(START_LOCK)})`, action)
+  })
+}
+
+/** Does what no two servers do at once with a blob: writing it again because it was old, and deleting it because it is. */
+export async function withBlobLocked<T>(db: DatabaseHandle, sha256: string, action: () => Promise<T>): Promise<T> {
+  // signed 32 bits of the digest
+  const key = Number.parseInt(sha256.slice(0, 8), 16) | 0
+  return db.connection().execute(async (connection) => {
+    await sql`select pg_advisory_lock(${sql.lit(BLOB_LOCKS)}, ${sql.lit(key)})`.execute(connection)
+    return thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(BLOB_LOCKS)}, ${sql.lit(key)})`, action)
+  })
+}
+
+async function thenUnlock<T>(
+  connection: Database,
+  unlock: ReturnType<typeof sql>,
+  action: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await action()
+  } finally {
+    // a connection that broke has lost the lock already
+    await unlock.execute(connection).catch(() => undefined)
+  }
+}

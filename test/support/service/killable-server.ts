@@ -39,7 +39,18 @@ export interface KillableServer {
 }
 
 export interface KillableServerOptions
-  extends Pick<TestedServiceOptions, 'tuning' | 'seams' | 'trainWorkers' | 'threads' | 'resumeIntervalMs'> {
+  extends Pick<
+    TestedServiceOptions,
+    | 'tuning'
+    | 'seams'
+    | 'trainWorkers'
+    | 'threads'
+    | 'resumeIntervalMs'
+    | 'database'
+    | 'blobStore'
+    | 'singleServer'
+    | 'webhookHosts'
+  > {
   readonly dataDir: string
   /** The key of an earlier server on the directory. */
   readonly apiKey?: string

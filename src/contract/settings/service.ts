@@ -87,12 +87,15 @@ export const SERVICE_SETTINGS = defineSettings({
     bounds: { min: 2, max: 500 },
     summary: 'connections to PostgreSQL that requests share',
   },
-  /** Rows in PostgreSQL while blobs lie in the data directory, which no other server could read. Default false: that is refused. */
+  /**
+   * No other server works with the PostgreSQL database: blobs may lie in the data directory, which no other could read. Default false: several
+   * may, and blobs must be in a bucket.
+   */
   singleServer: {
     key: 'single-server',
     type: 'boolean',
     default: false,
-    summary: 'keep blobs in the data directory although rows are in PostgreSQL: no other server can read them',
+    summary: 'keep other servers out of the PostgreSQL database; blobs may then lie in the data directory',
   },
   /** `s3://bucket/prefix?endpoint=…`: blobs are objects there; keys are in the environment or a file. Default null: the data directory. */
   blobStore: {

@@ -12,7 +12,7 @@ import {
   type SharedParts,
   startGroup,
   startSharedParts,
-} from '../../support/service/several-servers.js'
+} from '../../support/several-servers.js'
 import { until } from '../../support/until.js'
 
 const IDLE = { trainWorkers: 0 }

@@ -8,7 +8,7 @@ import type { Database, DatabaseHandle } from '../database.js'
 const SWEEP_LOCK = 8_642_002
 const PLACEMENT_LOCK = 8_642_003
 const START_LOCK = 8_642_004
-const BLOB_LOCKS = 8642
+const BLOB_LOCKS = 77_642
 
 export type Duty = 'sweep' | 'placement'
 

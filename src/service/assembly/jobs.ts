@@ -67,6 +67,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
   const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
   lifetimes.add('activity', () => jobActivity.stop())
   const { group } = storage
+  const namesServed = (): readonly string[] => served.map(({ name }) => name)
   const signals = createJobSignals(jobActivity.note, group)
   const timing: JobTiming = {
     ...DEFAULT_JOB_TIMING,
@@ -86,7 +87,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
-    ...(group === null ? {} : { serverId: group.id, baseModels: () => served.map(({ name }) => name) }),
+    ...(group === null ? {} : { serverId: group.id, baseModels: namesServed, hasOthers: () => group.count() > 1 }),
     localWorker: {
       ...workerFacts(),
       device: start.device.description,

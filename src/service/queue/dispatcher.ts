@@ -78,6 +78,8 @@ export interface DispatcherOptions {
   readonly serverId?: string | undefined
   /** Base models that this server has, where others may have more. Absent: jobs of all are taken. */
   readonly baseModels?: (() => readonly string[]) | undefined
+  /** Whether other servers live, whose workers are not known here. Default: none do. */
+  readonly hasOthers?: () => boolean
   /** Whether the machine has memory for one more job; asked only while others run that have made a step. Default: it has. */
   readonly hasRoom?: () => boolean
   readonly timing: JobTiming
@@ -474,6 +476,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     },
     claim,
     whyNobody: ({ trainer, weightBytes }) => {
+      // another server may know somebody
+      if (options.hasOthers?.() === true) return null
       const workers = kinds()
       const coming = options.placementNotes?.() ?? null
       if (coming !== null && workers.length === 0) {
@@ -482,7 +486,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       }
       return whyNobodyTakes({ trainer, weightBytes }, workers) ?? coming?.[0] ?? null
     },
-    isRefused: (job) => whyNobodyTakes(job, [...kinds(), ...(options.placementKinds?.() ?? [])]) !== null,
+    isRefused: (job) =>
+      options.hasOthers?.() !== true &&
+      whyNobodyTakes(job, [...kinds(), ...(options.placementKinds?.() ?? [])]) !== null,
     notes: () => options.placementNotes?.() ?? [],
     gone: async (name, reason) => {
       for (const worker of remote.list()) if (worker.name === name) await leave(worker, { reason, isOrderly: false })

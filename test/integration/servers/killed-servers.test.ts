@@ -25,7 +25,7 @@ const JOBS = '/v1/preview/training-jobs'
 const KILLS = Number(process.env['TRAINYARD_KILLS'] ?? 6)
 const SEED = Number(process.env['TRAINYARD_SEED'] ?? 1)
 const MODELS = ['a', 'b', 'c']
-const STEPS = 12
+const STEPS = 30
 /** Short, so that what a killed server had is soon taken up; long enough for a living one on a busy machine. */
 const LEASE_MS = 4000
 /** A kill comes within it after the steps that it waits for, wherever the protocol is then. */

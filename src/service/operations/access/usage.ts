@@ -62,6 +62,9 @@ export function usageKeyOf(principal: Principal, model: ModelRecord | null, base
   }
 }
 
+const byText = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number =>
+  a < b ? -1 : a > b ? 1 : 0
+
 export function createUsageService(db: DatabaseHandle, logger: Logger): UsageService {
   let counted = new Map<string, { readonly key: UsageKey; counters: UsageCounters }>()
   let usedKeys = new Set<string>()
@@ -96,7 +99,8 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     usedKeys = new Set()
     try {
       await inTransaction(db, async (transaction) => {
-        for (const { key, counters } of batch.values()) await addUsage(transaction, key, counters)
+        // in one order, or servers that count for the same would wait for each other
+        for (const [, { key, counters }] of [...batch].sort(byText)) await addUsage(transaction, key, counters)
         await touchApiKeys(transaction, [...keys])
       })
     } catch (error) {

@@ -13,6 +13,18 @@ function fakeClock() {
 }
 
 describe('the allowance of a key', () => {
+  test('is divided by the servers that live, one request for each at least', () => {
+    const clock = fakeClock()
+    let servers = 2
+    const limiter = createRateLimiter(4, clock, () => servers)
+    expect([1, 2, 3].map(() => limiter.take('a').isAllowed)).toEqual([true, true, false])
+    clock.pass(30_000)
+    expect([1, 2].map(() => limiter.take('a').isAllowed)).toEqual([true, false])
+    servers = 9
+    clock.pass(60_000)
+    expect([1, 2].map(() => limiter.take('a').isAllowed)).toEqual([true, false])
+  })
+
   test('is spent in a burst, then comes back evenly', () => {
     const clock = fakeClock()
     const limiter = createRateLimiter(60, clock)

@@ -13,18 +13,12 @@ import type { IdSource } from '#base/util/ids.js'
 import { SERVICE_DEFAULTS, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { type Claimant, findClaimableJob, renewLeases } from '#service/storage/jobs/states.js'
+import { type Claimant, findClaimableJob } from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
+import { createBesideWatch } from './beside-watch.js'
 import { type ClaimedJob, claimNextJob, localOwner, remoteOwner } from './queue.js'
-import {
-  expireLeases,
-  type LostAttempt,
-  RESTART_BACKOFF_MS,
-  releaseAttempt,
-  releaseClaims,
-  releaseStalled,
-} from './recovery.js'
+import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt, releaseClaims } from './recovery.js'
 import { createRemoteWorkers, type RemoteClaim, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
 import { type JobNeeds, type WorkerKind, whyNobodyTakes } from './takers.js'
@@ -212,28 +206,16 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     memoryBytes: null,
     ...baseModels(),
   })
-  let upTicks = 0
-  let renewTicks = 0
+  const kinds = (): readonly WorkerKind[] => [...(options.trainWorkers > 0 ? [here()] : []), ...remote.list()]
+  const beside = serverId === undefined ? null : createBesideWatch({ db, ids, owner, timing: options.timing })
 
-  /** Other servers judge a job by its row alone: leases of living workers never run out, and who stands still is seen there too. */
-  async function lookBeside(): Promise<void> {
-    if (serverId === undefined || renewTicks * sweepMs < leaseMs / 3) return
-    renewTicks = 0
-    await renewLeases(db, owner, { jobIds: localSlots().map(({ jobId }) => jobId), leaseMs })
-    // a server judges by what it could have seen itself
-    if (upTicks * sweepMs <= stallMs) return
-    for (const jobId of await releaseStalled(db, ids, { stallMs, backoffMs })) {
+  async function sweep(): Promise<void> {
+    for (const jobId of (await beside?.look(localSlots().map((slot) => slot.jobId))) ?? []) {
       logger.warn({ job_id: jobId, reason: 'no progress' }, 'job.worker_lost')
       forgetRemote(jobId)
       signals.notify(jobId)
     }
-  }
-
-  const kinds = (): readonly WorkerKind[] => [...(options.trainWorkers > 0 ? [here()] : []), ...remote.list()]
-
-  async function sweep(): Promise<void> {
-    await lookBeside()
-    const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs: leaseMs })
+    const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs, serverId })
     for (const jobId of lost) {
       logger.warn({ job_id: jobId }, 'job.lease_expired')
       signals.notify(jobId)
@@ -456,8 +438,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     wake,
     start: () => {
       timer = setInterval(() => {
-        upTicks += 1
-        renewTicks += 1
+        beside?.tick()
         for (const slot of slots) slot.watch.tick()
         sharer()?.tick()
         remote.tick(busyElsewhere())

@@ -18,6 +18,7 @@ import {
   setJobQueuedAgain,
 } from '#service/storage/jobs/states.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { listServers } from '#service/storage/upkeep/servers.js'
 import { CANCELLED, endUnsuccessfully } from './outcome.js'
 import { isRemoteOwner, localOwner, REMOTE_OWNER } from './queue.js'
 
@@ -58,24 +59,40 @@ export async function releaseAttempt(
 /**
  * Releases every running job whose lease is over, except those whose worker is known to live: their leases start anew.
  *
+ * @param local.serverId of several servers this one: a job of another that lives is that one's matter, one of a server that is gone lost no worker of its
+ *   own making. Absent: there is one
  * @param local.living attempts whose process runs; whether they move on is for `attempt-watch.ts` to judge
  * @returns the ids of both
  */
 export async function expireLeases(
   db: DatabaseHandle,
   ids: IdSource,
-  local: { readonly living: readonly { readonly jobId: string; readonly attempt: number }[]; readonly leaseMs: number },
+  local: {
+    readonly living: readonly { readonly jobId: string; readonly attempt: number }[]
+    readonly leaseMs: number
+    readonly serverId?: string | undefined
+  },
 ): Promise<{ readonly lost: readonly string[]; readonly renewed: readonly string[] }> {
   return inTransaction(db, async (transaction) => {
     const lost: string[] = []
     const renewed: string[] = []
-    for (const job of await listExpiredJobs(transaction)) {
+    const expired = await listExpiredJobs(transaction)
+    const servers =
+      local.serverId === undefined || expired.length === 0
+        ? null
+        : new Set((await listServers(transaction)).map(({ id }) => localOwner(id)))
+    for (const job of expired) {
       if (local.living.some(({ jobId, attempt }) => jobId === job.id && attempt === job.attempt)) {
         await extendLease(transaction, job.id, local.leaseMs, { progress: null })
         renewed.push(job.id)
         continue
       }
-      await release(transaction, ids, job, { reason: 'its worker stopped answering', isOrderly: false })
+      const { leaseOwner } = job
+      const isOfOther =
+        servers !== null && !isRemoteOwner(leaseOwner) && leaseOwner !== localOwner(local.serverId ?? '')
+      if (isOfOther && servers.has(leaseOwner ?? '')) continue
+      const reason = isOfOther ? 'its server is gone' : 'its worker stopped answering'
+      await release(transaction, ids, job, { reason, isOrderly: isOfOther })
       lost.push(job.id)
     }
     return { lost, renewed }

@@ -7,7 +7,7 @@ import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
 import { heartbeat } from '#service/queue/lease.js'
 import { claimNextJob, createJob, localOwner, remoteOwner } from '#service/queue/queue.js'
-import { recoverInterrupted, releaseStalled } from '#service/queue/recovery.js'
+import { expireLeases, recoverInterrupted, releaseStalled } from '#service/queue/recovery.js'
 import { createServerGroup } from '#service/queue/server-group.js'
 import { createJobSignals } from '#service/queue/signals.js'
 import { findJob } from '#service/storage/training-jobs.js'
@@ -53,6 +53,19 @@ describe('a start', () => {
     expect(await statusOf(other.jobId)).toBe('running')
     expect(await leaseOf(remote.jobId)).toBeGreaterThan(leaseMs)
   })
+})
+
+test('a lease that is over ends a job of a server that is gone, which counts no loss, and none of one that lives', async () => {
+  const { db } = fixture
+  await renewServer(db, { id: 'b', url: null, version: '0.1.0' }, LEASE_MS)
+  const [gone, living] = [await running(localOwner('a'), 'one'), await running(localOwner('b'), 'two')]
+  const own = await running(localOwner('c'), 'three')
+  await sql`update training_jobs set lease_expires_at_ms = 0 where status = 'running'`.execute(db)
+  const { lost } = await expireLeases(db, systemIds, { living: [], leaseMs: LEASE_MS, serverId: 'c' })
+  expect([...lost].sort()).toEqual([gone.jobId, own.jobId].sort())
+  const losses = [gone, own].map(async ({ jobId }) => (await findJob(db, jobId))?.losses)
+  expect(await Promise.all(losses)).toEqual([0, 1])
+  expect(await statusOf(living.jobId)).toBe('running')
 })
 
 test('a worker elsewhere that answers and does not move on is seen by its row, one that moves on is not', async () => {

@@ -1,0 +1,47 @@
+/**
+ * What a server does for the others on its database, which judge a job by its row alone: leases of its living workers never run out, and a worker on
+ * another machine that answers and does not move on is seen by its row, whichever server it answers to.
+ */
+import type { IdSource } from '#base/util/ids.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import { renewLeases } from '#service/storage/jobs/states.js'
+import { releaseStalled } from './recovery.js'
+
+export interface BesideWatchOptions {
+  readonly db: DatabaseHandle
+  readonly ids: IdSource
+  /** Of the leases of this server's own workers. */
+  readonly owner: string
+  readonly timing: {
+    readonly leaseMs: number
+    readonly stallMs: number
+    readonly backoffMs: number
+    readonly sweepMs: number
+  }
+}
+
+export interface BesideWatch {
+  /** Another `sweepMs` have passed. */
+  tick(): void
+  /** Looks, if it is time. @param living jobs of workers of this machine @returns those that were taken from a worker that stands still */
+  look(living: readonly string[]): Promise<readonly string[]>
+}
+
+export function createBesideWatch({ db, ids, owner, timing }: BesideWatchOptions): BesideWatch {
+  const { leaseMs, stallMs, backoffMs, sweepMs } = timing
+  let upTicks = 0
+  let ticks = 0
+  return {
+    tick: () => {
+      upTicks += 1
+      ticks += 1
+    },
+    look: async (living) => {
+      if (ticks * sweepMs < leaseMs / 3) return []
+      ticks = 0
+      await renewLeases(db, owner, { jobIds: living, leaseMs })
+      // a server judges by what it could have seen itself
+      return upTicks * sweepMs <= stallMs ? [] : releaseStalled(db, ids, { stallMs, backoffMs })
+    },
+  }
+}

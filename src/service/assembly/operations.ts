@@ -52,6 +52,7 @@ import { resolveHub } from '../options.js'
 import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
+import { onDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
 import type { Processes } from './processes.js'
 import type { ServedModels } from './served-models.js'
@@ -176,7 +177,9 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const tokens = createTokenService(context)
   const rollouts = createRolloutService(context)
   const files = createFileService(context)
-  const probes = createProbeRunner(context)
+  // two servers would answer the same
+  const answerInTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
+  const probes = createProbeRunner(context, storage.group === null ? undefined : answerInTurn)
   lifetimes.add('probes', () => probes.stop())
   const services = {
     auth: createAuthService(db),

@@ -29,7 +29,11 @@ const RETRY_MS = 15_000
 type Context = Parameters<typeof createChatService>[0] & Pick<ServiceContext, 'activity' | 'logger'>
 type Queued = NonNullable<Awaited<ReturnType<typeof nextQueued>>>
 
-export function createProbeRunner(context: Context): ProbeRunner {
+/** @param onDuty does what one of several servers does at a time; null while another does it. Default: there is no other */
+export function createProbeRunner(
+  context: Context,
+  onDuty: (action: () => Promise<void>) => Promise<unknown> = (action) => action(),
+): ProbeRunner {
   const { db, clock, logger } = context
   const chat = createChatService({ ...context, chatRules: { ...context.chatRules, allowsPriority: true } })
   const ending = new AbortController()
@@ -38,6 +42,10 @@ export function createProbeRunner(context: Context): ProbeRunner {
   let notBeforeMs = 0
 
   async function look(): Promise<void> {
+    if ((await nextQueued(db)) !== null) await onDuty(answerAll)
+  }
+
+  async function answerAll(): Promise<void> {
     while (!ending.signal.aborted) {
       const next = await nextQueued(db)
       if (next === null || !(await answer(next))) return

@@ -8,9 +8,11 @@ import type { Database, DatabaseHandle } from '../database.js'
 const SWEEP_LOCK = 8_642_002
 const PLACEMENT_LOCK = 8_642_003
 const START_LOCK = 8_642_004
+const PROBES_LOCK = 8_642_005
 const BLOB_LOCKS = 77_642
 
-export type Duty = 'sweep' | 'placement'
+const DUTIES = { sweep: SWEEP_LOCK, placement: PLACEMENT_LOCK, probes: PROBES_LOCK }
+export type Duty = keyof typeof DUTIES
 
 /**
  * Does what one server at a time does.
@@ -18,7 +20,7 @@ export type Duty = 'sweep' | 'placement'
  * @returns null, with nothing done, while another does it
  */
 export async function onDuty<T>(db: DatabaseHandle, duty: Duty, action: () => Promise<T>): Promise<T | null> {
-  const id = duty === 'sweep' ? SWEEP_LOCK : PLACEMENT_LOCK
+  const id = DUTIES[duty]
   return db.connection().execute(async (connection) => {
     const { rows } = await sql<{ taken: boolean }>`select pg_try_advisory_lock(${sql.lit(id)}) as taken`.execute(
       connection,

@@ -18,7 +18,7 @@ import {
   type SharedParts,
   startGroup,
   startSharedParts,
-} from '../../support/several-servers.js'
+} from '../../support/storage/several-servers.js'
 import { until } from '../../support/until.js'
 
 const JOBS = '/v1/preview/training-jobs'

@@ -7,7 +7,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { startKillableServer } from '../../support/service/killable-server.js'
-import { NO_SEVERAL_SERVERS, type SharedParts, startGroup, startSharedParts } from '../../support/several-servers.js'
+import {
+  NO_SEVERAL_SERVERS,
+  type SharedParts,
+  startGroup,
+  startSharedParts,
+} from '../../support/storage/several-servers.js'
 import { openTinker, plainRows } from '../../support/tinker/tinker-client.js'
 
 const STEPS = 12

@@ -6,9 +6,9 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from './local-postgres.js'
-import { S3_SERVERS, type S3Server } from './local-s3.js'
-import { type KillableServer, type KillableServerOptions, startKillableServer } from './service/killable-server.js'
+import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../local-postgres.js'
+import { S3_SERVERS, type S3Server } from '../local-s3.js'
+import { type KillableServer, type KillableServerOptions, startKillableServer } from '../service/killable-server.js'
 
 // the one that people run, where it is installed
 const STORE = [...S3_SERVERS].reverse().find(({ isThere }) => isThere)

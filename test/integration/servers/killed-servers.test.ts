@@ -55,13 +55,16 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers,
 
     for (let kill = 0; kill < KILLS; kill += 1) {
       const before = await stepsOf(group, [...made.values()].flat())
-      await until(async () => (await stepsOf(group, [...made.values()].flat())) > before, `steps before kill ${kill}`)
+      await until(async () => {
+        // there is always something to kill
+        for (const id of modelIds) if (await isEnded(group, made.get(id)?.at(-1) ?? '')) await submit(id)
+        return (await stepsOf(group, [...made.values()].flat())) > before
+      }, `steps before kill ${kill}`)
       await sleep(rng.uniform() * SPREAD_MS)
       const victim = rng.uniform() < 0.5 ? 0 : 1
       await group.kill(victim)
       // the other goes on alone for a while, or long enough to take what was lost
       await sleep(rng.uniform() * 2 * SPREAD_MS)
-      for (const id of modelIds) if (await isEnded(group, made.get(id)?.at(-1) ?? '')) await submit(id)
       await group.start(victim)
     }
 

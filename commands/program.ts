@@ -176,6 +176,7 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('keys create', 'Make an API key', async () => (await import('./keys/create.js')).createKey),
   entry('keys list', 'List API keys', async () => (await import('./keys/list.js')).listKeys),
+  entry('keys usage', 'Show requests and tokens by API key', async () => (await import('./keys/usage.js')).keysUsage),
   entry('keys revoke', 'Revoke API keys', async () => (await import('./keys/revoke.js')).revokeKeys),
   entry('usage', 'Show tokens, requests and training time by day', async () => (await import('./usage.js')).usage),
   entry(

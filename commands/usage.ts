@@ -6,7 +6,7 @@ import { NotFoundError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { askedNamespace, hintConfiguredProject } from '#cli/command/page-flags.js'
-import { ExpectedError } from '#cli/config/parse-value.js'
+import { parseDay } from '#cli/input/parse.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { formatDuration, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
@@ -35,8 +35,8 @@ export const usage = defineCommand({
   namespace: ['project'],
   args: {},
   flags: {
-    from: flag.custom(readDay)('--from <day>', 'first day, YYYY-MM-DD'),
-    to: flag.custom(readDay)('--to <day>', 'last day, included'),
+    from: flag.custom(parseDay)('--from <day>', 'first day, YYYY-MM-DD'),
+    to: flag.custom(parseDay)('--to <day>', 'last day, included'),
     model: flag.text('--model <name>', 'only this model: id, name, project/name, entity/project/name, or a base model'),
   },
   async run({ connect, config, output, flags, signal }) {
@@ -71,12 +71,4 @@ async function usageName(text: string, lookup: Parameters<typeof findModel>[1]):
     if (error instanceof NotFoundError) return text
     throw error
   }
-}
-
-function readDay(text: string): string {
-  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
-  // JavaScript takes 31 February for 3 March
-  if (Number.isNaN(time) || !new Date(time).toISOString().startsWith(text))
-    throw new ExpectedError('a day as YYYY-MM-DD')
-  return text
 }

@@ -84,6 +84,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   verify: [],
   'keys create': ['ci'],
   'keys list': [],
+  'keys usage': [],
   'keys revoke': ['ci', '--yes'],
   'webhooks create': ['https://example.com/hook'],
   'webhooks list': [],

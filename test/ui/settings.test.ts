@@ -130,6 +130,11 @@ describe.skipIf(CHROMIUM === null)('the settings of the page', () => {
     await table.waitFor()
     expect(new URL(page.url()).searchParams.get('usage')).toBe('model')
     await expectSound(window, 'settings-usage')
+    await page.getByRole('combobox', { name: /^By/ }).selectOption('key')
+    const keys = page.getByRole('region', { name: 'Usage by key' })
+    await keys.getByRole('row').nth(1).waitFor()
+    expect(await keys.getByRole('row').nth(1).getByRole('cell').allTextContents()).toEqual(cells.slice(0, 4))
+    await expectSound(window, 'settings-usage-key')
     await context.close()
   })
 

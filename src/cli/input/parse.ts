@@ -79,3 +79,12 @@ export function parseAssignment(text: string): readonly [string, JsonValue] {
     return [key, raw]
   }
 }
+
+/** A day as `YYYY-MM-DD`, as it was written. */
+export function parseDay(text: string): string {
+  const time = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
+  // JavaScript takes 31 February for 3 March
+  if (Number.isNaN(time) || !new Date(time).toISOString().startsWith(text))
+    throw new ExpectedError('a day as YYYY-MM-DD')
+  return text
+}

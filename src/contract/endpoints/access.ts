@@ -19,7 +19,12 @@ import {
   sessionCodeSchema,
   sessionListSchema,
 } from '../wire/access/sessions.js'
-import { usageQuerySchema, usageResponseSchema } from '../wire/access/usage.js'
+import {
+  keyUsageQuerySchema,
+  keyUsageResponseSchema,
+  usageQuerySchema,
+  usageResponseSchema,
+} from '../wire/access/usage.js'
 import { whoamiResponseSchema } from '../wire/health.js'
 import { pageQuerySchema } from '../wire/list.js'
 import { small } from './bodies.js'
@@ -41,6 +46,13 @@ export const ACCESS = endpoints({
     scope: 'admin',
     query: listKeysQuerySchema,
     answer: apiKeyListSchema,
+  },
+  'GET /v1/preview/keys/usage': {
+    ...ours,
+    summary: 'Report what each API key asked for',
+    scope: 'admin',
+    query: keyUsageQuerySchema,
+    answer: keyUsageResponseSchema,
   },
   'GET /v1/preview/keys/{key_id}': { ...ours, summary: 'Get an API key', scope: 'admin', answer: apiKeySchema },
   'DELETE /v1/preview/keys/{key_id}': {

@@ -195,6 +195,8 @@ export function createClient(options: ClientOptions) {
       /** The answer is the only one that holds the key itself. */
       create: send('POST /v1/preview/keys', answers.createdKey),
       delete: one('DELETE /v1/preview/keys/{key_id}', answers.deletion),
+      /** What each asked for. */
+      usage: list('GET /v1/preview/keys/usage', answers.keyUsage),
     },
     /** Sessions of browsers, which stand for a key and end with it. */
     sessions: {

@@ -262,6 +262,17 @@ export interface IdempotencyKeysTable {
 }
 
 /** What a project's use of a model comes to on a day (UTC). */
+/** What each key asked for. A key that was revoked keeps its rows. */
+export interface UsageKeyDaysTable {
+  entity: string
+  day: string
+  key_id: string
+  requests: Generated<number>
+  prompt_tokens: Generated<number>
+  cached_tokens: Generated<number>
+  completion_tokens: Generated<number>
+}
+
 export interface UsageDaysTable {
   entity: string
   /** `2026-11-22`. */
@@ -363,6 +374,7 @@ export interface Schema extends WandbTables, FineTuningTables, WebhookTables, Ti
   files: FilesTable
   idempotency_keys: IdempotencyKeysTable
   usage_days: UsageDaysTable
+  usage_key_days: UsageKeyDaysTable
   health_probes: HealthProbesTable
   database_identity: DatabaseIdentityTable
   server_runs: ServerRunsTable

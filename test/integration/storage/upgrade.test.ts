@@ -113,6 +113,7 @@ beforeAll(async () => {
     ['/v1/preview/sessions', '0020-sessions'],
     [`${at}/marks`, '0037-marks'],
     ...[`${at}/probes?steps=0,1,2`, probeAnswers].map((path) => [path, '0038-probes'] as const),
+    ['/v1/preview/keys/usage', '0040-usage-by-key'],
   ]
   // deliveries are written at the outbox's next look, not by the job
   const deliveries = `/v1/preview/webhooks/${webhook.id}/deliveries`

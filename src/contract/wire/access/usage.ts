@@ -46,3 +46,29 @@ export const usageResponseSchema = z.object({
   is_truncated: z.boolean(),
 })
 export type UsageResponse = z.infer<typeof usageResponseSchema>
+
+export const keyUsageQuerySchema = usageQuerySchema.pick({ from: true, to: true })
+export type KeyUsageQuery = z.infer<typeof keyUsageQuerySchema>
+
+export const keyUsageRowSchema = countersSchema.omit({ training_seconds: true }).extend({
+  key_id: z.string(),
+  /** Null for a key that was revoked. */
+  name: z.string().nullable(),
+  key_prefix: z.string().nullable(),
+  /** The one project that the key may see. */
+  project: z.string().nullable(),
+})
+export type KeyUsageRow = z.infer<typeof keyUsageRowSchema>
+
+/** What keys asked for. A session of a browser counts for its key; training time belongs to no key. */
+export const keyUsageResponseSchema = z.object({
+  object: z.literal('usage.keys'),
+  entity: z.string(),
+  from: daySchema,
+  to: daySchema,
+  /** The key that asked most often first. */
+  data: z.array(keyUsageRowSchema),
+  /** True when there are more keys than one answer holds. */
+  is_truncated: z.boolean(),
+})
+export type KeyUsageResponse = z.infer<typeof keyUsageResponseSchema>

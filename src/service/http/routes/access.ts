@@ -14,6 +14,7 @@ export function accessHandlers({ services: { keys, usage }, version }: AppOption
       c.header('cache-control', 'no-store')
       return created
     },
+    'GET /v1/preview/keys/usage': ({ principal, query }) => usage.reportKeys(principal, query()),
     'GET /v1/preview/keys/{key_id}': ({ principal, params }) => keys.get(principal, params.key_id),
     'DELETE /v1/preview/keys/{key_id}': ({ principal, params }) => keys.delete(principal, params.key_id),
     'GET /v1/usage': async ({ principal, query, c }) => {

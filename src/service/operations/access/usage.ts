@@ -9,7 +9,7 @@
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
-import type { UsageQuery, UsageResponse } from '#contract/wire/access/usage.js'
+import type { KeyUsageQuery, KeyUsageResponse, UsageQuery, UsageResponse } from '#contract/wire/access/usage.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import {
   addUsage,
@@ -22,6 +22,7 @@ import {
   type UsageKey,
   type UsageRowKey,
 } from '#service/storage/access/usage-days.js'
+import { addKeyUsage, readKeyUsage } from '#service/storage/access/usage-keys.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
@@ -33,8 +34,16 @@ import { checkProject } from './tenant.js'
 export const USAGE_FLUSH_MS = 1000
 /** Most rows of one report. */
 const MAX_ROWS = 10_000
+/** Most keys of one report. */
+const MAX_KEYS = 1000
 /** Rows read before others have their turn. */
 const PART = 1000
+
+/** Whom an answer is counted for. */
+export interface CountedFor extends UsageKey {
+  /** The API key that asked; absent for what the server asks itself. */
+  readonly keyId?: string | undefined
+}
 
 export interface UsageService {
   /**
@@ -42,11 +51,17 @@ export interface UsageService {
    *
    * @param requests 0 for what belongs to a request that was counted with another prompt. Default 1
    */
-  count(events: AsyncIterable<GenerationEvent>, key: UsageKey, requests?: 0 | 1): AsyncIterableIterator<GenerationEvent>
+  count(
+    events: AsyncIterable<GenerationEvent>,
+    key: CountedFor,
+    requests?: 0 | 1,
+  ): AsyncIterableIterator<GenerationEvent>
   /** A key was used. */
   noteKey(keyId: string): void
   /** @returns a `UsageResponse` as JSON */
   report(principal: Principal, query: UsageQuery): Promise<string>
+  /** What keys asked for; of a key of one project those of that project. */
+  reportKeys(principal: Principal, query: KeyUsageQuery): Promise<KeyUsageResponse>
   /** Writes what was counted; keeps it when that fails. */
   flush(): Promise<void>
   /** Writes the last of it and stops; what cannot be written is logged, and in the way of nothing else that ends. */
@@ -54,9 +69,10 @@ export interface UsageService {
 }
 
 /** Whom an answer is counted for: the project that the request names, else the key's, else the model's. */
-export function usageKeyOf(principal: Principal, model: ModelRecord | null, baseModel: string): UsageKey {
+export function usageKeyOf(principal: Principal, model: ModelRecord | null, baseModel: string): CountedFor {
   return {
     entity: principal.entity,
+    keyId: principal.keyId,
     project: principal.usageProject ?? principal.project ?? model?.project ?? DEFAULT_USAGE_PROJECT,
     model: model === null ? baseModel : `${model.entity}/${model.project}/${model.name}`,
   }
@@ -66,12 +82,12 @@ const byText = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]
   a < b ? -1 : a > b ? 1 : 0
 
 export function createUsageService(db: DatabaseHandle, logger: Logger): UsageService {
-  let counted = new Map<string, { readonly key: UsageKey; counters: UsageCounters }>()
+  let counted = new Map<string, { readonly key: CountedFor; counters: UsageCounters }>()
   let usedKeys = new Set<string>()
   let flushing: Promise<void> = Promise.resolve()
 
-  function add(key: UsageKey, more: Partial<UsageCounters>): void {
-    const id = `${key.entity}\n${key.project}\n${key.model}`
+  function add(key: CountedFor, more: Partial<UsageCounters>): void {
+    const id = `${key.entity}\n${key.project}\n${key.model}\n${key.keyId ?? ''}`
     const before = counted.get(id)?.counters
     counted.set(id, {
       key,
@@ -84,7 +100,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     })
   }
 
-  function note(key: UsageKey, event: GenerationEvent, requests: number): void {
+  function note(key: CountedFor, event: GenerationEvent, requests: number): void {
     if (event.type === 'delta') add(key, { completionTokens: event.tokenIds.length })
     else if (event.type === 'started') {
       add(key, { requests, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
@@ -100,7 +116,11 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     try {
       await inTransaction(db, async (transaction) => {
         // in one order, or servers that count for the same would wait for each other
-        for (const [, { key, counters }] of [...batch].sort(byText)) await addUsage(transaction, key, counters)
+        for (const [, { key, counters }] of [...batch].sort(byText)) {
+          const { keyId, ...counted } = key
+          await addUsage(transaction, counted, counters)
+          if (keyId !== undefined) await addKeyUsage(transaction, { entity: key.entity, keyId }, counters)
+        }
         await touchApiKeys(transaction, [...keys])
       })
     } catch (error) {
@@ -144,6 +164,18 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     }
   }
 
+  /** The days of a report, once all that was counted is written. */
+  async function readDays(query: KeyUsageQuery): Promise<{ readonly from: string; readonly to: string }> {
+    // when keys were last used is no part of it: that is written in its own time
+    await (counted.size > 0 ? flush() : flushing)
+    const { from: before, to } = await defaultUsageDays(db, query.to)
+    const from = query.from ?? before
+    if (from <= to) return { from, to }
+    throw new InvalidRequestError('invalid_request', `from ${from} is after to ${to}, expected a day before it`, {
+      param: 'from',
+    })
+  }
+
   const flushOrSay = () => flush().catch((error: unknown) => logger.error({ err: error }, 'usage.write_failed'))
   const timer = setInterval(flushOrSay, USAGE_FLUSH_MS).unref()
 
@@ -166,19 +198,33 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     },
     report: async (principal, query) => {
       const project = checkProject(principal, query.project)
-      // when keys were last used is no part of it: that is written in its own time
-      await (counted.size > 0 ? flush() : flushing)
-      const { from: before, to } = await defaultUsageDays(db, query.to)
-      const from = query.from ?? before
-      if (from > to) {
-        throw new InvalidRequestError('invalid_request', `from ${from} is after to ${to}, expected a day before it`, {
-          param: 'from',
-        })
-      }
+      const { from, to } = await readDays(query)
       const found = await readRows({ entity: principal.entity, from, to, project, model: query.model })
       const { data, ...rest } = found
       const answer: Omit<UsageResponse, 'data'> = { object: 'usage', entity: principal.entity, from, to, ...rest }
       return `${JSON.stringify(answer).slice(0, -1)},"data":[${data}]}`
+    },
+    reportKeys: async (principal, query) => {
+      const { from, to } = await readDays(query)
+      const owner = { entity: principal.entity, project: principal.project }
+      const rows = await readKeyUsage(db, owner, { from, to, limit: MAX_KEYS + 1 })
+      return {
+        object: 'usage.keys',
+        entity: principal.entity,
+        from,
+        to,
+        data: rows.slice(0, MAX_KEYS).map((row) => ({
+          key_id: row.keyId,
+          name: row.name,
+          key_prefix: row.keyPrefix,
+          project: row.project,
+          requests: row.requests,
+          prompt_tokens: row.promptTokens,
+          cached_tokens: row.cachedTokens,
+          completion_tokens: row.completionTokens,
+        })),
+        is_truncated: rows.length > MAX_KEYS,
+      }
     },
     stop: async () => {
       clearInterval(timer)

@@ -30,6 +30,7 @@ import { up as keptTrainingData } from './0036-kept-training-data.js'
 import { up as marks } from './0037-marks.js'
 import { up as probes } from './0038-probes.js'
 import { up as severalServers } from './0039-several-servers.js'
+import { up as usageByKey } from './0040-usage-by-key.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -61,4 +62,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0037-marks': { up: marks },
   '0038-probes': { up: probes },
   '0039-several-servers': { up: severalServers },
+  '0040-usage-by-key': { up: usageByKey },
 }

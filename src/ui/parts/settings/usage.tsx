@@ -1,13 +1,14 @@
 /**
- * What was used: requests, tokens and training time by day, model or project.
+ * What was used: requests, tokens and training time by day, model, project or key.
  */
 import type { JSX } from 'preact'
-import type { UsageResponse } from '#contract/wire/access/usage.js'
+import type { KeyUsageResponse, UsageResponse } from '#contract/wire/access/usage.js'
 import { query, setQuery } from '../../data/address.js'
 import { ask } from '../../data/client.js'
 import { nowMs } from '../../data/clock.js'
 import { formatCount, formatSeconds } from '../../data/format.js'
 import { useLoad } from '../../data/load.js'
+import { missingScope } from '../../data/session.js'
 import { addUpUsage, firstDay, USAGE_GROUPS, type UsageSum } from '../../data/usage.js'
 import { Block, Empty } from '../block.js'
 import { CopyAs } from '../copy-as.js'
@@ -23,11 +24,12 @@ const COLUMNS: readonly (readonly [string, (sum: Omit<UsageSum, 'name'>) => stri
 ]
 
 export function Usage(): JSX.Element {
+  const isByKey = query.value.get('usage') === 'key'
   const group = USAGE_GROUPS.find((name) => name === query.value.get('usage')) ?? 'day'
   const days = DAYS.find((count) => String(count) === query.value.get('days')) ?? USUAL_DAYS
   const from = firstDay(days, nowMs())
   const path = `/v1/usage?from=${from}`
-  const usage = useLoad(path, (signal) => ask<UsageResponse>(path, { signal }))
+  const usage = useLoad(isByKey ? null : path, (signal) => ask<UsageResponse>(path, { signal }))
   return (
     <section class="card" aria-labelledby="usage">
       <h2 id="usage">Usage</h2>
@@ -35,12 +37,13 @@ export function Usage(): JSX.Element {
         <label class="row">
           By
           <select
-            value={group}
+            value={isByKey ? 'key' : group}
             onChange={({ currentTarget: { value } }) => setQuery({ usage: value === 'day' ? null : value })}
           >
             {USAGE_GROUPS.map((name) => (
               <option key={name}>{name}</option>
             ))}
+            <option>key</option>
           </select>
         </label>
         <label class="row">
@@ -57,22 +60,74 @@ export function Usage(): JSX.Element {
           </select>
         </label>
       </div>
+      {isByKey ? (
+        <ByKey from={from} />
+      ) : (
+        <>
+          <Block of={usage} height="8rem">
+            {({ data, total, is_truncated: isTruncated }) =>
+              data.length === 0 ? (
+                <Empty>Nothing was asked or trained in these days.</Empty>
+              ) : (
+                <>
+                  {isTruncated && (
+                    <p class="warnings">There are more rows than one answer holds: the sums are too small.</p>
+                  )}
+                  {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
+                  <section class="table" tabIndex={0} aria-label={`Usage by ${group}`}>
+                    <table class="stacked">
+                      <thead>
+                        <tr>
+                          <th scope="col">{group === 'day' ? 'Day (UTC)' : group === 'model' ? 'Model' : 'Project'}</th>
+                          {COLUMNS.map(([title]) => (
+                            <th scope="col" key={title} class="number">
+                              {title}
+                            </th>
+                          ))}
+                        </tr>
+                      </thead>
+                      <tbody>
+                        {addUpUsage(data, group).map((sum) => (
+                          <Row key={sum.name} name={sum.name} sum={sum} />
+                        ))}
+                        <Row name="Total" sum={total} />
+                      </tbody>
+                    </table>
+                  </section>
+                </>
+              )
+            }
+          </Block>
+          <CopyAs cli={`trainyard usage --from ${from}`} path={path} />
+        </>
+      )}
+    </section>
+  )
+}
+
+/** Training time belongs to no key. */
+function ByKey({ from }: { readonly from: string }): JSX.Element {
+  const path = `/v1/preview/keys/usage?from=${from}`
+  const missing = missingScope('admin')
+  const usage = useLoad(missing === null ? path : null, (signal) => ask<KeyUsageResponse>(path, { signal }))
+  if (missing !== null) return <p class="soft">Usage by key {missing}.</p>
+  const columns = COLUMNS.slice(0, -1)
+  return (
+    <>
       <Block of={usage} height="8rem">
-        {({ data, total, is_truncated: isTruncated }) =>
+        {({ data, is_truncated: isTruncated }) =>
           data.length === 0 ? (
-            <Empty>Nothing was asked or trained in these days.</Empty>
+            <Empty>No key asked for anything in these days.</Empty>
           ) : (
             <>
-              {isTruncated && (
-                <p class="warnings">There are more rows than one answer holds: the sums are too small.</p>
-              )}
+              {isTruncated && <p class="warnings">There are more keys than one answer holds.</p>}
               {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
-              <section class="table" tabIndex={0} aria-label={`Usage by ${group}`}>
+              <section class="table" tabIndex={0} aria-label="Usage by key">
                 <table class="stacked">
                   <thead>
                     <tr>
-                      <th scope="col">{group === 'day' ? 'Day (UTC)' : group === 'model' ? 'Model' : 'Project'}</th>
-                      {COLUMNS.map(([title]) => (
+                      <th scope="col">Key</th>
+                      {columns.map(([title]) => (
                         <th scope="col" key={title} class="number">
                           {title}
                         </th>
@@ -80,10 +135,19 @@ export function Usage(): JSX.Element {
                     </tr>
                   </thead>
                   <tbody>
-                    {addUpUsage(data, group).map((sum) => (
-                      <Row key={sum.name} name={sum.name} sum={sum} />
+                    {data.map((row) => (
+                      <tr key={row.key_id}>
+                        <th scope="row" class="name">
+                          {row.key_prefix === null ? 'a revoked key' : row.name || 'without a name'}{' '}
+                          <code class="small soft">{row.key_prefix ?? row.key_id}</code>
+                        </th>
+                        {columns.map(([title, show]) => (
+                          <td key={title} data-label={title} class="number">
+                            {show({ ...row, training_seconds: 0 })}
+                          </td>
+                        ))}
+                      </tr>
                     ))}
-                    <Row name="Total" sum={total} />
                   </tbody>
                 </table>
               </section>
@@ -91,8 +155,9 @@ export function Usage(): JSX.Element {
           )
         }
       </Block>
-      <CopyAs cli={`trainyard usage --from ${from}`} path={path} />
-    </section>
+      <p class="soft small">A session of a browser counts for its key. Training time belongs to no key.</p>
+      <CopyAs cli={`trainyard keys usage --from ${from}`} path={path} />
+    </>
   )
 }
 

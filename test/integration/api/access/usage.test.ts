@@ -7,8 +7,8 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
-import type { UsageResponse } from '#contract/wire/access/usage.js'
-import { usageResponseSchema } from '#contract/wire/access/usage.js'
+import type { KeyUsageResponse, UsageResponse } from '#contract/wire/access/usage.js'
+import { keyUsageResponseSchema, usageResponseSchema } from '#contract/wire/access/usage.js'
 import { createUsageService } from '#service/operations/access/usage.js'
 import type { OpenDatabase } from '#service/storage/database.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
@@ -64,6 +64,37 @@ describe('usage', () => {
       headers: { authorization: `Bearer ${bound.body.key}` },
     })
     expect(own.body.data.map((row) => row.project)).toEqual(['bound'])
+  })
+
+  it('is counted for keys, too: for admins, of a project its keys alone; a revoked key keeps what it used', async () => {
+    const made = async (name: string) =>
+      (await service.json<CreatedKey>('/v1/preview/keys', { json: { name, scope: 'admin', project: name } })).body
+    const [one, two] = [await made('one'), await made('two')]
+    const by = (key: CreatedKey) => ({ authorization: `Bearer ${key.key}` })
+    const used = (await chat('hello', by(one))).body.usage
+    await chat('hello', by(one))
+    await chat('hello', by(two))
+    const read = async (headers: Record<string, string> = {}) =>
+      (await service.json<KeyUsageResponse>('/v1/preview/keys/usage', { headers })).body
+    const all = await read()
+    expect(keyUsageResponseSchema.parse(all)).toEqual(all)
+    const row = { project: 'one', key_id: one.id, name: 'one', key_prefix: one.key_prefix, requests: 2 }
+    const tokens = { prompt_tokens: 2 * used.prompt_tokens, completion_tokens: 2 * used.completion_tokens }
+    expect(all.data.find(({ key_id: id }) => id === one.id)).toMatchObject({ ...row, ...tokens })
+    // what all keys asked for is what was asked for
+    expect(all.data.reduce((sum, { requests }) => sum + requests, 0)).toBe((await report()).total.requests)
+    expect((await read(by(two))).data.map(({ key_id: id }) => id)).toEqual([two.id])
+    await service.fetch(`/v1/preview/keys/${one.id}`, { method: 'DELETE' })
+    const gone = (await read()).data.find(({ key_id: id }) => id === one.id)
+    expect(gone).toMatchObject({ name: null, key_prefix: null, requests: 2 })
+    const reader = await service.json<CreatedKey>('/v1/preview/keys', { json: { scope: 'write' } })
+    expect((await service.fetch('/v1/preview/keys/usage', { headers: by(reader.body) })).status).toBe(403)
+    const shown = await runCli(['keys', 'usage'], {
+      fetch: async (...request) => service.app.fetch(new Request(...request)),
+      env: { TRAINYARD_URL: service.url, TRAINYARD_API_KEY: service.apiKey },
+    })
+    expect(shown.stdout).toMatch(/^two\t/m)
+    expect(shown.stdout).toMatch(/^\(revoked\)\t/m)
   })
 
   it('of days in the wrong order is refused; without a first day it begins 29 days before the last', async () => {

@@ -6,7 +6,7 @@
  */
 import type { WorkerClaim } from '#contract/processes/worker-claim.js'
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
-import type { KeyUsageResponse, KeyUsageRow, UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
+import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
 import type { FileObject } from '#contract/wire/files.js'
@@ -421,25 +421,6 @@ const counters = {
   completion_tokens: maybe(number),
   training_seconds: maybe(number),
 }
-export const keyUsage = objectOf<KeyUsageResponse>({
-  object: anything,
-  entity: maybe(text),
-  from: text,
-  to: text,
-  data: listOf(
-    objectOf<KeyUsageRow>({
-      key_id: text,
-      name: maybe(text),
-      key_prefix: maybe(text),
-      project: maybe(text),
-      requests: number,
-      prompt_tokens: number,
-      cached_tokens: maybe(number),
-      completion_tokens: number,
-    }),
-  ),
-  is_truncated: maybe(truth),
-})
 export const usageReport = objectOf<UsageResponse>({
   object: anything,
   entity: maybe(text),

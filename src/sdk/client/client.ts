@@ -196,7 +196,7 @@ export function createClient(options: ClientOptions) {
       create: send('POST /v1/preview/keys', answers.createdKey),
       delete: one('DELETE /v1/preview/keys/{key_id}', answers.deletion),
       /** What each asked for. */
-      usage: list('GET /v1/preview/keys/usage', answers.keyUsage),
+      usage: list('GET /v1/preview/keys/usage', watched.keyUsage),
     },
     /** Sessions of browsers, which stand for a key and end with it. */
     sessions: {

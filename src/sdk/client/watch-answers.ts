@@ -1,7 +1,9 @@
 /**
  * What the client needs of answers for those who watch: sessions of browsers, what happens, curves. As `answers.ts`.
  */
+
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
+import type { KeyUsageResponse, KeyUsageRow } from '#contract/wire/access/usage.js'
 import type { Activity } from '#contract/wire/activity.js'
 import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
@@ -165,4 +167,24 @@ export const probe = objectOf<Probe>({
   max_tokens: maybe(number),
   created_at: maybe(text),
   answers: listOf(probeAnswer),
+})
+
+export const keyUsage = objectOf<KeyUsageResponse>({
+  object: anything,
+  entity: maybe(text),
+  from: text,
+  to: text,
+  data: listOf(
+    objectOf<KeyUsageRow>({
+      key_id: text,
+      name: maybe(text),
+      key_prefix: maybe(text),
+      project: maybe(text),
+      requests: number,
+      prompt_tokens: number,
+      cached_tokens: maybe(number),
+      completion_tokens: number,
+    }),
+  ),
+  is_truncated: maybe(truth),
 })

@@ -96,6 +96,8 @@ export async function openVllmNode({
   }
 
   async function send(body: string, response: ServerResponse): Promise<IncomingMessage> {
+    // its end has been told of already, and is not told of again
+    if (response.destroyed) throw new AppError('unavailable', 'client_gone', 'whoever asked has hung up')
     return new Promise((resolve, reject) => {
       const request = requestHttp(new URL('/inference/v1/generate', vllm.url), {
         method: 'POST',
@@ -143,6 +145,10 @@ export async function openVllmNode({
   }
 
   async function pass(answered: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (response.destroyed) {
+      answered.destroy()
+      return
+    }
     response.writeHead(answered.statusCode ?? 500, { 'content-type': answered.headers['content-type'] ?? '' })
     await new Promise<void>((resolve) => {
       answered.pipe(response)

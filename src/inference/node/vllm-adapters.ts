@@ -18,13 +18,13 @@ import type { AdapterFolder } from './adapter-folder.js'
 export interface TakenAdapter {
   readonly name: string
   release(): void
+  /** vLLM does not know it any more: the next request gives it anew, unless another one has done so meanwhile. */
+  forget(): void
 }
 
 export interface VllmAdapters {
   /** @throws {AppError} `adapter_failed`, and as the server has it */
   take(digest: string): Promise<TakenAdapter>
-  /** vLLM does not know it any more: the next request gives it anew. */
-  forget(digest: string): void
   /** Resolves when no request uses it and vLLM has let it go. */
   drop(digest: string): Promise<void>
   /** That vLLM ended, and all that it held. */
@@ -32,24 +32,30 @@ export interface VllmAdapters {
   readonly held: readonly string[]
 }
 
-interface Loaded {
-  readonly name: string
+/** Requests that use a name, whichever load of it they took: its files are the same. */
+interface Use {
   users: number
   readonly whenUnused: (() => void)[]
 }
 
 /** @param url of the vLLM that runs now */
 export function createVllmAdapters(url: () => string, adapters: Pick<AdapterFolder, 'ensure'>): VllmAdapters {
-  const loaded = new Map<string, Promise<Loaded>>()
+  /** Names by digest. */
+  const loaded = new Map<string, Promise<string>>()
+  /** The last name of a digest, also when vLLM has lost it while requests may still read its files. */
+  const names = new Map<string, string>()
+  /** By name; those that are in use. */
+  const uses = new Map<string, Use>()
 
-  async function load(digest: string): Promise<Loaded> {
+  async function load(digest: string): Promise<string> {
     const { folder } = await adapters.ensure(digest)
     const name = basename(folder)
+    names.set(digest, name)
     await loadAdapter(url(), name, await folderFor(folder))
-    return { name, users: 0, whenUnused: [] }
+    return name
   }
 
-  function find(digest: string): Promise<Loaded> {
+  function find(digest: string): Promise<string> {
     const before = loaded.get(digest)
     if (before !== undefined) return before
     const loading = load(digest)
@@ -60,24 +66,34 @@ export function createVllmAdapters(url: () => string, adapters: Pick<AdapterFold
 
   return {
     take: async (digest) => {
-      const adapter = await find(digest)
-      adapter.users += 1
+      const loading = find(digest)
+      const name = await loading
+      const use = uses.get(name) ?? { users: 0, whenUnused: [] }
+      uses.set(name, use)
+      use.users += 1
       return {
-        name: adapter.name,
+        name,
         release: () => {
-          adapter.users -= 1
-          if (adapter.users === 0) for (const resolve of adapter.whenUnused.splice(0)) resolve()
+          use.users -= 1
+          if (use.users > 0) return
+          uses.delete(name)
+          for (const resolve of use.whenUnused.splice(0)) resolve()
+        },
+        forget: () => {
+          if (loaded.get(digest) === loading) loaded.delete(digest)
         },
       }
     },
-    forget: (digest) => void loaded.delete(digest),
     drop: async (digest) => {
       const loading = loaded.get(digest)
+      const before = names.get(digest)
       loaded.delete(digest)
-      const adapter = await loading?.catch(() => undefined)
-      if (adapter === undefined) return
-      if (adapter.users > 0) await new Promise<void>((resolve) => adapter.whenUnused.push(resolve))
-      await post(`${url()}/v1/unload_lora_adapter`, { lora_name: adapter.name }).catch(() => undefined)
+      names.delete(digest)
+      const name = (await loading?.catch(() => undefined)) ?? before
+      if (name === undefined) return
+      const use = uses.get(name)
+      if (use !== undefined) await new Promise<void>((resolve) => use.whenUnused.push(resolve))
+      await post(`${url()}/v1/unload_lora_adapter`, { lora_name: name }).catch(() => undefined)
     },
     clear: () => loaded.clear(),
     get held() {

@@ -132,7 +132,7 @@ export async function openVllmNode({
       if (answered.statusCode !== 404) return await pass(answered, response)
       // dropped by vLLM, whatever the reason: once more, then it is said
       answered.resume()
-      given.forget(digest)
+      first.forget()
     } finally {
       first.release()
     }

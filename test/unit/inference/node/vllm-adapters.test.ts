@@ -18,6 +18,8 @@ let said: string[]
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-vllm-adapters-'))
   said = []
+  fetches = 0
+  folders = new Map()
   server = createServer(async (request, response) => {
     const { lora_name: name } = (await json(request)) as { lora_name: string }
     said.push(`${request.url} ${name}`)
@@ -33,11 +35,15 @@ afterEach(async () => {
 })
 
 let fetches = 0
-/** As an adapter folder does it: each fetch lies in a folder of its own. */
+let folders = new Map<string, string>()
+/** As an adapter folder does it: each fetch lies in a folder of its own, until it is dropped. */
 const adapters = {
   ensure: async (digest: string) => {
+    const before = folders.get(digest)
+    if (before !== undefined) return { digest, checkpoint: digest, files: {}, folder: before }
     fetches += 1
     const folder = join(directory, `${digest}.${fetches}`)
+    folders.set(digest, folder)
     const modules = [{ path: 'model.layers.0.self_attn.q_proj', outputSize: 4, inputSize: 4 }]
     await mkdir(folder)
     await writeAdapter(folder, createAdapter(modules, { seed: 1, rank: 2, alpha: 4, targets: ['q_proj'] }), {
@@ -48,11 +54,11 @@ const adapters = {
 }
 
 it('an adapter is given once, however many ask, and stays until the last request that uses it has ended', async () => {
-  fetches = 0
   const given = createVllmAdapters(() => url, adapters)
   const [first, second] = await Promise.all([given.take('a'), given.take('a')])
   expect([first.name, second.name]).toEqual(['a.1', 'a.1'])
   let isDropped = false
+  folders.delete('a')
   const drop = given.drop('a').then(() => {
     isDropped = true
   })
@@ -72,14 +78,39 @@ it('an adapter is given once, however many ask, and stays until the last request
 })
 
 it('one that is not known any more, and all of a vLLM that ended, are given anew', async () => {
-  fetches = 0
   const given = createVllmAdapters(() => url, adapters)
   const first = await given.take('a')
-  given.forget('a')
-  expect((await given.take('a')).name).toBe('a.2')
+  first.forget()
+  await given.take('a')
   given.clear()
-  expect((await given.take('a')).name).toBe('a.3')
+  await given.take('a')
+  expect(said).toEqual(Array(3).fill('/v1/load_lora_adapter a.1'))
+})
+
+it('two that find it unknown give it once more only, and it stays until all requests that took it have ended', async () => {
+  const given = createVllmAdapters(() => url, adapters)
+  const [first, second, third] = await Promise.all([given.take('a'), given.take('a'), given.take('a')])
+  first.forget()
   first.release()
+  const again = await given.take('a')
+  second.forget()
+  second.release()
+  const last = await given.take('a')
+  expect(said).toEqual(Array(2).fill('/v1/load_lora_adapter a.1'))
+  folders.delete('a')
+  let isDropped = false
+  const drop = given.drop('a').then(() => {
+    isDropped = true
+  })
+  again.release()
+  last.release()
+  // two turns to the server and back: a drop that waits for nobody has ended by then
+  await given.take('b')
+  await given.take('c')
+  expect(isDropped).toBe(false)
+  third.release()
+  await drop
+  expect(said.at(-1)).toBe('/v1/unload_lora_adapter a.1')
 })
 
 it('the adapter for requests without one changes nothing', async () => {

@@ -106,14 +106,13 @@ export function createVllmAdapters(url: () => string, adapters: Pick<AdapterFold
 export const NO_CHANGE = 'no-change'
 
 /**
- * Gives vLLM an adapter that changes nothing, for requests without one. On processors (0.32) their rows would be computed with the adapter
+ * Writes an adapter that changes nothing, which vLLM is given for requests without one. On processors (0.32) their rows would be computed with the adapter
  * that happens to be in the last slot: its products there take "no adapter" for an index, −1.
  *
  * @param modelPath folder of the base model
- * @param folder is made anew, and stays
- * @throws {AppError} `adapter_failed`
+ * @param folder is made anew, and stays: vLLM may read it whenever it likes
  */
-export async function loadNoChange(url: string, modelPath: string, folder: string): Promise<void> {
+export async function writeNoChange(modelPath: string, folder: string): Promise<void> {
   const source = await openWeights(modelPath)
   try {
     const [module] = adapterModules(decoderConfigOf(source))
@@ -126,7 +125,11 @@ export async function loadNoChange(url: string, modelPath: string, folder: strin
   } finally {
     await source.close()
   }
-  await loadAdapter(url, NO_CHANGE, folder)
+}
+
+/** @throws {AppError} `adapter_failed` */
+export function loadNoChange(url: string, folder: string): Promise<void> {
+  return loadAdapter(url, NO_CHANGE, folder)
 }
 
 async function loadAdapter(url: string, name: string, folder: string): Promise<void> {

@@ -11,7 +11,7 @@ import { packageVersion } from '#base/util/package-root.js'
 import type { AdapterFolder } from './adapter-folder.js'
 import { readText } from './http-text.js'
 import type { NodeEngine } from './node-engine.js'
-import { createVllmAdapters, loadNoChange, NO_CHANGE } from './vllm-adapters.js'
+import { createVllmAdapters, loadNoChange, NO_CHANGE, writeNoChange } from './vllm-adapters.js'
 import { isForProcessors, startVllm, type VllmProcess, type VllmProcessOptions } from './vllm-process.js'
 
 export interface VllmNodeOptions {
@@ -47,6 +47,7 @@ export async function openVllmNode({
   let isClosed = false
   const given = createVllmAdapters(() => vllm.url, adapters)
   let facts: Facts
+  let preparing: Promise<void> | null = null
   let active = 0
   const whenIdle: (() => void)[] = []
 
@@ -54,6 +55,7 @@ export async function openVllmNode({
     const isProcessorBuild = device === 'cpu' ? isForProcessors(options) : false
     await vllm.ready
     facts = { ...(await readFacts(vllm.url)), isOnProcessors: await isProcessorBuild }
+    if (facts.isOnProcessors) await writeNoChange(options.modelPath, noChangeFolder)
     await prepare()
   } catch (error) {
     vllm.kill()
@@ -64,7 +66,15 @@ export async function openVllmNode({
 
   /** What a vLLM that has just started is given. */
   async function prepare(): Promise<void> {
-    if (facts.isOnProcessors) await loadNoChange(vllm.url, options.modelPath, noChangeFolder)
+    if (facts.isOnProcessors) await loadNoChange(vllm.url, noChangeFolder)
+  }
+
+  /** As above, for all requests at once that find it gone. */
+  function prepareAgain(): Promise<void> {
+    preparing ??= prepare().finally(() => {
+      preparing = null
+    })
+    return preparing
   }
 
   async function keepAlive(first: VllmProcess): Promise<void> {
@@ -121,7 +131,7 @@ export async function openVllmNode({
       let answered = await send(facts.isOnProcessors ? named(body, NO_CHANGE) : body, response)
       if (answered.statusCode === 404 && facts.isOnProcessors) {
         answered.resume()
-        await prepare()
+        await prepareAgain()
         answered = await send(named(body, NO_CHANGE), response)
       }
       return pass(answered, response)

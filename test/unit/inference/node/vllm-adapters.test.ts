@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
-import { createVllmAdapters, loadNoChange, NO_CHANGE } from '#inference/node/vllm-adapters.js'
+import { createVllmAdapters, loadNoChange, NO_CHANGE, writeNoChange } from '#inference/node/vllm-adapters.js'
 import { createAdapter, readAdapter, writeAdapter } from '#model/weights/adapter.js'
 
 let directory: string
@@ -115,7 +115,8 @@ it('two that find it unknown give it once more only, and it stays until all requ
 
 it('the adapter for requests without one changes nothing', async () => {
   const folder = join(directory, 'no-change')
-  await loadNoChange(url, join(packageRoot(), 'src/assets/spark'), folder)
+  await writeNoChange(join(packageRoot(), 'src/assets/spark'), folder)
+  await loadNoChange(url, folder)
   expect(said).toEqual([`/v1/load_lora_adapter ${NO_CHANGE}`])
   const { a, b } = await readAdapter(folder)
   expect([a.size, [...b.values()].flatMap((values) => [...values]).every((value) => value === 0)]).toEqual([1, true])

@@ -136,8 +136,14 @@ function vllmArgs(options: VllmProcessOptions, port: number): readonly string[] 
   ]
 }
 
-/** Whether the program is vLLM's build for processors: only its command says so, the server's version does not. False if it does not say. */
-export async function isForProcessors({ command, environment }: VllmProcessOptions): Promise<boolean> {
+/**
+ * Whether the program is vLLM's build for processors: only its command says so, the server's version does not. True where the command fails:
+ * taken for another build it would give wrong answers, the other way round it costs a small adapter and `prompt_logprobs`.
+ */
+export async function isForProcessors({
+  command,
+  environment,
+}: Pick<VllmProcessOptions, 'command' | 'environment'>): Promise<boolean> {
   try {
     const { stdout } = await promisify(execFile)(command, ['--version'], {
       env: { ...environment },
@@ -145,7 +151,7 @@ export async function isForProcessors({ command, environment }: VllmProcessOptio
     })
     return /\+cpu\b/.test(stdout)
   } catch {
-    return false
+    return true
   }
 }
 

@@ -104,7 +104,8 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
       settled.delete(digest)
     }
     // whoever asks for another one does not wait until nobody uses these
-    for (const adapter of dropped) void remove(adapter)
+    // what cannot be deleted goes with the node's folder
+    for (const adapter of dropped) remove(adapter).catch(() => undefined)
   }
 
   async function remove({ digest, folder }: HeldAdapter): Promise<void> {

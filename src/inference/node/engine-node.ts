@@ -187,13 +187,15 @@ async function openEngine(
   { sourcePath, noChangeFolder, adapters, tell }: OpenOptions,
 ): Promise<NodeEngine> {
   if (start.engine === 'vllm') {
+    const device = await cardName(readEnvironment())
+    // one more for the one that changes nothing, where there is one
+    const own = device === 'cpu' ? 1 : 0
     return openVllmNode({
       vllm: {
         command: start.vllm.command,
         modelPath: sourcePath,
-        // one more for the one that changes nothing, where there is one
-        maxLoras: start.vllm.maxLoras + 1,
-        maxCpuLoras: Math.max(start.vllm.maxLoras, start.maxAdapters) + 1,
+        maxLoras: start.vllm.maxLoras + own,
+        maxCpuLoras: Math.max(start.vllm.maxLoras, start.maxAdapters) + own,
         maxLoraRank: start.vllm.maxLoraRank,
         maxContextLength: start.maxContextLength,
         maxSequences: start.maxSequences,
@@ -203,7 +205,7 @@ async function openEngine(
       },
       adapters,
       noChangeFolder,
-      device: await cardName(readEnvironment()),
+      device,
       onChange: (reason) => tell(reason === null ? { type: 'engine_back' } : { type: 'engine_away', reason }),
     })
   }

@@ -76,7 +76,11 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
   let trainers: readonly TrainerName[] = ['onnx']
   const folders = { base_model: null, prepared: join(directory, 'prepared'), fetched: join(directory, 'base-models') }
   const pool = createWorkerPool({
-    environment: { ...options.environment, TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000) },
+    environment: {
+      ...options.environment,
+      TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000),
+      TRAINYARD_WORKER_READS_DIRECT: '1',
+    },
     keepMs: options.keepMs,
     entryPath: options.entryPath,
   })

@@ -59,7 +59,7 @@ async function main(environment: Environment): Promise<void> {
     const isSound = await (task.identity.isSession === true ? holdSession : makeAttempt)(task, tools)
     // a process that waits for its input would keep this one
     if (!isSound || !isKept) return tools.trainers.stop()
-    task = await nextTask(readPatience(environment))
+    task = await nextTask(readReach(environment))
   }
 }
 
@@ -105,10 +105,13 @@ interface Task {
   readonly folders: WorkerFolders
 }
 
-/** How long a server that does not answer is tried, as whoever started this process says. */
-function readPatience(environment: Environment): Pick<WorkerIdentity, 'patienceMs' | 'readsDirect'> {
+/** How long a server that does not answer is tried, and whether files may be read where it keeps them, as whoever started this process says. */
+function readReach(environment: Environment): Pick<WorkerIdentity, 'patienceMs' | 'readsDirect'> {
   const seconds = Number(environment['TRAINYARD_WORKER_PATIENCE_SECONDS'])
-  return Number.isFinite(seconds) && seconds > 0 ? { patienceMs: seconds * 1000, readsDirect: true } : {}
+  return {
+    ...(Number.isFinite(seconds) && seconds > 0 ? { patienceMs: seconds * 1000 } : {}),
+    ...(environment['TRAINYARD_WORKER_READS_DIRECT'] === '1' ? { readsDirect: true } : {}),
+  }
 }
 
 /** Runs one attempt to its end. @returns whether this process may make another one */
@@ -176,7 +179,7 @@ async function takeJob(client: WorkerClient, logger: Logger): Promise<WorkerJob 
 }
 
 /** Tells the server that this process is free, and waits for the next attempt; the server ends it when there is none. */
-function nextTask(patience: ReturnType<typeof readPatience>): Promise<Task> {
+function nextTask(patience: ReturnType<typeof readReach>): Promise<Task> {
   return new Promise((resolve) => {
     process.once('message', (message: unknown) => {
       const { folders, is_session: isSession, ...said } = workerAssignmentSchema.parse(message)
@@ -234,7 +237,7 @@ function readTask(environment: Environment): Task {
     jobId: read('TRAINYARD_WORKER_JOB'),
     attempt: Number(read('TRAINYARD_WORKER_ATTEMPT')),
     isSession: environment['TRAINYARD_WORKER_SESSION'] === '1',
-    ...readPatience(environment),
+    ...readReach(environment),
   }
   return { identity, folders: workerFoldersSchema.parse(JSON.parse(read('TRAINYARD_WORKER_FOLDERS'))) }
 }

@@ -5,6 +5,7 @@
  * The grammar is told of a token only where the text ends in what may become a trigger, or has had one: in between it stands where it
  * began, as it would had it read all. In a vocabulary that has tokens of a trigger and more, its masks count everywhere.
  */
+import { longestPrefixAtEnd } from '#formats/answers/calls/call-format.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'
 import type { TextTrigger } from './grammar-spec.js'
 import type { TokenTable } from './token-table.js'
@@ -68,7 +69,7 @@ export function triggeredMask(
       return reasoning?.isUndecided === true ? 'free' : 'off'
     }
     if (trigger.texts.some((mark) => tail.includes(mark))) return 'held'
-    tail = tail.slice(tail.length - Math.max(...trigger.texts.map((mark) => beginningAtEnd(tail, mark))))
+    tail = tail.slice(tail.length - Math.max(...trigger.texts.map((mark) => longestPrefixAtEnd(tail, mark))))
     return tail === '' ? 'free' : 'begun'
   }
 
@@ -87,13 +88,6 @@ export function triggeredMask(
       if (wasBegun || state === 'begun' || state === 'held') followed.accept(tokenId)
     },
   }
-}
-
-/** Length of the longest end of the text that begins the mark and is not all of it. */
-function beginningAtEnd(text: string, mark: string): number {
-  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--)
-    if (text.endsWith(mark.slice(0, length))) return length
-  return 0
 }
 
 /** Leaves out the reasoning that an answer may begin with, as `ReasoningStream` does. */

@@ -7,7 +7,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import type { NodeEngineName } from '#contract/processes/engine-node.js'
 import type { GenerateBody, OwnRules, SamplingParams } from '#contract/processes/token-wire.js'
 import type { GenerationRequest, GenerationRules } from '../engine/generation.js'
-import type { GrammarSpec } from '../grammar/grammar-spec.js'
+import type { GrammarSpec, TextTrigger } from '../grammar/grammar-spec.js'
 
 export interface BodyOptions {
   /** How long prompt and answer may be together. */
@@ -158,8 +158,12 @@ function structuredOutputs(words: GenerationRequest['words']): object {
   const grammar = words?.grammar ?? null
   if (grammar === null) return {}
   // what is held from a mark of its own on leaves the reasoning alone
-  const isTriggered = (grammar as GrammarSpec).kind === 'structural_tag' && 'trigger' in grammar
-  if (words?.isAfterReasoning === true && !isTriggered) {
+  const trigger = (grammar as { readonly trigger?: TextTrigger }).trigger ?? null
+  // it would be held to its calls wherever the mark stands, and it is a mere brace
+  if (trigger?.isAtBeginning === true) {
+    throw unsupported('tools', 'a strict tool of a model whose calls count at the beginning of an answer only')
+  }
+  if (words?.isAfterReasoning === true && trigger === null) {
     throw unsupported('response_format', 'a constraint on what follows reasoning that the prompt has begun')
   }
   return { structured_outputs: toStructuredOutputs(grammar as GrammarSpec) }

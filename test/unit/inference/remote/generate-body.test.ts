@@ -109,6 +109,13 @@ describe('a body for vLLM', () => {
     expect(() => params(rules, more)).toThrow(expect.objectContaining({ code: 'unsupported_by_engine', param }))
   })
 
+  it('refuses strict tools whose mark counts at the beginning only: they would be held to it everywhere', () => {
+    const trigger = { texts: ['{"name"'], isAtBeginning: true, isAfterReasoning: false }
+    const words = { ...WORDS, grammar: { kind: 'structural_tag', tag: '{}', trigger } }
+    const refused = expect.objectContaining({ code: 'unsupported_by_engine', param: 'tools' })
+    expect(() => params({}, { words })).toThrow(refused)
+  })
+
   it('sends calls that are held from their mark on behind reasoning too, which they leave alone', () => {
     const trigger = { texts: ['<tool_call>'], isAtBeginning: false, isAfterReasoning: true }
     const grammar = { kind: 'structural_tag', tag: '{}', trigger }

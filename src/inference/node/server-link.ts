@@ -2,7 +2,7 @@
  * An engine node's side of `contract/processes/engine-node.ts`: what it asks the server, with its API key.
  */
 import { AppError, NotFoundError } from '#base/errors/errors.js'
-import { createDirectReads } from '#base/util/direct-reads.js'
+import { createDirectReads, DIRECT_HEADER } from '#base/util/direct-reads.js'
 import { isJsonObject } from '#base/util/json.js'
 import {
   type EngineAdapterFiles,
@@ -63,7 +63,7 @@ export function createServerLink({
     } finally {
       clearTimeout(timer)
     }
-    if (response.ok || response.status === 302) return response
+    if (response.ok || (response.status === 302 && DIRECT_HEADER in headers)) return response
     throw await toError(response, url)
   }
 

@@ -4,7 +4,6 @@
  * the server is asked again, which then gives the bytes itself.
  */
 import { createHash } from 'node:crypto'
-import { AppError } from '../errors/errors.js'
 import { systemClock } from './clock.js'
 
 /** Whoever sends it follows a 302 by itself. */
@@ -22,6 +21,7 @@ export interface DirectReads {
 
 /** A place that does not begin to answer is not reached. */
 const ANSWER_MS = 10_000
+const SHA256 = /^[0-9a-f]{64}$/
 /** After which it is tried again. */
 const PAUSE_MS = 10 * 60_000
 
@@ -45,6 +45,7 @@ export function createDirectReads(onTrouble: (reason: string) => void): DirectRe
       const sha256 = response.headers.get('x-content-sha256') ?? ''
       await response.body?.cancel()
       if (!URL.canParse(location)) return trouble('the server', 'named no address')
+      if (!SHA256.test(sha256)) return trouble('the server', 'named no digest')
       const { origin } = new URL(location)
       const gone = new AbortController()
       const timer = setTimeout(() => gone.abort(new Error(`no answer within ${ANSWER_MS / 1000} s`)), ANSWER_MS)
@@ -52,13 +53,13 @@ export function createDirectReads(onTrouble: (reason: string) => void): DirectRe
         const answer = await fetch(location, { signal: gone.signal, redirect: 'error' })
         if (answer.ok && answer.body !== null) {
           const headers = { 'x-content-sha256': sha256 }
-          return new Response(ReadableStream.from(checked(answer.body, sha256, origin)), { headers })
+          const bytes = checked(answer.body, sha256, (reason) => trouble(origin, reason))
+          return new Response(ReadableStream.from(bytes), { headers })
         }
         await answer.body?.cancel()
         return trouble(origin, `answers ${answer.status}`)
       } catch (error) {
-        const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-        return trouble(origin, `is not reached (${cause instanceof Error ? cause.message : String(cause)})`)
+        return trouble(origin, `is not reached (${reasonOf(error)})`)
       } finally {
         clearTimeout(timer)
       }
@@ -66,24 +67,36 @@ export function createDirectReads(onTrouble: (reason: string) => void): DirectRe
   }
 }
 
-/** Fails before the last of the bytes when they are not those of the digest, so that nobody takes them for whole. */
-async function* checked(body: AsyncIterable<Uint8Array>, sha256: string, origin: string): AsyncGenerator<Uint8Array> {
+/**
+ * Fails before the last of the bytes when they are not those of the digest, so that nobody takes them for whole; with a plain error, as a
+ * connection that breaks, for both may go well in another try.
+ */
+async function* checked(
+  body: AsyncIterable<Uint8Array>,
+  sha256: string,
+  onTrouble: (reason: string) => void,
+): AsyncGenerator<Uint8Array> {
   const hash = createHash('sha256')
   let last: Uint8Array | null = null
-  for await (const chunk of body) {
-    if (last !== null) yield last
-    hash.update(chunk)
-    last = chunk
+  try {
+    for await (const chunk of body) {
+      if (last !== null) yield last
+      hash.update(chunk)
+      last = chunk
+    }
+  } catch (error) {
+    onTrouble(`breaks off (${reasonOf(error)})`)
+    throw error
   }
   if (hash.digest('hex') !== sha256) {
-    throw new AppError(
-      'internal',
-      'blob_corrupt',
-      `${origin} gave other bytes than those of blob ${sha256.slice(0, 12)}`,
-      {
-        hint: 'trainyard verify looks through all blobs',
-      },
-    )
+    const reason = `gives other bytes than those of blob ${sha256.slice(0, 12)}`
+    onTrouble(reason)
+    throw new Error(`where the server keeps its files, one ${reason}`)
   }
   if (last !== null) yield last
+}
+
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  return cause instanceof Error ? cause.message : String(cause)
 }

@@ -7,7 +7,7 @@ import { createWriteStream } from 'node:fs'
 import { mkdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError, isFullDisk } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { EngineAdapterFiles } from '#contract/processes/engine-node.js'
 import type { AdapterRef } from '../host/protocol.js'
@@ -38,7 +38,7 @@ export interface AdapterFolder {
   held(): readonly string[]
 }
 
-/** How often a file whose bytes are wrong is asked for. */
+/** How often a file is asked for whose bytes are wrong, or whose connection breaks. */
 const MAX_TRIES = 3
 /** It becomes part of a path. */
 const DIGEST = /^[0-9a-f]{64}$/
@@ -72,17 +72,23 @@ export async function openAdapterFolder(options: AdapterSourceOptions): Promise<
   async function fetchFile(digest: string, file: EngineAdapterFiles['files'][number], path: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       const hash = createHash('sha256')
-      const body = await options.open(digest, file.name)
-      await pipeline(
-        body,
-        async function* count(parts: AsyncIterable<Uint8Array>) {
-          for await (const part of parts) {
-            hash.update(part)
-            yield part
-          }
-        },
-        createWriteStream(path, { mode: 0o600 }),
-      )
+      try {
+        const body = await options.open(digest, file.name)
+        await pipeline(
+          body,
+          async function* count(parts: AsyncIterable<Uint8Array>) {
+            for await (const part of parts) {
+              hash.update(part)
+              yield part
+            }
+          },
+          createWriteStream(path, { mode: 0o600 }),
+        )
+      } catch (error) {
+        // what has a code of ours was decided; everything else is a connection that broke
+        if (error instanceof AppError || isFullDisk(error) || attempt === MAX_TRIES) throw error
+        continue
+      }
       if (hash.digest('hex') === file.sha256) return
       if (attempt === MAX_TRIES) {
         throw new AppError(

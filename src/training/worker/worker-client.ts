@@ -44,6 +44,9 @@ export interface WorkerClient extends JobSource {
   fail(failure: WorkerFailure): Promise<void>
 }
 
+/** How often a file is asked for whose bytes break off. */
+const MAX_TRIES = 3
+
 /**
  * Creates the client; opens no connection.
  *
@@ -59,9 +62,16 @@ export function createWorkerClient(
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
 
   const fetchFile = async (path: string): Promise<FetchedFile> => {
-    const response = await send('GET', path)
-    const sha256 = response.headers.get('x-content-sha256') ?? ''
-    return { bytes: new Uint8Array(await response.arrayBuffer()), sha256 }
+    for (let attempt = 1; ; attempt++) {
+      const response = await send('GET', path)
+      const sha256 = response.headers.get('x-content-sha256') ?? ''
+      try {
+        return { bytes: new Uint8Array(await response.arrayBuffer()), sha256 }
+      } catch (error) {
+        // a connection that broke, or bytes that are wrong where the server keeps them: the server gives them itself then
+        if (attempt === MAX_TRIES) throw error
+      }
+    }
   }
 
   return {
@@ -86,7 +96,7 @@ export function createWorkerClient(
       return { sha256, size_bytes: bytes.byteLength }
     },
     getResumePoint: async (sha256) => {
-      const bytes = new Uint8Array(await (await send('GET', '/resume')).arrayBuffer())
+      const { bytes } = await fetchFile('/resume')
       if (createHash('sha256').update(bytes).digest('hex') === sha256) return bytes
       throw new CheckpointError('checkpoint_corrupt', 'the resume point of the job does not have its digest')
     },

@@ -65,11 +65,12 @@ export function PlayPage(): JSX.Element {
 
   async function answer(column: Column, asked: readonly Message[], signal: AbortSignal): Promise<void> {
     const before = column.turns
+    const body = toBody(column.model, [...toMessages(before), ...asked], settings)
+    const sent = { asked, body, question: JSON.stringify([body.messages, body['tools'] ?? null]) }
     const show = (part: Answer, error: ApiError | null, isDone: boolean): void =>
-      setTurnsOf((all) => ({ ...all, [column.id]: [...before, { asked, answer: part, error, isDone }] }))
+      setTurnsOf((all) => ({ ...all, [column.id]: [...before, { ...sent, answer: part, error, isDone }] }))
     let newest = NO_ANSWER
     show(newest, null, false)
-    const body = toBody(column.model, [...toMessages(before), ...asked], settings)
     try {
       const onAnswer = (part: Answer): void => {
         newest = part
@@ -174,7 +175,7 @@ export function PlayPage(): JSX.Element {
                 key={n}
                 turn={turn}
                 other={column.id === 0 ? null : (columns[0]?.turns[n]?.answer.text ?? null)}
-                markable={markableOf(columns, column, n, settings)}
+                markable={markableOf(columns, column, n)}
                 isMarkdown={isMarked && settings.format === 'text'}
                 onResults={
                   isBusy || problem !== null || n < column.turns.length - 1
@@ -246,31 +247,29 @@ export function PlayPage(): JSX.Element {
 }
 
 /** What a mark of an answer keeps, once it is there; of columns that were asked the same, the other answers. */
-function markableOf(columns: readonly Column[], column: Column, n: number, settings: PlaySettings): Markable | null {
+function markableOf(columns: readonly Column[], column: Column, n: number): Markable | null {
   const turn = column.turns[n]
-  const answer = turn === undefined ? undefined : toMessages([{ ...turn, asked: [] }])[0]
+  const answer = turn === undefined ? undefined : messageOf(turn)
   if (turn?.isDone !== true || turn.error !== null || answer === undefined) return null
-  const bodyOf = ({ turns }: Column): ChatBody | null => {
-    const own = turns[n]
-    if (own?.isDone !== true) return null
-    return toBody('', [...toMessages(turns.slice(0, n)), ...own.asked], settings)
-  }
-  try {
-    const body = bodyOf(column)
-    const asked = JSON.stringify(body?.messages)
-    const others = columns.flatMap((each) => {
-      const [said] = each.turns[n] === undefined ? [] : toMessages([{ ...each.turns[n], asked: [] }])
-      const isOther = each.id !== column.id && JSON.stringify(bodyOf(each)?.messages) === asked
-      const differs = said !== undefined && JSON.stringify(said) !== JSON.stringify(answer)
-      return isOther && differs ? [{ title: `column ${each.id + 1}, ${each.model}`, answer: said }] : []
-    })
-    const beside = columns.filter(({ id }) => id !== column.id).map(({ turns }) => turns[n]?.answer.fingerprint)
-    const fingerprints = [turn.answer.fingerprint, ...beside].flatMap((text) => text ?? [])
-    return { fingerprints, messages: body?.messages ?? [], tools: body?.['tools'] ?? null, answer, others }
-  } catch {
-    // settings that are being typed are no request
-    return null
-  }
+  const others = columns.flatMap((each) => {
+    const own = each.turns[n]
+    if (each.id === column.id || own?.isDone !== true || own.question !== turn.question) return []
+    const said = messageOf(own)
+    if (said === undefined || isSame(said, answer)) return []
+    return [{ title: `column ${each.id + 1}, ${each.model}`, answer: said }]
+  })
+  const beside = columns.filter(({ id }) => id !== column.id).map(({ turns }) => turns[n]?.answer.fingerprint)
+  const fingerprints = [turn.answer.fingerprint, ...beside].flatMap((text) => text ?? [])
+  return { fingerprints, messages: turn.body.messages, tools: turn.body['tools'] ?? null, answer, others }
+}
+
+/** The message of the assistant; undefined where it said nothing. */
+function messageOf(turn: Turn): Message | undefined {
+  return toMessages([{ ...turn, asked: [] }])[0]
+}
+
+function isSame(a: Message, b: Message): boolean {
+  return a.content === b.content && JSON.stringify(a) === JSON.stringify(b)
 }
 
 /** The conversation before its last message of a user, and what came of it. */

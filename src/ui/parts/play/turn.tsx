@@ -4,7 +4,7 @@
 import type { JSX } from 'preact'
 import type { ApiError } from '../../data/client.js'
 import { plural } from '../../data/format.js'
-import type { Message, Said } from '../../data/play/request.js'
+import type { ChatBody, Message, Said } from '../../data/play/request.js'
 import { Difference } from '../difference.js'
 import { Markdown } from '../markdown.js'
 import { AnswerMark, type Markable } from '../marks/answer-mark.js'
@@ -12,6 +12,10 @@ import { AnswerTokens } from './answer-tokens.js'
 import { ToolCalls } from './tool-calls.js'
 
 export interface Turn extends Said {
+  /** What was sent: settings may change afterwards. */
+  readonly body: ChatBody
+  /** Its messages and tools as one text, to find columns that were asked the same. */
+  readonly question: string
   readonly error: ApiError | null
   readonly isDone: boolean
 }
@@ -21,9 +25,9 @@ export function AnswerView(props: {
   /** The first column's answer, of which differences are marked; null in the first column. */
   readonly other: string | null
   readonly isMarkdown: boolean
-  /** Goes on with the results of its calls; null: the conversation already went on, or something runs. */
   /** What a mark of it keeps; null: it cannot be marked yet. */
   readonly markable: Markable | null
+  /** Goes on with the results of its calls; null: the conversation already went on, or something runs. */
   readonly onResults: ((results: readonly Message[]) => void) | null
 }): JSX.Element {
   const { turn, other, isMarkdown, markable, onResults } = props

@@ -44,6 +44,7 @@ export const MARKS_OF_ANSWERS = endpoints({
     answer: markListSchema,
     parameters: {
       group: 'Only marks on trajectories of the group with this index',
+      trajectory: 'Only marks on trajectories with this index in their group',
       log_id: 'Only marks on trajectories of this log',
       mark: 'Only `good` or only `bad` ones',
       training_job_id: 'Only marks on trajectories of this training job',

@@ -47,6 +47,7 @@ export interface MarkFilter {
   readonly source?: MarkSource | undefined
   readonly sourceId?: string | undefined
   readonly group?: number | undefined
+  readonly trajectory?: number | undefined
 }
 
 /** Inserts, or replaces what a reader said of the same place; its id and time of birth stay. */
@@ -107,12 +108,13 @@ export async function listMarks(
   modelId: string,
   options: PageOptions & MarkFilter & { readonly order: 'asc' | 'desc' },
 ): Promise<Page<MarkRecord>> {
-  const { mark, source, sourceId, group, after, order, limit } = options
+  const { mark, source, sourceId, group, trajectory, after, order, limit } = options
   let query = db.selectFrom('marks').selectAll().where('model_id', '=', modelId)
   if (mark !== undefined) query = query.where('mark', '=', mark)
   if (source !== undefined) query = query.where('source', '=', source)
   if (sourceId !== undefined) query = query.where('source_id', '=', canonicalId(sourceId))
   if (group !== undefined) query = query.where('group_index', '=', group)
+  if (trajectory !== undefined) query = query.where('trajectory_index', '=', trajectory)
   if (after !== undefined) {
     if ((await findMark(db, modelId, after)) === null) throw unknownCursor(after)
     query = query.where('id', order === 'asc' ? '>' : '<', after)

@@ -84,6 +84,7 @@ export const listMarksQuerySchema = pageQuerySchema.extend({
   training_job_id: z.string().max(200).optional(),
   log_id: z.string().max(200).optional(),
   group: index.optional(),
+  trajectory: index.optional(),
 })
 export type ListMarksQuery = z.infer<typeof listMarksQuerySchema>
 

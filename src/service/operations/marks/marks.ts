@@ -224,6 +224,7 @@ export function createMarkService(
         order: 'desc',
         mark: query.mark,
         group: query.group,
+        trajectory: query.trajectory,
         ...(jobId === undefined ? {} : { source: 'training_job', sourceId: jobId }),
         ...(logId === undefined ? {} : { source: 'log', sourceId: logId }),
       })

@@ -30,12 +30,12 @@ export function TrajectoryMark(props: {
   const { training_job_id: jobId, group, index } = trajectory
   const found = useLoad(`mark of ${path}`, async (signal): Promise<Found> => {
     const { model_id: modelId } = await ask<TrainingJob>(jobApi(jobId), { signal })
-    const query = `?training_job_id=${encodeURIComponent(jobId)}&group=${group}&limit=100`
+    const query = `?training_job_id=${encodeURIComponent(jobId)}&group=${group}&trajectory=${index}&limit=1`
     const [model, marks] = await Promise.all([
       ask<Model>(`/v1/preview/models/${encodeURIComponent(modelId)}`, { signal }),
       ask<List<Mark>>(marksApi(modelId, query), { signal }),
     ])
-    return { model, mark: marks.data.find((each) => each.trajectory === index) ?? null }
+    return { model, mark: marks.data[0] ?? null }
   })
   const messages = trajectory.histories[0]?.messages ?? []
   const last = messages.findLast(({ message, is_sampled: isSampled }) => isSampled || message['role'] === 'assistant')

@@ -2,6 +2,7 @@
  * Rows of watched prompts and of what each step says to them. What waits for an answer is a row too: a server that stops forgets none.
  */
 import { type Selectable, sql } from 'kysely'
+import { canonicalId } from '#base/util/ids.js'
 import { PROBE_STATUSES, type ProbeStatus } from '#contract/wire/inference/probe-words.js'
 import type { ProbeMessage } from '#contract/wire/inference/probes.js'
 import { type Database, databaseNowMs } from '../database.js'
@@ -59,7 +60,7 @@ export async function findProbe(db: Database, modelId: string, id: string): Prom
     .selectFrom('probes')
     .selectAll()
     .where('model_id', '=', modelId)
-    .where('id', '=', id)
+    .where('id', '=', canonicalId(id))
     .executeTakeFirst()
   return row === undefined ? null : toProbe(row)
 }
@@ -134,7 +135,14 @@ export async function queueNewStep(db: Database, modelId: string, step: number):
       .execute()
     const tooOld = waiting.slice(MOST_WAITING_STEPS).map((row) => row.step)
     if (tooOld.length === 0) continue
-    await db.deleteFrom('probe_answers').where('probe_id', '=', id).where('step', 'in', tooOld).execute()
+    await db
+      .deleteFrom('probe_answers')
+      .where('probe_id', '=', id)
+      .where('step', 'in', tooOld)
+      // one that was answered or asked for meanwhile stays
+      .where('status', '=', 'queued')
+      .where('is_asked', '=', 0)
+      .execute()
   }
 }
 
@@ -153,6 +161,15 @@ export async function queueAnswer(
         .doUpdateSet({ ...queued, error: null, answered_at_ms: null })
         .where('probe_answers.status', '=', 'failed'),
     )
+    .execute()
+  if (!isAsked) return
+  // what waits because its step is new makes room for newer ones, and what somebody asked for does not
+  await db
+    .updateTable('probe_answers')
+    .set({ is_asked: 1 })
+    .where('probe_id', '=', probeId)
+    .where('step', '=', step)
+    .where('status', '=', 'queued')
     .execute()
 }
 

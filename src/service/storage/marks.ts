@@ -126,6 +126,17 @@ export async function listMarks(
   return toPage(rows, limit, toMark)
 }
 
+/** Marks behind an id, oldest first; that one may be gone. Empty at the end. */
+export async function marksAfter(
+  db: Database,
+  modelId: string,
+  { id, limit }: { readonly id: string | null; readonly limit: number },
+): Promise<readonly MarkRecord[]> {
+  let query = db.selectFrom('marks').selectAll().where('model_id', '=', modelId)
+  if (id !== null) query = query.where('id', '>', id)
+  return (await query.orderBy('id').limit(limit).execute()).map(toMark)
+}
+
 export async function countMarks(db: Database, modelId: string): Promise<number> {
   const { count } = await db
     .selectFrom('marks')

@@ -13,7 +13,7 @@ import {
   type MarkLeftOut,
 } from '#contract/wire/training/mark-words.js'
 import type { FileFromMarks, FileFromMarksRequest } from '#contract/wire/training/marks.js'
-import { findMark, listMarks, type MarkRecord } from '#service/storage/marks.js'
+import { findMark, type MarkRecord, marksAfter } from '#service/storage/marks.js'
 import type { Principal, ServiceContext } from '../context.js'
 import type { FileService } from '../files.js'
 import { requireModel } from '../models/models.js'
@@ -24,7 +24,8 @@ export interface MarksFileService {
   create(principal: Principal, request: FileFromMarksRequest, idempotencyKey: string | null): Promise<FileFromMarks>
 }
 
-const PAGE = 100
+/** So few, because a mark may have 256 KiB. */
+const PAGE = 10
 
 interface Tally {
   rows: number
@@ -39,18 +40,27 @@ export function createMarksFileService(
   const { db } = context
 
   async function* readMarks(modelId: string): AsyncGenerator<MarkRecord> {
-    let after: string | undefined
+    let id: string | null = null
     for (;;) {
-      const page = await listMarks(db, modelId, { after, limit: PAGE, order: 'asc' })
-      yield* page.items
-      after = page.items.at(-1)?.id
-      if (!page.hasMore || after === undefined) return
+      const page: readonly MarkRecord[] = await marksAfter(db, modelId, { id, limit: PAGE })
+      yield* page
+      id = page.at(-1)?.id ?? null
+      if (id === null) return
     }
   }
 
   async function* toRows(modelId: string, form: MarkForm, tally: Tally): AsyncGenerator<JsonObject> {
     const isConversation = isConversationForm(form)
     const waiting = createWaiting()
+    /** The first that is still what it was: marks may be deleted and changed while they are read. */
+    async function findPartner(mark: MarkRecord): Promise<MarkRecord | null> {
+      for (let id = waiting.meet(mark); id !== null; id = waiting.meet(mark)) {
+        const partner = await findMark(db, modelId, id)
+        if (partner !== null && partner.mark !== mark.mark) return partner
+        count(tally, 'without_partner')
+      }
+      return null
+    }
     for await (const mark of readMarks(modelId)) {
       tally.marks += 1
       if (isConversation) {
@@ -62,8 +72,7 @@ export function createMarksFileService(
       const rows = toDpoRows(mark)
       yield* rows
       if (rows.length > 0) continue
-      const partnerId = waiting.meet(mark)
-      const partner = partnerId === null ? null : await findMark(db, modelId, partnerId)
+      const partner = await findPartner(mark)
       if (partner === null) continue
       const [good, bad] = mark.mark === 'good' ? [mark, partner] : [partner, mark]
       if (isSameAnswer(good.answer, bad.answer)) count(tally, 'equal_answers', 2)

@@ -8,16 +8,10 @@ import { quoteWord } from '#cli/command/page-flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
-import { MARK_FORMS, type MarkLeftOut } from '#contract/wire/training/mark-words.js'
+import { LEFT_OUT_WORDS, MARK_FORMS } from '#contract/wire/training/mark-words.js'
 import type { Client } from '#sdk/client/client.js'
 
 const [FIRST_FORM] = MARK_FORMS
-
-const WHY: Readonly<Record<MarkLeftOut, string>> = {
-  bad_without_edit: 'bad without what they should have said',
-  without_partner: 'without another answer to the same prompt',
-  equal_answers: 'with a partner that says the same',
-}
 
 export const exportMarks = defineCommand({
   path: ['marks', 'export'],
@@ -48,7 +42,8 @@ export const exportMarks = defineCommand({
     const model = await findModel(parseWholeModel(args.model), { ...context, client })
     const file = await client.marks.toFile({ model_id: model.id, form }, { signal })
     const train = `trainyard train ${form} ${quoteWord(args.model)}`
-    for (const { reason, count } of file.left_out) output.warning(`${plural(count, 'mark')} left out: ${WHY[reason]}`)
+    for (const { reason, count } of file.left_out)
+      output.warning(`${plural(count, 'mark')} left out: ${LEFT_OUT_WORDS[reason]}`)
     const rows = `${plural(file.rows, 'row')} of ${plural(file.marks, 'mark')}`
     if (out === undefined) {
       output.result(file, `${rows} in file ${file.id}`, [file.id])

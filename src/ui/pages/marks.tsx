@@ -6,10 +6,10 @@ import { useState } from 'preact/hooks'
 import type { Model } from '#contract/wire/models.js'
 import {
   isConversationForm,
+  LEFT_OUT_WORDS,
   MARK_FORMS,
   MARKS,
   type MarkForm,
-  type MarkLeftOut,
 } from '#contract/wire/training/mark-words.js'
 import type { FileFromMarks, Mark } from '#contract/wire/training/marks.js'
 import { go, hrefOf, query, route, setQuery } from '../data/address.js'
@@ -90,11 +90,6 @@ const FORMS = MARK_FORMS.map((form) => ({
     ? 'good answers, and bad ones as they were edited'
     : 'edited over bad answers, pairs, and good over bad answers to one prompt',
 }))
-const WHY: Readonly<Record<MarkLeftOut, string>> = {
-  bad_without_edit: 'bad, without what they should have said',
-  without_partner: 'without another answer to the same prompt',
-  equal_answers: 'with a partner that says the same',
-}
 
 /** What can be made of the marks. */
 function Rows({ model }: { readonly model: Model }): JSX.Element {
@@ -121,7 +116,7 @@ function Rows({ model }: { readonly model: Model }): JSX.Element {
     }
     if (!gone.aborted) setIsBusy(false)
   }
-  const why = (made?.left_out ?? []).map(({ reason, count }) => `${count} ${WHY[reason]}`)
+  const why = (made?.left_out ?? []).map(({ reason, count }) => `${count} ${LEFT_OUT_WORDS[reason]}`)
   return (
     <section class="card" aria-labelledby="rows">
       <h2 id="rows">Train on them</h2>

@@ -4,6 +4,8 @@
 
 /** Most probes of a model: each is one more answer after every job. */
 export const MAX_PROBES = 20
+/** Longest message, UTF-16 units. */
+export const MAX_PROBE_MESSAGE = 8000
 /** Longest answer, tokens. */
 export const MAX_PROBE_TOKENS = 128
 export const DEFAULT_PROBE_TOKENS = 64

@@ -4,7 +4,7 @@
 import { z } from 'zod'
 import { laxInteger } from '../lax.js'
 import { listSchema, orderedPageQuerySchema, pageQuerySchema } from '../list.js'
-import { MAX_PROBE_TOKENS, PROBE_STATUSES } from './probe-words.js'
+import { MAX_PROBE_MESSAGE, MAX_PROBE_TOKENS, PROBE_STATUSES } from './probe-words.js'
 
 /** Most steps that one request asks to answer. */
 export const MAX_ASKED_STEPS = 32
@@ -13,7 +13,7 @@ const MAX_SHOWN_STEPS = 4
 
 const messageSchema = z.object({
   role: z.enum(['system', 'user', 'assistant']),
-  content: z.string().min(1).max(8000),
+  content: z.string().min(1).max(MAX_PROBE_MESSAGE),
 })
 export type ProbeMessage = z.infer<typeof messageSchema>
 

@@ -30,6 +30,12 @@ export const MARK_LEFT_OUT = [
   'equal_answers',
 ] as const
 export type MarkLeftOut = (typeof MARK_LEFT_OUT)[number]
+/** For people, behind a number of marks. */
+export const LEFT_OUT_WORDS: Readonly<Record<MarkLeftOut, string>> = {
+  bad_without_edit: 'bad, without what they should have said',
+  without_partner: 'without another answer to the same prompt',
+  equal_answers: 'with a partner that says the same',
+}
 
 /** Longest answer that is typed in the place of one, and longest note, in UTF-16 units. */
 export const MAX_EDITED = 100_000

@@ -4,6 +4,7 @@
  */
 import type { ComponentChildren, JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { MAX_NOTE } from '#contract/wire/training/mark-words.js'
 import type { ApiError } from '../../data/client.js'
 import { toApiError, useGone } from '../../data/load.js'
 import type { Judgement } from '../../data/marks.js'
@@ -121,7 +122,7 @@ export function MarkForm(props: {
             Note
             <input
               value={draft.note ?? ''}
-              maxLength={2000}
+              maxLength={MAX_NOTE}
               onInput={(event) => setDraft({ ...draft, note: event.currentTarget.value || null })}
             />
           </label>

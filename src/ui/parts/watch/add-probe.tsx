@@ -3,6 +3,7 @@
  */
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { DEFAULT_PROBE_TOKENS, MAX_PROBE_MESSAGE, MAX_PROBE_TOKENS } from '#contract/wire/inference/probe-words.js'
 import { type ApiError, ask } from '../../data/client.js'
 import { toApiError, useGone } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
@@ -51,7 +52,7 @@ export function AddProbe(props: {
           <textarea
             rows={2}
             required
-            maxLength={8000}
+            maxLength={MAX_PROBE_MESSAGE}
             value={text}
             onInput={(event) => setText(event.currentTarget.value)}
           />
@@ -60,7 +61,7 @@ export function AddProbe(props: {
           System prompt
           <textarea
             rows={1}
-            maxLength={8000}
+            maxLength={MAX_PROBE_MESSAGE}
             value={system}
             onInput={(event) => setSystem(event.currentTarget.value)}
           />
@@ -71,8 +72,8 @@ export function AddProbe(props: {
             <input
               type="number"
               min={1}
-              max={128}
-              placeholder="64"
+              max={MAX_PROBE_TOKENS}
+              placeholder={String(DEFAULT_PROBE_TOKENS)}
               value={tokens}
               onInput={(event) => setTokens(event.currentTarget.value)}
             />

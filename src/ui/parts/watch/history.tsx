@@ -14,10 +14,12 @@ import { Text } from './answer.js'
 
 const MOST = 500
 
-/** Steps in a row that say the same. */
+/** Answers in a row that say the same; steps between them may have none. */
 interface Stretch {
   readonly from: number
   to: number
+  /** Steps that answered. */
+  count: number
   readonly text: string
   /** What was said before it; null where it is the first. */
   readonly before: string | null
@@ -36,9 +38,9 @@ export function History({ path }: { readonly path: string }): JSX.Element {
           <>
             {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
             <ol class="plain history" tabIndex={0} aria-label="Answers by step">
-              {rows.map(({ from, to, text, before }) => (
+              {rows.map(({ from, to, count, text, before }) => (
                 <li key={from} class="stack side">
-                  <p class="soft small">{titleOf(from, to)}</p>
+                  <p class="soft small">{titleOf(from, to, count)}</p>
                   <Text text={text} beside={before} />
                 </li>
               ))}
@@ -51,9 +53,11 @@ export function History({ path }: { readonly path: string }): JSX.Element {
   )
 }
 
-function titleOf(from: number, to: number): string {
-  if (from === 0) return to === 0 ? 'base model' : `base model to step ${to}: the same`
-  return from === to ? `step ${from}` : `steps ${from} to ${to}: the same`
+function titleOf(from: number, to: number, count: number): string {
+  const first = from === 0 ? 'base model' : `step ${from}`
+  if (count === 1) return first
+  if (count === 2) return `${first} and step ${to}: the same`
+  return `${first} to step ${to}: the same in ${count} answers`
 }
 
 /** @param answers newest step first @returns newest first */
@@ -62,8 +66,10 @@ function toStretches(answers: readonly ProbeAnswer[]): readonly Stretch[] {
   for (const { status, step, text } of answers.toReversed()) {
     if (status !== 'answered') continue
     const last = rows.at(-1)
-    if (last !== undefined && last.text === (text ?? '')) last.to = step
-    else rows.push({ from: step, to: step, text: text ?? '', before: last?.text ?? null })
+    if (last !== undefined && last.text === (text ?? '')) {
+      last.to = step
+      last.count += 1
+    } else rows.push({ from: step, to: step, count: 1, text: text ?? '', before: last?.text ?? null })
   }
   return rows.toReversed()
 }

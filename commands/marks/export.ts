@@ -49,20 +49,26 @@ export const exportMarks = defineCommand({
       output.result(file, `${rows} in file ${file.id}`, [file.id])
       return output.hint(`${train} --data-url ${file.id}`)
     }
-    const text = await download(client, file.id, signal)
-    await client.marks.deleteFile(file.id, { signal })
-    if (out === '-') return output.raw(text)
-    await writeWhole(out, text)
+    try {
+      const parts = download(client, file.id, signal)
+      if (out === '-') for await (const part of parts) output.raw(part)
+      else await writeWhole(out, parts)
+    } finally {
+      // also where this was stopped, whose signal would stop it too
+      await client.marks
+        .deleteFile(file.id)
+        .catch(() => output.warning(`file ${file.id} could not be deleted and stays on the server`))
+    }
+    if (out === '-') return
     const json = { path: out, rows: file.rows, marks: file.marks, left_out: file.left_out }
     output.result(json, `${rows} in ${out}`, [out])
     output.hint(`${train} --file ${quoteWord(out)}`)
   },
 })
 
-async function download(client: Client, id: string, signal: AbortSignal): Promise<string> {
+async function* download(client: Client, id: string, signal: AbortSignal): AsyncGenerator<string> {
   const { body } = await client.marks.openFile(id, { signal })
   const decoder = new TextDecoder()
-  const parts: string[] = []
-  for await (const part of body ?? []) parts.push(decoder.decode(part, { stream: true }))
-  return parts.join('') + decoder.decode()
+  for await (const part of body ?? []) yield decoder.decode(part, { stream: true })
+  yield decoder.decode()
 }

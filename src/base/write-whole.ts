@@ -7,11 +7,11 @@ import { toWriteError } from './errors/file-errors.js'
 import { moveFile } from './util/move-file.js'
 
 /**
- * Writes a text, whole or in parts, readable as the process's mask has it; what is no plain file, as a pipe or `/dev/null`, is written to as it is.
+ * Writes a text, whole or in parts as they come, readable as the process's mask has it; what is no plain file, as a pipe or `/dev/null`, is written to as it is.
  *
  * @throws {AppError} `disk_full`; {InvalidRequestError} `file_unwritable`
  */
-export async function writeWhole(path: string, text: string | readonly string[]): Promise<void> {
+export async function writeWhole(path: string, text: string | Iterable<string> | AsyncIterable<string>): Promise<void> {
   try {
     const facts = await stat(path).catch(() => null)
     if (facts !== null && !facts.isFile()) return await writeFile(path, text)

@@ -1,12 +1,12 @@
 /**
  * Rows of marks. Each belongs to a model and goes with it; what it is about is copied into it.
  */
-import type { Selectable } from 'kysely'
+import { type Selectable, sql } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { MARK_SOURCES, MARKS, type MarkSource, type MarkWord } from '#contract/wire/training/mark-words.js'
 import { type Database, databaseNowMs } from './database.js'
-import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import { type Page, type PageOptions, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'
 import type { MarksTable } from './schema.js'
 
@@ -49,6 +49,9 @@ export interface MarkFilter {
   readonly group?: number | undefined
   readonly trajectory?: number | undefined
 }
+
+/** A page ends behind the mark that reaches this, characters: a hundred of the longest would be 35 MB. */
+export const PAGE_CONTENT = 2 * 1024 * 1024
 
 /** Inserts, or replaces what a reader said of the same place; its id and time of birth stay. */
 export async function putMark(db: Database, mark: NewMark): Promise<void> {
@@ -102,14 +105,14 @@ export async function findMarkAt(db: Database, modelId: string, place: MarkPlace
   return row === undefined ? null : toMark(row)
 }
 
-/** Marks of a model by their ids. @param order `desc`: newest first */
+/** Marks of a model by their ids; a page may be shorter than asked where they are long. @param order `desc`: newest first */
 export async function listMarks(
   db: Database,
   modelId: string,
   options: PageOptions & MarkFilter & { readonly order: 'asc' | 'desc' },
 ): Promise<Page<MarkRecord>> {
   const { mark, source, sourceId, group, trajectory, after, order, limit } = options
-  let query = db.selectFrom('marks').selectAll().where('model_id', '=', modelId)
+  let query = db.selectFrom('marks').where('model_id', '=', modelId)
   if (mark !== undefined) query = query.where('mark', '=', mark)
   if (source !== undefined) query = query.where('source', '=', source)
   if (sourceId !== undefined) query = query.where('source_id', '=', canonicalId(sourceId))
@@ -119,11 +122,21 @@ export async function listMarks(
     if ((await findMark(db, modelId, after)) === null) throw unknownCursor(after)
     query = query.where('id', order === 'asc' ? '>' : '<', after)
   }
-  const rows = await query
+  const sizes = await query
+    .select(['id', sql<number>`length(content) + coalesce(length(edited), 0)`.as('size')])
     .orderBy('id', order)
     .limit(limit + 1)
     .execute()
-  return toPage(rows, limit, toMark)
+  let sum = 0
+  const fitting = sizes.slice(0, limit).filter(({ size }) => {
+    const fits = sum < PAGE_CONTENT
+    sum += size
+    return fits
+  })
+  if (fitting.length === 0) return { items: [], hasMore: false }
+  const ids = fitting.map(({ id }) => id)
+  const rows = await db.selectFrom('marks').selectAll().where('id', 'in', ids).orderBy('id', order).execute()
+  return { items: rows.map(toMark), hasMore: sizes.length > fitting.length }
 }
 
 /** Marks behind an id, oldest first; that one may be gone. Empty at the end. */

@@ -138,6 +138,8 @@ describe('marks on trajectories of a job', () => {
     ])
     expect(await listOf(modelId, '&mark=bad')).toHaveLength(1)
     expect(await listOf(modelId, `&training_job_id=${jobId}&group=1`)).toHaveLength(1)
+    const third = await listOf(modelId, `&training_job_id=${jobId}&group=0&trajectory=3`)
+    expect(third.map(({ group, trajectory }) => [group, trajectory])).toEqual([[0, 3]])
     expect(await listOf(modelId, `&log_id=${jobId}`)).toHaveLength(0)
 
     const call = { role: 'assistant', content: '', tool_calls: [CALL] }
@@ -293,6 +295,20 @@ describe('marks elsewhere', () => {
     })
     expect((await service.fetch(`${path}/${id}`, { method: 'DELETE' })).status).toBe(404)
     expect(await listOf(modelId)).toHaveLength(1)
+  })
+
+  it('that are long come in shorter pages, none of them twice', async () => {
+    const modelId = await service.createModel('long')
+    const path = `/v1/preview/models/${modelId}/marks`
+    for (let n = 0; n < 11; n += 1) {
+      const messages = [user(`${n} ${'x'.repeat(250_000)}`)]
+      expect((await service.fetch(path, { json: { mark: 'good', messages, answer: said('Oh.') } })).status).toBe(200)
+    }
+    const first = (await service.json<List<Mark>>(`${path}?limit=100`)).body
+    expect([first.data.length, first.has_more]).toEqual([9, true])
+    const second = (await service.json<List<Mark>>(`${path}?limit=100&after=${first.last_id}`)).body
+    expect([second.data.length, second.has_more]).toEqual([2, false])
+    expect(new Set([...first.data, ...second.data].map(({ id }) => id)).size).toBe(11)
   })
 
   it('of another project or entity: nothing is found', async () => {

@@ -55,7 +55,7 @@ export interface ProbeService {
 
 export function createProbeService(
   context: Pick<ServiceContext, 'db' | 'ids'>,
-  runner: { readonly wake: () => void },
+  runner: { readonly wake: () => void; readonly forget: (probeId: string) => void },
 ): ProbeService {
   const { db, ids } = context
 
@@ -116,6 +116,7 @@ export function createProbeService(
     delete: async (principal, place) => {
       const probe = await requireProbe(principal, place)
       await deleteProbe(db, probe.id)
+      runner.forget(probe.id)
       return { id: probe.id, object: 'probe', deleted: true }
     },
     answers: async (principal, place, { after, limit = DEFAULT_PAGE_LIMIT, order = 'asc' }) => {

@@ -173,9 +173,23 @@ export async function queueAnswer(
     .execute()
 }
 
-/** What waits longest, with whose it is; null when nothing does. */
+/** Base models of which an answer waits. */
+export async function queuedBaseModels(db: Database): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom('probe_answers')
+    .innerJoin('probes', 'probes.id', 'probe_answers.probe_id')
+    .innerJoin('models', 'models.id', 'probes.model_id')
+    .select('models.base_model')
+    .distinct()
+    .where('probe_answers.status', '=', 'queued')
+    .execute()
+  return rows.map((row) => row.base_model)
+}
+
+/** What waits longest of a base model, with whose it is; null when nothing does. */
 export async function nextQueued(
   db: Database,
+  baseModel: string,
 ): Promise<{ readonly probe: ProbeRecord; readonly step: number; readonly owner: ModelAddress } | null> {
   const row = await db
     .selectFrom('probe_answers')
@@ -184,6 +198,7 @@ export async function nextQueued(
     .selectAll('probes')
     .select(['probe_answers.step', 'models.entity', 'models.project', 'models.name'])
     .where('probe_answers.status', '=', 'queued')
+    .where('models.base_model', '=', baseModel)
     .orderBy('probe_answers.created_at_ms')
     .orderBy('probe_answers.step')
     .limit(1)

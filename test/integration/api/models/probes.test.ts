@@ -155,8 +155,10 @@ describe('watched prompts', () => {
     service = await service.restart()
     expect((await answersOf(probe.id)).map(({ status }) => status)).toEqual(['queued'])
     const { body: other } = await watch('hello')
-    // the first is still being asked: one at a time
+    // the first is still being asked: one at a time of a base model
     expect((await answersOf(other.id)).map(({ status }) => status)).toEqual(['queued'])
+    // and makes room when it is deleted
     await service.fetch(path(`/${probe.id}`), { method: 'DELETE' })
+    await untilAnswered(other.id, 1)
   })
 })

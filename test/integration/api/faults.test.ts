@@ -3,7 +3,7 @@
  *
  * The promise after each: nothing acknowledged is lost, exactly one terminal event, never a torn checkpoint, never two.
  */
-import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -246,7 +246,11 @@ describe('shutdown', { timeout: 240_000 }, () => {
 describe('a disk that is full', { timeout: 240_000 }, () => {
   let service: TestService
   it('refuses writes with a clear error, goes on reading, and works again when space returns', async () => {
-    service = await createTestService({ dataDir, seams: { maxDatabasePages: 150 } })
+    // room for the tables, however many there are by now, and a little more
+    const roomy = await createTestService({ dataDir })
+    await roomy.close(500)
+    const { size } = await stat(join(dataDir, 'trainyard.sqlite3'))
+    service = await roomy.restart({ seams: { maxDatabasePages: size / 4096 + 40 } })
     closers.push(() => service.close(500))
     const create = (name: string) =>
       service.json<{ id: string }>('/v1/preview/models', {

@@ -138,7 +138,7 @@ export function createOutbox(options: OutboxOptions): Outbox {
     const options = { userAgent: `Trainyard/${version}`, timeoutMs: timing.timeoutMs, key: entity }
     const attempt = await sendWebhook(rules, webhook, message, options)
     const retryMs = attempt.isDelivered ? null : (timing.retryMs[delivery.attempts] ?? null)
-    await setAttempt(db, delivery.id, { ...attempt, retryMs: retryMs === null ? null : spread(retryMs, delivery.id) })
+    await setAttempt(db, delivery, { ...attempt, retryMs: retryMs === null ? null : spread(retryMs, delivery.id) })
     const line = {
       webhook_id: webhook.id,
       delivery_id: delivery.id,

@@ -184,10 +184,15 @@ export async function listDue(db: Database, webhookId: string, limit: number): P
   return rows.map(toDelivery)
 }
 
-/** Notes how an attempt ended. @param outcome.retryMs time to the next one; null: there is none */
+/**
+ * Notes how an attempt ended, unless another server has noted one meanwhile: whose claim ran out must not undo what that one found.
+ *
+ * @param attempts of the delivery when it was claimed
+ * @param outcome.retryMs time to the next one; null: there is none
+ */
 export async function setAttempt(
   db: Database,
-  id: string,
+  { id, attempts }: Pick<DeliveryRecord, 'id' | 'attempts'>,
   outcome: {
     readonly isDelivered: boolean
     readonly status: number | null
@@ -209,6 +214,8 @@ export async function setAttempt(
       ...(outcome.isDelivered ? { delivered_at_ms: databaseNowMs } : {}),
     }))
     .where('id', '=', id)
+    .where('status', '=', 'pending')
+    .where('attempts', '=', attempts)
     .execute()
 }
 

@@ -45,7 +45,7 @@ async function failsToDeliver(retryMs: number): Promise<string> {
   const webhook = { id: webhookId, entity: 'local', project: null, url: 'https://example.com', secret: 's', events: [] }
   await insertWebhook(fixture.db, webhook)
   await insertDelivery(fixture.db, { id, webhookId, eventId: 'e', eventType: 'training_job.started', body: '{}' })
-  await setAttempt(fixture.db, id, { isDelivered: false, status: 500, error: null, retryMs })
+  await setAttempt(fixture.db, { id, attempts: 0 }, { isDelivered: false, status: 500, error: null, retryMs })
   return id
 }
 

@@ -9,7 +9,7 @@ import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
 import { createAddressRules } from '#service/operations/webhooks/address-rules.js'
 import { createOutbox, DEFAULT_OUTBOX_TIMING, type Outbox } from '#service/operations/webhooks/outbox.js'
-import { insertDelivery, insertWebhook } from '#service/storage/webhooks/webhooks.js'
+import { claimDelivery, insertDelivery, insertWebhook, setAttempt } from '#service/storage/webhooks/webhooks.js'
 import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
 import { until } from '../../../../support/until.js'
 
@@ -88,4 +88,17 @@ test('of two receivers of one entity, the silent one does not have all places', 
   await addDeliveries('one', '/well', 4)
   outbox.start()
   await until(() => answered.length === 4, 'the other receiver is told')
+})
+
+test('an attempt that ends after another was noted changes nothing', async () => {
+  const { db } = fixture
+  await addDeliveries('one', '/well', 1)
+  const delivery = await db.selectFrom('webhook_deliveries').select(['id', 'attempts']).executeTakeFirstOrThrow()
+  // its lease is over at once, so another server may claim it
+  expect(await claimDelivery(db, delivery, 0)).toBe(true)
+  expect(await claimDelivery(db, delivery, 60_000)).toBe(true)
+  await setAttempt(db, delivery, { isDelivered: true, status: 200, error: null, retryMs: null })
+  await setAttempt(db, delivery, { isDelivered: false, status: 500, error: 'late', retryMs: 1000 })
+  const row = await db.selectFrom('webhook_deliveries').selectAll().executeTakeFirstOrThrow()
+  expect(row).toMatchObject({ status: 'delivered', attempts: 1, last_status: 200, last_error: null })
 })

@@ -15,6 +15,7 @@ import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import {
+  forgetLostWebhookEvents,
   forgetWebhookEvent,
   hasWebhookEvents,
   listWebhookEvents,
@@ -93,7 +94,9 @@ export function createOutbox(options: OutboxOptions): Outbox {
   async function look(): Promise<void> {
     if ((await countWebhooks(db)) === 0) return
     // other requests take their turn between transactions
-    while (await hasWebhookEvents(db)) await inTransaction(db, (transaction) => collect(transaction, ids))
+    while (await hasWebhookEvents(db)) {
+      if ((await inTransaction(db, (transaction) => collect(transaction, ids))) === 0) break
+    }
     await sendDue()
   }
 
@@ -182,13 +185,16 @@ function spread(ms: number, id: string): number {
   return Math.round(ms * (0.9 + (Number.parseInt(id.slice(-4), 16) / 65_536) * 0.2))
 }
 
-/** Turns some events into deliveries. */
-async function collect(db: Database, ids: IdSource): Promise<void> {
-  for (const event of await listWebhookEvents(db, EVENTS_PER_LOOK)) {
+/** Turns some events into deliveries. @returns how many; 0: what is still noted is of events that are gone, and is forgotten */
+async function collect(db: Database, ids: IdSource): Promise<number> {
+  const events = await listWebhookEvents(db, EVENTS_PER_LOOK)
+  for (const event of events) {
     const job = await findJob(db, event.jobId)
     if (job !== null) await addDeliveries(db, ids, event, job)
     await forgetWebhookEvent(db, event)
   }
+  if (events.length === 0) await forgetLostWebhookEvents(db)
+  return events.length
 }
 
 async function addDeliveries(db: Database, ids: IdSource, event: TailEvent, job: JobRecord): Promise<void> {

@@ -49,3 +49,13 @@ export async function listWebhookEvents(db: Database, limit: number): Promise<re
 export async function forgetWebhookEvent(db: Database, { id, webhookIds }: TailEvent): Promise<void> {
   await db.deleteFrom('webhook_events').where('event_id', '=', id).where('webhook_id', 'in', webhookIds).execute()
 }
+
+/** Of events that are gone, which `listWebhookEvents` never lists. */
+export async function forgetLostWebhookEvents(db: Database): Promise<void> {
+  await db
+    .deleteFrom('webhook_events')
+    .where((e) =>
+      e.not(e.exists(e.selectFrom('events').select('events.id').whereRef('events.id', '=', 'webhook_events.event_id'))),
+    )
+    .execute()
+}

@@ -102,3 +102,13 @@ test('an attempt that ends after another was noted changes nothing', async () =>
   const row = await db.selectFrom('webhook_deliveries').selectAll().executeTakeFirstOrThrow()
   expect(row).toMatchObject({ status: 'delivered', attempts: 1, last_status: 200, last_error: null })
 })
+
+test('what is noted of an event that is gone is forgotten, and deliveries are made all the same', async () => {
+  const { db } = fixture
+  await addDeliveries('one', '/well', 1)
+  const { id } = await db.selectFrom('webhooks').select('id').executeTakeFirstOrThrow()
+  await db.insertInto('webhook_events').values({ event_id: systemIds.uuid(), webhook_id: id }).execute()
+  outbox.start()
+  await until(async () => (await inState('delivered')) === 1, 'the delivery arrives')
+  expect(await db.selectFrom('webhook_events').selectAll().execute()).toEqual([])
+})

@@ -155,9 +155,15 @@ export async function startGroup(
       }
     },
   }
-  for (const index of options.keys()) {
-    places.push({ server: null, dataDir: await mkdtemp(join(tmpdir(), `trainyard-server-${index}-`)) })
-    await start(index)
+  try {
+    for (const index of options.keys()) {
+      places.push({ server: null, dataDir: await mkdtemp(join(tmpdir(), `trainyard-server-${index}-`)) })
+      await start(index)
+    }
+  } catch (error) {
+    // nobody else knows of those that did start
+    await group.stop()
+    throw error
   }
   return group
 }

@@ -59,7 +59,7 @@ export function createRateLimiter(
       buckets.set(key, bucket)
       return {
         isAllowed,
-        remaining: Math.floor(bucket.tokens),
+        remaining: Math.floor(bucket.tokens / price),
         retryMs: isAllowed ? 0 : Math.ceil((price - bucket.tokens) * msPerToken),
         fullMs: Math.ceil((perMinute - bucket.tokens) * msPerToken),
       }

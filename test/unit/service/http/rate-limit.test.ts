@@ -19,7 +19,12 @@ describe('the allowance of a key', () => {
     const limiter = createRateLimiter(4, clock, () => servers)
     expect([1, 2, 3].map(() => limiter.take('a').isAllowed)).toEqual([true, true, false])
     clock.pass(30_000)
-    expect([1, 2].map(() => limiter.take('a').isAllowed)).toEqual([true, false])
+    // what is left is told in requests that are still taken
+    expect([1, 2].map(() => limiter.take('a'))).toMatchObject([
+      { isAllowed: true, remaining: 0 },
+      { isAllowed: false, remaining: 0 },
+    ])
+    expect(limiter.take('b')).toMatchObject({ isAllowed: true, remaining: 1 })
     servers = 9
     clock.pass(60_000)
     expect([1, 2].map(() => limiter.take('a').isAllowed)).toEqual([true, false])

@@ -192,7 +192,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     baseModels,
     checkpoints: createCheckpointService(context),
     trainingJobs,
-    trainingSessions: createTrainingSessionService(context),
+    trainingSessions: createTrainingSessionService(context, storage.group?.id ?? null),
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
     rollouts,

@@ -7,6 +7,7 @@ import type { ListTrainingSessionsQuery, TrainingSession } from '#contract/wire/
 import { countWaitingRequests } from '#service/storage/tinker/session-requests.js'
 import {
   findTrainingSession,
+  listHeldElsewhere,
   pageTrainingSessions,
   type TrainingSessionRecord,
 } from '#service/storage/tinker/training-sessions.js'
@@ -24,14 +25,20 @@ export interface TrainingSessionService {
   end(principal: Principal, id: string): Promise<TrainingSession>
 }
 
-export function createTrainingSessionService({
-  db,
-  sessions,
-}: Pick<ServiceContext, 'db' | 'sessions'>): TrainingSessionService {
+/** @param serverId by which other servers on the database know this one; null: there are none */
+export function createTrainingSessionService(
+  { db, sessions }: Pick<ServiceContext, 'db' | 'sessions'>,
+  serverId: string | null,
+): TrainingSessionService {
+  async function isHeldElsewhere({ id, serverId: holder }: TrainingSessionRecord): Promise<boolean> {
+    if (serverId === null || holder === null) return false
+    // a server that was killed for good stays in the row
+    return (await listHeldElsewhere(db, [id], serverId)).length > 0
+  }
+
   async function toWire(session: TrainingSessionRecord): Promise<TrainingSession> {
     const here = sessions.stateOf(session.id)
-    // a worker of another server may have it
-    const state = here === 'resting' && session.serverId !== null ? 'live' : here
+    const state = here === 'resting' && (await isHeldElsewhere(session)) ? 'live' : here
     return {
       object: 'training_session',
       id: session.id,

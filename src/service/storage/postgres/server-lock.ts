@@ -94,7 +94,7 @@ export async function holdServerLock(
   /** @returns whether that is the end of it */
   async function tryAgain(next: Client): Promise<boolean> {
     const found = await orEnd(next, async () =>
-      (await take(next, sharing !== null)) ? await pidOf(next) : { takenBy: await takerOf(next) },
+      (await take(next, sharing !== null)) ? await pidOf(next) : { takenBy: await takerOf(next, sharing !== null) },
     )
     if (typeof found === 'number' && !isReleased) {
       client = next
@@ -169,10 +169,11 @@ async function pidOf(client: Client): Promise<number> {
   return rows[0]?.pid ?? 0
 }
 
-/** Whose process keeps this one out; null: nobody's, by now. */
-async function takerOf(client: Client): Promise<number | null> {
+/** Whose process keeps this one out; null: nobody's, by now. @param isShared whether others that share are no trouble */
+async function takerOf(client: Client, isShared: boolean): Promise<number | null> {
   const { rows } = await client.query<{ pid: number }>(
-    `select pid from pg_locks where locktype = 'advisory' and classid = 0 and objid = $1 and objsubid = 1 and granted and mode = 'ExclusiveLock'
+    `select pid from pg_locks where locktype = 'advisory' and classid = 0 and objid = $1 and objsubid = 1 and granted
+      ${isShared ? "and mode = 'ExclusiveLock'" : ''}
       and database = (select oid from pg_database where datname = current_database())`,
     [LOCK_ID],
   )

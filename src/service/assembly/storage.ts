@@ -68,7 +68,8 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const guard = <T>(sha256: string, action: () => Promise<T>): Promise<T> => withBlobLocked(db, sha256, action)
   const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? guard : undefined)
   if (group !== null) {
-    await group.start()
+    // of two that start at once one sees the other, whose version may be another
+    await inTurn(() => group.start())
     lifetimes.add('server group', () => group.stop())
   }
   await assertBlobsAreIn(bucket?.name ?? null, { db, blobs, dataDir: dataDir.path })

@@ -67,6 +67,9 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
   const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
   lifetimes.add('activity', () => jobActivity.stop())
   const { group } = storage
+  if (group !== null && settings.trainWorkers === 0) {
+    logger.warn({ hint: 'training loops need a server with --train-workers 1 or more' }, 'sessions.no_workers_here')
+  }
   const namesServed = (): readonly string[] => served.map(({ name }) => name)
   const signals = createJobSignals(jobActivity.note, group)
   const timing: JobTiming = {

@@ -212,7 +212,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),
     sessionApi: createSessionApiService(context),
-    tinker: createTinkerService(context),
+    tinker: createTinkerService({ ...context, isBeside: storage.group !== null }),
     workerClaims: createWorkerClaimService(context),
     engineNodes: createEngineNodeService(context, {
       engines: settings.engines,

@@ -21,11 +21,15 @@ const HOLD_MS = 25_000
 /** A notice may be missed: the database is looked at so often anyway. */
 const LOOK_MS = 5000
 
-export interface FuturesOptions extends Pick<ServiceContext, 'db' | 'signals' | 'sessions' | 'clock'> {
+export interface FuturesOptions extends Pick<ServiceContext, 'db' | 'signals' | 'sessions' | 'clock' | 'trainWorkers'> {
+  /** Whether other servers may share the database: then workers of other machines take no sessions. */
+  readonly isBeside: boolean
   readonly sampleState: (principal: Principal, id: string) => SampleState
 }
 
-export function createFutures({ db, signals, sessions, clock, sampleState }: FuturesOptions) {
+export function createFutures(options: FuturesOptions) {
+  const { db, signals, sessions, clock, sampleState, trainWorkers, isBeside } = options
+
   async function ofRun(principal: Principal, id: string, at: Address, signal: AbortSignal): Promise<FutureAnswer> {
     const { sessionId, seq } = at
     const session = await requireTrainingSession(db, principal, sessionId)
@@ -55,9 +59,11 @@ export function createFutures({ db, signals, sessions, clock, sampleState }: Fut
   }
 
   function waitReason(sessionId: string): string | null {
-    return sessions.stateOf(sessionId) === 'waiting'
-      ? 'all training workers are taken by other jobs and runs; --train-workers says how many there are'
-      : null
+    if (sessions.stateOf(sessionId) !== 'waiting') return null
+    if (isBeside && trainWorkers === 0) {
+      return 'this server has no training workers and no other server has a free one: start one with --train-workers 1'
+    }
+    return 'all training workers are taken by other jobs and runs; --train-workers says how many there are'
   }
 
   async function ofSample(principal: Principal, id: string, signal: AbortSignal): Promise<FutureAnswer> {

@@ -6,7 +6,7 @@
  */
 import type { ServiceContext } from '../../operations/context.js'
 import { createClients } from './clients.js'
-import { createFutures } from './futures.js'
+import { createFutures, type FuturesOptions } from './futures.js'
 import { createRuns } from './runs.js'
 import { createSampling, type SamplingContext } from './sampling.js'
 import { createTrainingRequests, type TrainingContext } from './training.js'
@@ -14,7 +14,10 @@ import { createTrainingRequests, type TrainingContext } from './training.js'
 export type TinkerService = ReturnType<typeof createTinkerService>
 
 export function createTinkerService(
-  context: TrainingContext & SamplingContext & Pick<ServiceContext, 'signals' | 'requestSweep'>,
+  context: TrainingContext &
+    SamplingContext &
+    Pick<ServiceContext, 'signals' | 'requestSweep' | 'trainWorkers'> &
+    Pick<FuturesOptions, 'isBeside'>,
 ) {
   const sampling = createSampling(context)
   const futures = createFutures({ ...context, sampleState: sampling.stateOf })

@@ -276,7 +276,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
       'base_models_fixed',
       'several servers share the database: base models are given at their start',
       {
-        hint: 'start each of them with the same --base-model <name>=<folder or file>',
+        hint: 'start each of them with the same --base-model <name>=<folder or file>, or start the only server with --single-server',
       },
     )
   }

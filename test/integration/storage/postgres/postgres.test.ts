@@ -168,22 +168,25 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'PostgreSQL' : NO_POSTGRES, () =
       postgres.query(address, "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted")
 
     /** Waits for the lock as its next holder. @returns once it waits */
-    async function queueUp(address: string): Promise<void> {
+    async function queueUp(address: string, lock = 'pg_advisory_lock'): Promise<void> {
       const { Client } = loadDriver()
       const other = new Client({ connectionString: address })
       other.on('error', () => undefined)
       await other.connect()
       onTestFinished(() => other.end())
-      other.query('select pg_advisory_lock(8642001)').catch(() => undefined)
+      other.query(`select ${lock}(8642001)`).catch(() => undefined)
       const waiting = "select pid from pg_locks where locktype = 'advisory' and not granted"
       const isThere = async () => ((await postgres.query(address, waiting)).length > 0 ? true : null)
       await until(isThere, 'the other to wait')
     }
 
-    test('stops, once another server has the database', async () => {
+    test.each([
+      ['another server has the database', 'pg_advisory_lock'],
+      ['servers that share it have it', 'pg_advisory_lock_shared'],
+    ])('stops, once %s', async (_what, lock) => {
       const address = await postgres.createDatabase()
       const service = await serve(address)
-      await queueUp(address)
+      await queueUp(address, lock)
       await cutLock(address)
       expect(await service.failed).toMatchObject({ code: 'database_in_use' })
       await service.close(0)

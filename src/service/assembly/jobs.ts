@@ -90,7 +90,15 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     logger,
     signals,
     trainWorkers: settings.trainWorkers,
-    ...(group === null ? {} : { serverId: group.id, baseModels: namesServed, hasOthers: () => group.count() > 1 }),
+    ...(group === null
+      ? {}
+      : {
+          serverId: group.id,
+          serverLeaseMs: group.leaseMs,
+          onMissed: group.onMissed,
+          baseModels: namesServed,
+          hasOthers: () => group.count() > 1,
+        }),
     localWorker: {
       ...workerFacts(),
       device: start.device.description,

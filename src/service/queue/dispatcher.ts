@@ -70,6 +70,10 @@ export interface DispatcherOptions {
   readonly trainWorkers: number
   /** By which other servers on the database know this one. Absent: there are none, and what is not known here is of nobody. */
   readonly serverId?: string | undefined
+  /** After which silence another server counts as gone. Default 0 */
+  readonly serverLeaseMs?: number
+  /** Calls it when the database's connection is back. */
+  readonly onMissed?: (listener: () => void) => void
   /** Base models that this server has, where others may have more. Absent: jobs of all are taken. */
   readonly baseModels?: (() => readonly string[]) | undefined
   /** Whether other servers live, whose workers are not known here. Default: none do. */
@@ -207,7 +211,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     ...baseModels(),
   })
   const kinds = (): readonly WorkerKind[] => [...(options.trainWorkers > 0 ? [here()] : []), ...remote.list()]
-  const beside = serverId === undefined ? null : createBesideWatch({ db, ids, owner, timing: options.timing })
+  const beside =
+    serverId === undefined ? null : createBesideWatch({ ...options, owner, serverLeaseMs: options.serverLeaseMs ?? 0 })
+  options.onMissed?.(() => beside?.lost())
 
   async function sweep(): Promise<void> {
     for (const jobId of (await beside?.look(localSlots().map((slot) => slot.jobId))) ?? []) {
@@ -215,7 +221,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       forgetRemote(jobId)
       signals.notify(jobId)
     }
-    const { lost, renewed } = await expireLeases(db, ids, { living: localSlots(), leaseMs, serverId })
+    const { lost, renewed } = await expireLeases(db, ids, {
+      ...{ living: localSlots(), leaseMs, serverId },
+      mayJudgeOthers: beside?.mayJudge(),
+    })
     for (const jobId of lost) {
       logger.warn({ job_id: jobId }, 'job.lease_expired')
       signals.notify(jobId)
@@ -429,6 +438,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         await sweep()
         failure = null
       } catch (error) {
+        beside?.lost()
         report(error)
       }
     }

@@ -71,6 +71,8 @@ export async function expireLeases(
     readonly living: readonly { readonly jobId: string; readonly attempt: number }[]
     readonly leaseMs: number
     readonly serverId?: string | undefined
+    /** Whether others had time to renew theirs. Default true */
+    readonly mayJudgeOthers?: boolean | undefined
   },
 ): Promise<{ readonly lost: readonly string[]; readonly renewed: readonly string[] }> {
   return inTransaction(db, async (transaction) => {
@@ -88,8 +90,9 @@ export async function expireLeases(
         continue
       }
       const { leaseOwner } = job
-      const isOfOther =
-        servers !== null && !isRemoteOwner(leaseOwner) && leaseOwner !== localOwner(local.serverId ?? '')
+      const isOwn = leaseOwner === localOwner(local.serverId ?? '')
+      if (!isOwn && local.mayJudgeOthers === false) continue
+      const isOfOther = servers !== null && !isRemoteOwner(leaseOwner) && !isOwn
       if (isOfOther && servers.has(leaseOwner ?? '')) continue
       const reason = isOfOther ? 'its server is gone' : 'its worker stopped answering'
       await release(transaction, ids, job, { reason, isOrderly: isOfOther })

@@ -22,6 +22,8 @@ export type Topic = (typeof TOPICS)[number]
 
 export interface ServerGroup {
   readonly id: string
+  /** A server that said nothing for so long is gone. */
+  readonly leaseMs: number
   /** Servers that live, this one included. */
   count(): number
   /** Tells the others. @param id never has white space */
@@ -89,6 +91,7 @@ export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS
 
   return {
     id: facts.id,
+    leaseMs,
     count: () => count,
     announce: (topic, id = '') => {
       said.add(`${topic} ${id}`)
@@ -98,6 +101,8 @@ export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS
     onMissed: (listener) => void missed.push(listener),
     receive: (payload) => {
       if (payload === null) {
+        // it could not while the database was away, and the others ask for it
+        if (timer !== null) renewOrSay()
         for (const listener of missed) listener()
         return
       }

@@ -169,6 +169,8 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   let ticks = 0
   let lookTicks = 0
   let looking: Promise<void> | null = null
+  /** From when on a server that says nothing counts as gone: while the database was away none could say anything. */
+  let judgeFromMs = Number.NEGATIVE_INFINITY
 
   async function dropExpired(): Promise<void> {
     const dropped = await inTransaction(db, (transaction) => deleteExpiredWeights(transaction))
@@ -184,15 +186,24 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   /** Of several servers: takes up what no other has, and leaves alone what another took up. */
   async function lookBeside(serverId: string): Promise<void> {
     const ready = (await listReadySessions(db)).filter((id) => !lives.has(id))
-    const held = new Set(await listHeldElsewhere(db, [...new Set([...ready, ...waiting.keys()])], serverId))
+    const asked = [...new Set([...ready, ...waiting.keys()])]
+    const mayJudge = clock.monotonicMs() >= judgeFromMs
+    const held = new Set(await listHeldElsewhere(db, asked, serverId, { countsSilent: !mayJudge }))
     for (const id of held) waiting.delete(id)
     for (const id of ready) if (!held.has(id)) wait(id)
+  }
+
+  function waitForOthers(): void {
+    judgeFromMs = clock.monotonicMs() + (group?.leaseMs ?? 0)
   }
 
   function look(): void {
     if (group === null || isStopped) return
     looking ??= lookBeside(group.id)
-      .catch((error: unknown) => logger.error({ err: error }, 'session.not_looked_for'))
+      .catch((error: unknown) => {
+        waitForOthers()
+        logger.error({ err: error }, 'session.not_looked_for')
+      })
       .finally(() => {
         looking = null
       })
@@ -208,7 +219,10 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   group?.on('session', (id) => void wakeHere(id))
   group?.on('session-close', (id) => lives.get(id)?.turns.close())
   group?.on('session-end', (id) => lives.get(id)?.turns.closeUnstored())
-  group?.onMissed(look)
+  group?.onMissed(() => {
+    waitForOthers()
+    look()
+  })
 
   function nextWaiting(): string | null {
     const nowMs = clock.monotonicMs()

@@ -190,18 +190,23 @@ export async function giveSessionsBack(db: Database, serverId: string): Promise<
   await db.updateTable('training_sessions').set({ server_id: null }).where('server_id', '=', serverId).execute()
 }
 
-/** Of these, those that another living server has. */
+/** Of these, those that another living server has. @param options.countsSilent also those of servers that seem gone. Default false */
 export async function listHeldElsewhere(
   db: Database,
   ids: readonly string[],
   serverId: string,
+  { countsSilent = false }: { readonly countsSilent?: boolean } = {},
 ): Promise<readonly string[]> {
   if (ids.length === 0) return []
   const rows = await db
     .selectFrom('training_sessions')
     .select('id')
     .where('id', 'in', ids)
-    .where((e) => e.not(isFreeFor(serverId)(e)))
+    .where((e) =>
+      countsSilent
+        ? e.and([e('server_id', 'is not', null), e('server_id', '!=', serverId)])
+        : e.not(isFreeFor(serverId)(e)),
+    )
     .execute()
   return rows.map(({ id }) => id)
 }

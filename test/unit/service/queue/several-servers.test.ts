@@ -5,6 +5,7 @@ import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
+import { createBesideWatch } from '#service/queue/beside-watch.js'
 import { heartbeat } from '#service/queue/lease.js'
 import { claimNextJob, createJob, localOwner, remoteOwner } from '#service/queue/queue.js'
 import { expireLeases, recoverInterrupted, releaseStalled } from '#service/queue/recovery.js'
@@ -66,6 +67,23 @@ test('a lease that is over ends a job of a server that is gone, which counts no 
   const losses = [gone, own].map(async ({ jobId }) => (await findJob(db, jobId))?.losses)
   expect(await Promise.all(losses)).toEqual([0, 1])
   expect(await statusOf(living.jobId)).toBe('running')
+})
+
+test('while the database was away nobody could renew: until others had time to, only what is its own is lost', async () => {
+  const { db } = fixture
+  const [other, own] = [await running(localOwner('a'), 'one'), await running(localOwner('c'), 'two')]
+  const remote = await running(remoteOwner('w'), 'three')
+  await sql`update training_jobs set lease_expires_at_ms = 0 where status = 'running'`.execute(db)
+  const timing = { leaseMs: LEASE_MS, stallMs: LEASE_MS, backoffMs: 0, sweepMs: LEASE_MS }
+  const watch = createBesideWatch({ db, ids: systemIds, owner: localOwner('c'), timing, serverLeaseMs: 2 * LEASE_MS })
+  const expire = () =>
+    expireLeases(db, systemIds, { living: [], leaseMs: LEASE_MS, serverId: 'c', mayJudgeOthers: watch.mayJudge() })
+  watch.lost()
+  watch.tick()
+  watch.tick()
+  expect((await expire()).lost).toEqual([own.jobId])
+  watch.tick()
+  expect([...(await expire()).lost].sort()).toEqual([other.jobId, remote.jobId].sort())
 })
 
 test('a worker elsewhere that answers and does not move on is seen by its row, one that moves on is not', async () => {

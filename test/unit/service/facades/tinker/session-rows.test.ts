@@ -10,7 +10,9 @@ import { findSessionRequest } from '#service/storage/tinker/session-requests.js'
 import {
   failTrainingSession,
   insertTrainingSession,
+  listHeldElsewhere,
   pageTrainingSessions,
+  takeSession,
 } from '#service/storage/tinker/training-sessions.js'
 import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
 
@@ -49,6 +51,18 @@ it('sessions are paged newest first, whatever their ids say', async () => {
     if (!page.hasMore) break
   }
   expect(seen).toEqual(ids.toReversed())
+})
+
+it('a session of a silent server is free, and counts as held while the database is just back', async () => {
+  const { db } = fixture
+  const [held, free] = ['s:train:0', 's:train:1']
+  await addSession(held)
+  await addSession(free)
+  await takeSession(db, held, 'a')
+  const ids = [held, free]
+  expect(await listHeldElsewhere(db, ids, 'b')).toEqual([])
+  expect(await listHeldElsewhere(db, ids, 'b', { countsSilent: true })).toEqual([held])
+  expect(await listHeldElsewhere(db, ids, 'a', { countsSilent: true })).toEqual([])
 })
 
 it('a request whose session ends while it is taken hears of that, and does not wait for ever', async () => {

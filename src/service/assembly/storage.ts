@@ -22,7 +22,7 @@ import { type DatabaseHandle, databaseNowMs, type OpenDatabase } from '../storag
 import { rehearseTransactions } from '../storage/in-transaction.js'
 import { countModels } from '../storage/models.js'
 import { parsePostgresAddress } from '../storage/postgres/address.js'
-import { inTurnOfStarts, onDuty, withBlobLocked } from '../storage/postgres/locks.js'
+import { createBlobGuard, inTurnOfStarts, onDuty } from '../storage/postgres/locks.js'
 import { isServerConnected } from '../storage/postgres/open-postgres.js'
 import { giveSessionsBack } from '../storage/tinker/training-sessions.js'
 import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
@@ -65,8 +65,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const { db } = database
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
   const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
-  const guard = <T>(sha256: string, action: () => Promise<T>): Promise<T> => withBlobLocked(db, sha256, action)
-  const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? guard : undefined)
+  const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
   if (group !== null) {
     // of two that start at once one sees the other, whose version may be another
     await inTurn(() => group.start())

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { createDeferred } from '#base/util/deferred.js'
 import { systemIds } from '#base/util/ids.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { inTurnOfStarts, onDuty, withBlobLocked } from '#service/storage/postgres/locks.js'
+import { createBlobGuard, inTurnOfStarts, onDuty, withBlobLocked } from '#service/storage/postgres/locks.js'
 import { isServerConnected, notifyServers, openPostgres } from '#service/storage/postgres/open-postgres.js'
 import { claimDirectory } from '#service/storage/upkeep/ownership.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../support/local-postgres.js'
@@ -95,6 +95,27 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'servers on one database' : NO_P
     end()
     await Promise.all([first, second])
     expect(done).toEqual(['another', 'deleted', 'written'])
+  })
+
+  it('a server locks two blobs at a time, and has its other connections for requests', async () => {
+    const server = await joinServer(await postgres.createDatabase())
+    const guard = createBlobGuard(server.db)
+    const { promise: isOver, resolve: end } = createDeferred<void>()
+    let running = 0
+    let most = 0
+    const uploads = Array.from({ length: 8 }, (_, n) =>
+      guard(`${n}`.repeat(64), async () => {
+        running += 1
+        most = Math.max(most, running)
+        await isOver
+        running -= 1
+      }),
+    )
+    await until(() => running === 2, 'two of them to begin')
+    await server.db.selectFrom('models').select('id').execute()
+    end()
+    await Promise.all(uploads)
+    expect(most).toBe(2)
   })
 
   it('each hears what the other says, is told when it may have missed something, and is seen until its connection ends', async () => {

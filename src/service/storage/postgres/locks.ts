@@ -1,7 +1,9 @@
 /**
  * What one of several servers does at a time: advisory locks, which the database drops with the connection that holds them.
  */
+
 import { sql } from 'kysely'
+import { createTurns } from '#base/util/turns.js'
 import type { Database, DatabaseHandle } from '../database.js'
 
 /** Any numbers that nobody else takes. */
@@ -10,6 +12,8 @@ const PLACEMENT_LOCK = 8_642_003
 const START_LOCK = 8_642_004
 const PROBES_LOCK = 8_642_005
 const BLOB_LOCKS = 77_642
+/** Each holds one of the server's connections for as long as an upload takes: the others are for requests. */
+const BLOBS_AT_ONCE = 2
 
 const DUTIES = { sweep: SWEEP_LOCK, placement: PLACEMENT_LOCK, probes: PROBES_LOCK }
 export type Duty = keyof typeof DUTIES
@@ -46,6 +50,18 @@ export async function withBlobLocked<T>(db: DatabaseHandle, sha256: string, acti
     await sql`select pg_advisory_lock(${sql.lit(BLOB_LOCKS)}, ${sql.lit(key)})`.execute(connection)
     return thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(BLOB_LOCKS)}, ${sql.lit(key)})`, action)
   })
+}
+
+/** `withBlobLocked` for one server, of a few blobs at a time. */
+export function createBlobGuard(db: DatabaseHandle): <T>(sha256: string, action: () => Promise<T>) => Promise<T> {
+  const turns = createTurns({
+    what: 'blobs',
+    atOnce: BLOBS_AT_ONCE,
+    mostWaiting: Number.POSITIVE_INFINITY,
+    mostOfOneKey: Number.POSITIVE_INFINITY,
+  })
+  const { signal } = new AbortController()
+  return (sha256, action) => turns.take(sha256, signal, () => withBlobLocked(db, sha256, action))
 }
 
 async function thenUnlock<T>(

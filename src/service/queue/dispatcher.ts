@@ -14,7 +14,7 @@ import { SERVICE_DEFAULTS, type TrainerName } from '#contract/settings/service.j
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { type Claimant, findClaimableJob } from '#service/storage/jobs/states.js'
-import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { findJob } from '#service/storage/training-jobs.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from './attempt-watch.js'
 import { createBesideWatch } from './beside-watch.js'
 import { type ClaimedJob, claimNextJob, localOwner, remoteOwner } from './queue.js'
@@ -22,6 +22,7 @@ import { expireLeases, type LostAttempt, RESTART_BACKOFF_MS, releaseAttempt, rel
 import { createRemoteWorkers, type RemoteClaim, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
 import { type JobNeeds, type WorkerKind, whyNobodyTakes } from './takers.js'
+import type { WorkerSharer } from './worker-sharer.js'
 
 /** A started worker. */
 export interface RunningWorker {
@@ -34,27 +35,6 @@ export interface RunningWorker {
 }
 
 export type StartWorker = (claimed: ClaimedJob) => RunningWorker
-
-/** What else needs workers: training sessions (`sessions/session-runner.ts`). */
-export interface WorkerSharer {
-  /** Workers of this machine that it has. */
-  count(): number
-  isWaiting(): boolean
-  /** Takes one more worker. @returns whether it had a use for it */
-  startNext(): Promise<boolean>
-  /** Starts on a worker of another machine. @returns null if it has nothing for it */
-  startFor(worker: RemoteWorker): Promise<RemoteClaim | null>
-  /** Workers of other machines that it has. */
-  elsewhere(): readonly RemoteWorker[]
-  /** Whether one waits that this worker may have. */
-  isWaitingFor(worker: RemoteWorker): Promise<boolean>
-  /** A worker of another machine has left whatever it had. */
-  left(workerId: string, how: { readonly reason: string; readonly isOrderly: boolean }): void
-  /** Somebody waits: it gives a worker back as soon as that is fair. @param workerId of another machine; null: one of this */
-  makeRoom(workerId: string | null): void
-  /** Time has passed: called as often as leases are looked at. */
-  tick(): void
-}
 
 export interface DispatcherOptions {
   readonly db: DatabaseHandle
@@ -126,8 +106,8 @@ export interface Dispatcher {
    * @returns null after the wait, when `signal` aborts, and at the end of the server
    */
   claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<RemoteClaim | null>
-  /** Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later. */
-  whyNobody(job: JobRecord): string | null
+  /** Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later. @param baseModel null: not known */
+  whyNobody(job: JobNeeds, baseModel: string | null): string | null
   /** Whether neither the workers that there are nor those that may come could take it. */
   isRefused(job: JobNeeds): boolean
   /** What is wrong with workers that are to come, in sentences. */
@@ -466,9 +446,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         slots.add({ jobId, attempt, watch, worker: null, remoteId: null, stepsBefore: 0, cancelTicks: 0 })
     },
     claim,
-    whyNobody: ({ trainer, weightBytes }) => {
+    whyNobody: ({ trainer, weightBytes }, baseModel) => {
       // another server may know somebody
       if (options.hasOthers?.() === true) return null
+      if (baseModel !== null && options.baseModels?.().includes(baseModel) === false) {
+        return `this server does not have its base model ${baseModel}: start it with --base-model`
+      }
       const workers = kinds()
       const coming = options.placementNotes?.() ?? null
       if (coming !== null && workers.length === 0) {

@@ -10,7 +10,7 @@ import { requestCancel } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
 import { findKeptData } from '#service/storage/jobs/kept-data.js'
-import type { ModelRecord } from '#service/storage/models.js'
+import { findModel, type ModelRecord } from '#service/storage/models.js'
 import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
@@ -65,6 +65,10 @@ export function createTrainingJobService(context: Context): TrainingJobService {
     () => context.trainWorkers + context.dispatcher.remoteWorkers().length,
     context.clock,
   )
+
+  async function whyNobody(job: JobRecord): Promise<string | null> {
+    return context.dispatcher.whyNobody(job, (await findModel(db, job.modelId))?.baseModel ?? null)
+  }
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
     const job = await findJob(db, id)
@@ -151,7 +155,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
       const aboutData = first?.type === 'training_started' ? dataWarnings(job.kind, first.data) : []
-      const nobody = job.status === 'queued' ? context.dispatcher.whyNobody(job) : null
+      const nobody = job.status === 'queued' ? await whyNobody(job) : null
       const warnings = [...aboutData, ...(await courseWarnings(db, job)), ...(nobody === null ? [] : [nobody])]
       const kept = (await findKeptData(db, [job.id])).get(job.id)
       return toWireJob(job, warnings, await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs))

@@ -4,7 +4,13 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { createDispatcher, DEFAULT_JOB_TIMING, type Dispatcher, type JobTiming } from '#service/queue/dispatcher.js'
+import {
+  createDispatcher,
+  DEFAULT_JOB_TIMING,
+  type Dispatcher,
+  type DispatcherOptions,
+  type JobTiming,
+} from '#service/queue/dispatcher.js'
 import { type ClaimedJob, createJob } from '#service/queue/queue.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
@@ -33,7 +39,12 @@ afterEach(async () => {
   await fixture.close()
 })
 
-function start(timing: Partial<JobTiming> = {}, trainWorkers = 1, hasRoom?: () => boolean): void {
+function start(
+  timing: Partial<JobTiming> = {},
+  trainWorkers = 1,
+  hasRoom?: () => boolean,
+  more: Partial<DispatcherOptions> = {},
+): void {
   dispatcher = createDispatcher({
     db: fixture.db,
     ids: systemIds,
@@ -52,6 +63,7 @@ function start(timing: Partial<JobTiming> = {}, trainWorkers = 1, hasRoom?: () =
       workers.push({ ...claimed, kill, end })
       return { ended, kill }
     },
+    ...more,
   })
   dispatcher.start()
 }
@@ -121,7 +133,7 @@ describe('a worker of another machine', () => {
     expect(await ask()).toMatchObject({ jobId: id })
     await pass(150_000)
     expect(dispatcher.remoteWorkers()).toMatchObject([{ name: 'w', isBusy: true }])
-    expect(dispatcher.whyNobody(await jobOf(id))).toBeNull()
+    expect(dispatcher.whyNobody(await jobOf(id), null)).toBeNull()
     expect(await dispatcher.gone('w', 'its machine is gone')).toBe(true)
     await until(async () => expect((await jobOf(id)).status).toBe('queued'))
     expect(dispatcher.remoteWorkers()).toEqual([])
@@ -141,6 +153,18 @@ describe('a worker of another machine', () => {
     await dispatcher.stop()
     expect(await waiting).toBeNull()
   })
+})
+
+it('says which base model a job waits for that no server has', async () => {
+  let hasOthers = false
+  start({}, 1, undefined, { serverId: 'a', baseModels: () => ['another'], hasOthers: () => hasOthers })
+  const job = await jobOf(await submit())
+  expect(dispatcher.whyNobody(job, 'base')).toBe(
+    'this server does not have its base model base: start it with --base-model',
+  )
+  expect(dispatcher.whyNobody(job, 'another')).toBeNull()
+  hasOthers = true
+  expect(dispatcher.whyNobody(job, 'base')).toBeNull()
 })
 
 describe('a machine that slept', () => {

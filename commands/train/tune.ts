@@ -38,7 +38,7 @@ export const tune = defineCommand({
   path: ['tune'],
   summary: 'Find the learning rate of rewards by short jobs',
   details:
-    'Asks the prompts once, trains forks of the model on those answers by one job each, at a rate, a third of it and three times it, and asks held-out prompts before and after. The best rate is trained on the model itself, unless no job is better than none. Forks are deleted, those of a killed run a day later. A rate is left out where it would not end within --minutes.',
+    'Asks the prompts once, trains forks of the model on those answers by one job each, at a rate, a third of it and three times it, and asks held-out prompts before and after. The best rate is trained on the model itself, unless no job is better than none. Forks are deleted; those that a killed run left are named, with the line that deletes them. A rate is left out where it would not end within --minutes.',
   examples: [
     ['trainyard tune orders --prompts mails.jsonl --reward ./reward.mjs', 'every fourth prompt is held out'],
     ['trainyard tune orders --prompts mails.jsonl --held-out held-out.jsonl --minutes 5', 'a file to measure on'],
@@ -85,7 +85,7 @@ export const tune = defineCommand({
     const middle = flags.learningRate ?? given ?? sizeDefaults('rl', config, parameters)['learning_rate']
     const rates = ratesAround(typeof middle === 'number' ? middle : publishedRate('rl'))
 
-    await sweepForks({ ...context, signal }, client, model)
+    await tellOfForks({ ...context, signal }, client, model)
     const start = inferenceName(model, model.step)
     const groups = await ask(start, prepared.training, flags.count)
     summarize(context, groups)
@@ -138,19 +138,17 @@ export const tune = defineCommand({
   },
 })
 
-/** What a killed run left is deleted where it cannot be in use, and told of where it can. */
-async function sweepForks(
-  { output, clock, signal }: Pick<CommandContext, 'output' | 'clock' | 'signal'>,
+/** What a killed run left is told of, and not deleted: another run may be at it, and somebody may have kept one. */
+async function tellOfForks(
+  { output, signal }: Pick<CommandContext, 'output' | 'signal'>,
   client: Client,
   { entity, project, name }: Model,
 ): Promise<void> {
   const models = await collectPages((query) => client.models.list({ entity, project, ...query }, { signal }))
-  const { old, recent } = leftForks(models.data, name, clock.nowMs())
-  for (const fork of old) await client.models.delete(fork.id, { signal })
-  if (old.length > 0) output.status(`deleted ${plural(old.length, 'fork')} that an earlier tuning left`)
-  const [first] = recent
-  if (first === undefined) return
+  const left = leftForks(models.data, name)
+  if (left.length === 0) return
+  const names = left.map((fork) => quoteWord(`${entity}/${project}/${fork.name}`)).join(' ')
   output.warning(
-    `${plural(recent.length, 'fork')} of another tuning of ${name}: if it was killed, trainyard models delete ${first.name}`,
+    `${plural(left.length, 'fork')} of another tuning of ${name}, which runs or was killed; where none runs: trainyard models delete ${names}`,
   )
 }

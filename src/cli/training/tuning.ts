@@ -67,8 +67,6 @@ export function bestOf(trials: readonly Trial[]): Trial | null {
   return best === undefined || best.difference <= 0 ? null : best
 }
 
-/** No tuning takes longer, ms: the most that `--minutes` may be. */
-const LONGEST_MS = 86_400_000
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Name of a fork: whoever sees one knows what it was for. */
@@ -77,20 +75,15 @@ export function forkName(model: string, uuid: string): string {
 }
 
 /**
- * Forks that a tuning of this model left because it was killed, and could not delete them.
- *
- * @param nowMs milliseconds since 1970
- * @returns `old` ones, which no tuning can be using any more, and those that another one may be at
+ * Forks that a tuning of this model left because it was killed, or that another one is at: which of both nothing here can know, and a name
+ * is no proof that nobody wants a model, so they are only told of.
  */
-export function leftForks<Fork extends { readonly name: string; readonly created_at: string }>(
+export function leftForks<Fork extends { readonly name: string }>(
   models: readonly Fork[],
   model: string,
-  nowMs: number,
-): { readonly old: readonly Fork[]; readonly recent: readonly Fork[] } {
+): readonly Fork[] {
   const prefix = forkName(model, '')
-  const forks = models.filter(({ name }) => name.startsWith(prefix) && UUID.test(name.slice(prefix.length)))
-  const isOld = ({ created_at: at }: Fork): boolean => nowMs - Date.parse(at) > LONGEST_MS
-  return { old: forks.filter(isOld), recent: forks.filter((fork) => !isOld(fork)) }
+  return models.filter(({ name }) => name.startsWith(prefix) && UUID.test(name.slice(prefix.length)))
 }
 
 /** One line of the table of trials. */

@@ -16,7 +16,8 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
 const CHOICES = ['ONNXRUNTIME_NODE_INSTALL', 'ONNXRUNTIME_NODE_INSTALL_CUDA', 'npm_config_onnxruntime_node_install']
-const NOTE = `Not fetched: trainyard computes on the CPU. To have it: ONNXRUNTIME_NODE_INSTALL=cuda12 npm rebuild onnxruntime-node\n`
+const NOTE =
+  'Not fetched: trainyard computes on the CPU by default. `trainyard devices` tells what to install for a card.\n'
 
 const problem = problemOf(process.platform, process.arch)
 if (problem !== null && !process.env.TRAINYARD_CLIENT_ONLY) {

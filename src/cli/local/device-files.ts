@@ -4,7 +4,7 @@
  *
  * CUDA's list is what `libonnxruntime_providers_cuda.so` 1.30 links (`readelf -d`) and opens later.
  */
-import { existsSync } from 'node:fs'
+import { closeSync, openSync, readSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, isAbsolute, join } from 'node:path'
@@ -34,7 +34,7 @@ export interface Machine {
   /** Folder of ONNX Runtime's own libraries. */
   readonly runtimeFolder: string
   readonly runtimeVersion: string
-  /** Whether a file is there. */
+  /** Whether a library is there; a note that was left in its place is none. */
   readonly exists: (path: string) => boolean
   /** Folders in which the loader looks, the first one first. */
   readonly libraryFolders: readonly string[]
@@ -53,7 +53,7 @@ export async function readMachine(environment: Environment): Promise<Machine> {
     environment,
     runtimeFolder: join(dirname(manifest), 'bin/napi-v6', platform, arch),
     runtimeVersion: version,
-    exists: existsSync,
+    exists: isLibrary,
     libraryFolders: await libraryFolders(environment),
     vulkanManifests: await vulkanManifests(environment),
   }
@@ -126,9 +126,31 @@ function cudaFiles(machine: Machine): DeviceFiles {
   return { name: 'cuda', unsupported: null, files, steps }
 }
 
+/** The first bytes of every library of Linux. */
+const ELF = Buffer.from('\x7fELF', 'latin1')
+
 function library({ libraryFolders: folders, exists }: Machine, file: string, purpose: string): NeededFile {
   const path = folders.map((folder) => join(folder, file)).find(exists) ?? null
   return { file, purpose, path }
+}
+
+/** An install leaves notes in the places of libraries that it does not fetch (`bin/before-install.js`): a name alone is no library. */
+function isLibrary(path: string): boolean {
+  let file: number
+  try {
+    file = openSync(path, 'r')
+  } catch {
+    return false
+  }
+  try {
+    const first = Buffer.alloc(ELF.length)
+    return readSync(file, first) === ELF.length && first.equals(ELF)
+  } catch {
+    // a folder of that name
+    return false
+  } finally {
+    closeSync(file)
+  }
 }
 
 /** As `ld.so` does it, but for what programs say of themselves. */

@@ -1,5 +1,5 @@
 /** Files are looked up in folders of the test: what is there is said with its place, what is not by its name. */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { deviceFiles, type Machine, readMachine } from '#cli/local/device-files.js'
@@ -46,6 +46,19 @@ test('a driver is found by its description, beside it or in the folders of libra
     '/lib64/libother.so.1',
   ])
   expect(webgpu!.steps).toEqual([])
+})
+
+test('a note that an install left in the place of a library is no library', async () => {
+  const folder = await temporaryDirectory()
+  const names = ['libonnxruntime_providers_shared.so', 'libonnxruntime_providers_cuda.so'] as const
+  const [, note] = /const NOTE =\s+'(.*)\\n'/.exec(await readFile('bin/before-install.js', 'utf8')) ?? []
+  expect(note).toContain('trainyard devices')
+  for (const name of names) await writeFile(join(folder, name), `${note}\n`)
+  const { exists } = await readMachine({})
+  const find = async () => missingOf((await deviceFiles({ ...LINUX, exists, runtimeFolder: folder }))[1]!)
+  expect(await find()).toEqual(expect.arrayContaining([...names]))
+  await writeFile(join(folder, names[0]), Buffer.from('\x7fELF and more', 'latin1'))
+  expect(await find()).not.toContain(names[0])
 })
 
 test('with all files there nothing is to be typed', async () => {

@@ -73,17 +73,22 @@ async function webgpuFiles(machine: Machine): Promise<DeviceFiles> {
   }
   // Metal and Direct3D 12 are parts of the system
   if (platform !== 'linux') return { name: 'webgpu', unsupported: null, files: [], steps: [] }
-  const files: NeededFile[] = [library(machine, 'libvulkan.so.1', 'the loader of Vulkan drivers')]
+  const drivers: NeededFile[] = []
   for (const manifest of machine.vulkanManifests) {
     const driver = await driverOf(manifest)
     if (driver === null) continue
     const isPath = driver.includes('/')
     const path = isAbsolute(driver) ? driver : join(dirname(manifest), driver)
     const found = isPath ? { file: path, path: machine.exists(path) ? path : null } : library(machine, driver, '')
-    files.push({ ...found, purpose: `a Vulkan driver, named by ${manifest}` })
+    drivers.push({ ...found, purpose: `a Vulkan driver, named by ${manifest}` })
   }
-  const hasDriver = files.length > 1
-  if (!hasDriver) files.push({ file: 'a Vulkan driver', purpose: 'comes with the driver of the card', path: null })
+  if (drivers.length === 0) {
+    drivers.push({ file: 'a Vulkan driver', purpose: 'comes with the driver of the card', path: null })
+  }
+  // the loader passes over a description of what is not there any more, and one driver is enough
+  const there = drivers.filter(({ path }) => path !== null)
+  const loader = library(machine, 'libvulkan.so.1', 'the loader of Vulkan drivers')
+  const files = [loader, ...(there.length > 0 ? there : drivers)]
   const steps = files.every(({ path }) => path !== null)
     ? []
     : ['apt-get install libvulkan1 mesa-vulkan-drivers   # NVIDIA: its own driver package instead of Mesa']

@@ -48,6 +48,22 @@ test('a driver is found by its description, beside it or in the folders of libra
   expect(webgpu!.steps).toEqual([])
 })
 
+test('drivers that are gone are named only where none is there', async () => {
+  const folder = await temporaryDirectory()
+  const [good, stale] = [join(folder, 'good.json'), join(folder, 'stale.json')]
+  await writeFile(good, JSON.stringify({ ICD: { library_path: 'libgood.so' } }))
+  await writeFile(stale, JSON.stringify({ ICD: { library_path: 'libstale.so' } }))
+  const there = new Set(['/usr/lib/libvulkan.so.1', '/usr/lib/libgood.so'])
+  const exists = (path: string): boolean => there.has(path)
+  const [both] = await deviceFiles({ ...LINUX, exists, vulkanManifests: [stale, good] })
+  expect({ files: both!.files.map(({ file }) => file), steps: both!.steps }).toEqual({
+    files: ['libvulkan.so.1', 'libgood.so'],
+    steps: [],
+  })
+  const [none] = await deviceFiles({ ...LINUX, exists, vulkanManifests: [stale] })
+  expect(missingOf(none!)).toEqual(['libstale.so'])
+})
+
 test('a note that an install left in the place of a library is no library', async () => {
   const folder = await temporaryDirectory()
   const names = ['libonnxruntime_providers_shared.so', 'libonnxruntime_providers_cuda.so'] as const

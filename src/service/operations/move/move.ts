@@ -85,7 +85,7 @@ async function move(places: MovePlaces, options: MoveOptions, ends: (() => unkno
 
   const directory = await claimTargetDirectory(places, source.id)
   ends.push(() => directory?.release())
-  const rows = places.movesRows ? await openTarget(places.to, source.id) : null
+  const rows = places.movesRows ? await openTarget(places.to, source) : null
   if (rows !== null) ends.push(() => rows.close())
   const moved = places.movesBlobs
     ? await moveBlobs({
@@ -136,7 +136,7 @@ async function lookOnly(
 ): Promise<MoveResult> {
   const { to, movesRows, movesBlobs } = places
   await checkTargetDirectory(places, source.id)
-  if (movesRows) await lookAtTarget(to, source.id)
+  if (movesRows) await lookAtTarget(to, source)
   const tables = movesRows ? (await countRows(source.db)).filter(({ rows }) => rows > 0) : []
   if (!movesBlobs) return { places, tables, blobs: 0, bytes: 0, present: 0, damaged: [] }
   let present = 0

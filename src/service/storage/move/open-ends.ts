@@ -23,10 +23,13 @@ export interface RowsPlace {
   readonly directory: string | null
 }
 
-export interface SourceRows extends OpenDatabase {
-  /** The database's own id. */
+/** Which rows: the database's own id, and its mark, which grows with every start and while a server works. */
+export interface RowsIdentity {
   readonly id: string
+  readonly mark: number
 }
+
+export interface SourceRows extends OpenDatabase, RowsIdentity {}
 
 /** A copy of rows and a look at tables are one statement after the other. */
 const CONNECTIONS = 2
@@ -46,9 +49,9 @@ export async function openSource(place: RowsPlace): Promise<SourceRows> {
   const name = nameRows(place)
   const opened = place.database === null ? await openFile(place.directory ?? '') : await openRemote(place.database)
   try {
-    const known = await opened.db.selectFrom('database_identity').select('id').executeTakeFirst()
+    const known = await opened.db.selectFrom('database_identity').select(['id', 'mark']).executeTakeFirst()
     if (known === undefined) throw notFound(name, 'no server has worked with it yet')
-    return { ...opened, id: known.id }
+    return { ...opened, ...known }
   } catch (error) {
     await opened.close()
     throw error
@@ -121,33 +124,38 @@ function notFound(name: string, reason: string): NotFoundError {
  *
  * @throws {ConflictError} `database_not_empty`, `already_moved`, `database_in_use`; as `openDatabase`, `openPostgres`
  */
-export async function openTarget(place: RowsPlace, sourceId: string): Promise<OpenDatabase> {
-  const beforeMigrating = (db: Database): Promise<void> => assertVacant(db, place, sourceId)
+export async function openTarget(place: RowsPlace, source: RowsIdentity): Promise<OpenDatabase> {
+  const beforeMigrating = (db: Database): Promise<void> => assertVacant(db, place, source)
   return place.database === null
     ? openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { beforeMigrating })
     : openPostgres(place.database, { maxConnections: CONNECTIONS, beforeMigrating })
 }
 
 /** The same questions without a lock, and without a change. @throws as {@link openTarget} */
-export async function lookAtTarget(place: RowsPlace, sourceId: string): Promise<void> {
+export async function lookAtTarget(place: RowsPlace, source: RowsIdentity): Promise<void> {
   if (place.database === null) {
     const path = join(place.directory ?? '', 'trainyard.sqlite3')
     if (((await stat(path).catch(() => null))?.size ?? 0) === 0) return
     const opened = await openForReading(path)
-    await assertVacant(opened.db, place, sourceId).finally(() => opened.close())
+    await assertVacant(opened.db, place, source).finally(() => opened.close())
     return
   }
   const opened = await openPostgres(place.database, { maxConnections: CONNECTIONS, isBeside: true })
-  await assertVacant(opened.db, place, sourceId).finally(() => opened.close())
+  await assertVacant(opened.db, place, source).finally(() => opened.close())
 }
 
-async function assertVacant(db: Database, place: RowsPlace, sourceId: string): Promise<void> {
+async function assertVacant(db: Database, place: RowsPlace, source: RowsIdentity): Promise<void> {
   const found = (await countRows(db)).find(({ rows }) => rows > 0)
   if (found === undefined) return
   const known = (await hasTable(db, 'database_identity'))
-    ? await db.selectFrom('database_identity').select('id').executeTakeFirst()
+    ? await db.selectFrom('database_identity').select(['id', 'mark']).executeTakeFirst()
     : undefined
-  if (known?.id === sourceId) {
+  if (known?.id === source.id && known.mark < source.mark) {
+    throw new ConflictError('database_not_empty', `${nameRows(place)} holds an earlier state of this source`, {
+      hint: 'a server worked on the source since: do not serve what is there, name a new directory or database',
+    })
+  }
+  if (known?.id === source.id) {
     throw new ConflictError('already_moved', `${nameRows(place)} holds the rows of this source already`, {
       hint: 'start trainyard serve on it; to move again, name an empty database or directory',
     })

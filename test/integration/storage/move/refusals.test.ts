@@ -239,6 +239,18 @@ describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server 
     expect(foreign).toMatchObject({ exitCode: 5, stderr: expect.stringContaining('belongs to another database') })
   })
 
+  it('that was made before the source was served on is said to be an earlier state', async () => {
+    expect(await move(...toBoth())).toMatchObject({ exitCode: 0 })
+    const service = await createTestService({ dataDir: from, database: null })
+    await service.close(2000)
+    for (const dryRun of [[], ['--dry-run']]) {
+      expect(await move(...toBoth(), ...dryRun)).toMatchObject({
+        exitCode: 5,
+        stderr: expect.stringMatching(/holds an earlier state of this source(.|\n)*do not serve/),
+      })
+    }
+  })
+
   it('of blobs alone, and of rows alone, is served from where each half is', async () => {
     expect(await move('--from', from, '--blob-store', bucket)).toMatchObject({
       exitCode: 0,

@@ -2,7 +2,8 @@
  * All that a service knows, from one place to another: a data directory, PostgreSQL, a bucket. Blobs go first, each by its digest, then all rows
  * in one transaction, so that rows never name what is not there; ids and digests stay, and every row is compared.
  *
- * The source stays as it is. A move that was killed is begun again: blobs that are there are not sent again, and of rows there are none.
+ * The source stays as it is. A move that was killed is begun again: blobs that are there are not sent again, and of rows there are none, or
+ * all, which then are compared.
  */
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -18,8 +19,14 @@ import { openS3Blobs, type S3Blobs } from '#service/storage/blobs/s3-blobs.js'
 import { createCredentialSource } from '#service/storage/blobs/s3-credentials.js'
 import { lockUnchanged } from '#service/storage/data-dir.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { type CopiedTable, copyRows, countRows } from '#service/storage/move/copy-rows.js'
-import { lookAtTarget, openSource, openTarget, type SourceRows } from '#service/storage/move/open-ends.js'
+import { type CopiedTable, compareRows, copyRows, countRows } from '#service/storage/move/copy-rows.js'
+import {
+  lookAtTarget,
+  type OpenTarget,
+  openSource,
+  openTarget,
+  type SourceRows,
+} from '#service/storage/move/open-ends.js'
 import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
 import { mapNamers } from '#service/storage/upkeep/blob-references.js'
 import { type BlobSource, type BlobTarget, type DamagedBlob, moveBlobs, sizeBlobs } from './move-blobs.js'
@@ -85,7 +92,7 @@ async function move(places: MovePlaces, options: MoveOptions, ends: (() => unkno
 
   const directory = await claimTargetDirectory(places, source.id)
   ends.push(() => directory?.release())
-  const rows = places.movesRows ? await openTarget(places.to, source) : null
+  const rows = places.movesRows ? await openTarget(places.to, source, directory?.isBegun ?? false) : null
   if (rows !== null) ends.push(() => rows.close())
   const moved = places.movesBlobs
     ? await moveBlobs({
@@ -97,8 +104,9 @@ async function move(places: MovePlaces, options: MoveOptions, ends: (() => unkno
     : { blobs: 0, bytes: 0, present: 0, damaged: [] }
   const damaged = moved.damaged.map((blob) => ({ ...blob, namedBy: namers.get(blob.sha256) ?? [] }))
   if (damaged.length > 0) return { places, tables: [], ...moved, damaged }
-  const tables = rows === null ? [] : await moveRows({ source, target: rows.db, places, options })
-  await directory?.finish(from.directory)
+  await directory?.prepare(from.directory)
+  const tables = rows === null ? [] : await moveRows({ source, target: rows, places, options })
+  await directory?.finish()
   return { places, tables, ...moved, damaged }
 }
 
@@ -109,14 +117,14 @@ async function moveRows({
   options,
 }: {
   readonly source: SourceRows
-  readonly target: SourceRows['db']
+  readonly target: OpenTarget
   readonly places: MovePlaces
   readonly options: MoveOptions
 }): Promise<readonly CopiedTable[]> {
   const { blobStore } = places.to
   return inTransaction(source.db, (reading) =>
-    inTransaction(target, (writing) =>
-      copyRows({
+    inTransaction(target.db, (writing) =>
+      (target.isFilled ? compareRows : copyRows)({
         source: reading,
         target: writing,
         blobStore: blobStore === null ? null : parseS3Address(blobStore, options.environment).name,
@@ -135,8 +143,8 @@ async function lookOnly(
   bucket: S3Blobs | null,
 ): Promise<MoveResult> {
   const { to, movesRows, movesBlobs } = places
-  await checkTargetDirectory(places, source.id)
-  if (movesRows) await lookAtTarget(to, source)
+  const isBegun = await checkTargetDirectory(places, source.id)
+  if (movesRows) await lookAtTarget(to, source, isBegun)
   const tables = movesRows ? (await countRows(source.db)).filter(({ rows }) => rows > 0) : []
   if (!movesBlobs) return { places, tables, blobs: 0, bytes: 0, present: 0, damaged: [] }
   let present = 0

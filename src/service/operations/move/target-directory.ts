@@ -12,8 +12,12 @@ import type { MovePlaces } from './places.js'
 
 export interface TargetDirectory {
   readonly path: string
+  /** An earlier move from this source did not end. */
+  readonly isBegun: boolean
+  /** All but rows is there: its key, and nobody else's rights. What is behind the rows is then one step, which may be taken again. */
+  prepare(source: string | null): Promise<void>
   /** It is whole: servers may start on it. */
-  finish(source: string | null): Promise<void>
+  finish(): Promise<void>
   release(): void
 }
 
@@ -26,22 +30,27 @@ function isOther({ from, to, movesRows, movesBlobs }: MovePlaces): boolean {
   return isFilled && to.directory !== from.directory
 }
 
-/** Changes nothing. @throws {ConflictError} `data_dir_not_empty` */
-export async function checkTargetDirectory(places: MovePlaces, sourceId: string): Promise<void> {
-  if (!isOther(places)) return
+/**
+ * Changes nothing.
+ *
+ * @returns whether a move from this source was begun there
+ * @throws {ConflictError} `data_dir_not_empty`
+ */
+export async function checkTargetDirectory(places: MovePlaces, sourceId: string): Promise<boolean> {
+  if (!isOther(places)) return false
   const root = places.to.directory ?? ''
   let names: readonly string[]
   try {
     names = (await readdir(root)).filter((name) => !HARMLESS.has(name))
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return false
     throw unwritable(root, cause)
   }
-  if (names.length === 0) return
+  if (names.length === 0) return false
   if (names.includes(MOVE_MARKER)) {
     // one that was killed before its first line was written has nothing else in it
     const owner = (await readFile(join(root, MOVE_MARKER), 'utf8')).trim()
-    if (owner === sourceId || names.length === 1) return
+    if (owner === sourceId || names.length === 1) return owner === sourceId
     throw new ConflictError('data_dir_not_empty', `"${root}" holds a move of another source that did not end`, {
       hint: 'go on with that one, or name a new directory in --data-dir',
     })
@@ -66,9 +75,10 @@ export async function claimTargetDirectory(places: MovePlaces, sourceId: string)
         throw unwritable(directory, cause)
       })
     }
-    return { path: directory, finish: async () => undefined, release: () => undefined }
+    const nothing = async (): Promise<void> => undefined
+    return { path: directory, isBegun: false, prepare: nothing, finish: nothing, release: () => undefined }
   }
-  await checkTargetDirectory(places, sourceId)
+  const isBegun = await checkTargetDirectory(places, sourceId)
   try {
     await createFolders(directory, 0o700)
     const marker = await open(join(directory, MOVE_MARKER), 'w', 0o600)
@@ -81,10 +91,13 @@ export async function claimTargetDirectory(places: MovePlaces, sourceId: string)
   const dataDir = await openDataDir(directory, { isRestoring: true })
   return {
     path: directory,
-    finish: async (source) => {
+    isBegun,
+    prepare: async (source) => {
       if (source !== null) await copyKey(source, dataDir.apiKeyPath)
       await dataDir.makePrivate()
       await syncFolder(directory)
+    },
+    finish: async () => {
       await rm(join(directory, MOVE_MARKER))
       await syncFolder(directory)
     },

@@ -74,6 +74,27 @@ export async function copyRows(options: CopyOptions): Promise<readonly CopiedTab
   return copied
 }
 
+/**
+ * Compares what was copied before. @throws as {@link copyRows}
+ */
+export async function compareRows({
+  source,
+  target,
+  blobStore,
+  signal,
+}: Omit<CopyOptions, 'onProgress'>): Promise<readonly CopiedTable[]> {
+  const tables = await listTables(target)
+  assertSameTables(await listTables(source), tables)
+  const compared: CopiedTable[] = []
+  for (const table of tables) {
+    signal?.throwIfAborted()
+    const expected = await digestTable(source, table, (row) => toMoved(table, row, blobStore))
+    assertEqual(expected, await digestTable(target, table))
+    compared.push(expected)
+  }
+  return compared
+}
+
 /** How many rows there are of each table; reads no more of them. */
 export async function countRows(db: Database): Promise<readonly { readonly name: string; readonly rows: number }[]> {
   const counts: { name: string; rows: number }[] = []
@@ -85,11 +106,15 @@ export async function countRows(db: Database): Promise<readonly { readonly name:
 }
 
 /** What a table holds: for comparisons. */
-export async function digestTable(db: Database, table: TableFacts): Promise<CopiedTable> {
+export async function digestTable(
+  db: Database,
+  table: TableFacts,
+  change = (row: Row): Row => row,
+): Promise<CopiedTable> {
   const digest = createHash('sha256')
   let count = 0
   for await (const rows of readRows(db, table)) {
-    addRows(digest, table, rows)
+    addRows(digest, table, rows.map(change))
     count += rows.length
   }
   return { name: table.name, rows: count, digest: digest.digest('hex') }

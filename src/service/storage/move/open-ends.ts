@@ -119,34 +119,46 @@ function notFound(name: string, reason: string): NotFoundError {
   })
 }
 
+export interface OpenTarget extends OpenDatabase {
+  /** The rows of the source are there: a move that was killed behind its last row is at its end. */
+  readonly isFilled: boolean
+}
+
 /**
  * Opens the target, makes its tables and keeps servers out of it; the data directory's lock is the caller's.
  *
+ * @param isBegun an earlier move from this source did not end: its rows may be there
  * @throws {ConflictError} `database_not_empty`, `already_moved`, `database_in_use`; as `openDatabase`, `openPostgres`
  */
-export async function openTarget(place: RowsPlace, source: RowsIdentity): Promise<OpenDatabase> {
-  const beforeMigrating = (db: Database): Promise<void> => assertVacant(db, place, source)
-  return place.database === null
-    ? openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { beforeMigrating })
-    : openPostgres(place.database, { maxConnections: CONNECTIONS, beforeMigrating })
+export async function openTarget(place: RowsPlace, source: RowsIdentity, isBegun: boolean): Promise<OpenTarget> {
+  let isFilled = false
+  const beforeMigrating = async (db: Database): Promise<void> => {
+    isFilled = await isFilledBy(db, place, source, isBegun)
+  }
+  const opened =
+    place.database === null
+      ? await openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { beforeMigrating })
+      : await openPostgres(place.database, { maxConnections: CONNECTIONS, beforeMigrating })
+  return { ...opened, isFilled }
 }
 
 /** The same questions without a lock, and without a change. @throws as {@link openTarget} */
-export async function lookAtTarget(place: RowsPlace, source: RowsIdentity): Promise<void> {
+export async function lookAtTarget(place: RowsPlace, source: RowsIdentity, isBegun: boolean): Promise<void> {
   if (place.database === null) {
     const path = join(place.directory ?? '', 'trainyard.sqlite3')
     if (((await stat(path).catch(() => null))?.size ?? 0) === 0) return
     const opened = await openForReading(path)
-    await assertVacant(opened.db, place, source).finally(() => opened.close())
+    await isFilledBy(opened.db, place, source, isBegun).finally(() => opened.close())
     return
   }
   const opened = await openPostgres(place.database, { maxConnections: CONNECTIONS, isBeside: true })
-  await assertVacant(opened.db, place, source).finally(() => opened.close())
+  await isFilledBy(opened.db, place, source, isBegun).finally(() => opened.close())
 }
 
-async function assertVacant(db: Database, place: RowsPlace, source: RowsIdentity): Promise<void> {
+/** @returns false for a place without rows, true for one that the move which was begun filled; all else is refused */
+async function isFilledBy(db: Database, place: RowsPlace, source: RowsIdentity, isBegun: boolean): Promise<boolean> {
   const found = (await countRows(db)).find(({ rows }) => rows > 0)
-  if (found === undefined) return
+  if (found === undefined) return false
   const known = (await hasTable(db, 'database_identity'))
     ? await db.selectFrom('database_identity').select(['id', 'mark']).executeTakeFirst()
     : undefined
@@ -156,6 +168,7 @@ async function assertVacant(db: Database, place: RowsPlace, source: RowsIdentity
     })
   }
   if (known?.id === source.id) {
+    if (isBegun && known.mark === source.mark) return true
     throw new ConflictError('already_moved', `${nameRows(place)} holds the rows of this source already`, {
       hint: 'start trainyard serve on it; to move again, name an empty database or directory',
     })

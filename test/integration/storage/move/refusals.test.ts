@@ -156,6 +156,27 @@ describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server 
     expect(await move(...args)).toMatchObject({ exitCode: 5, stderr: expect.stringContaining('is not empty') })
   })
 
+  it('into a directory that is killed behind its last row is ended by another', async () => {
+    const to = join(root, `to-${count}`)
+    expect(await move('--from', from, '--data-dir', to)).toMatchObject({ exitCode: 0 })
+    const files = await filesOf(to)
+    const rows = rowsOfFile(join(to, 'trainyard.sqlite3'))
+    const [identity = ''] = rows['database_identity'] ?? []
+    await writeFile(join(to, 'move-incomplete'), `${(JSON.parse(identity) as { id: string }).id}\n`)
+    expect(await move('--from', from, '--data-dir', to, '--dry-run')).toMatchObject({ exitCode: 0 })
+    expect(await move('--from', from, '--data-dir', to)).toMatchObject({ exitCode: 0, stderr: '' })
+    expect(Object.keys(await filesOf(to))).toEqual(Object.keys(files))
+    expect(rowsOfFile(join(to, 'trainyard.sqlite3'))).toEqual(rows)
+    // what is there and differs is not taken
+    await writeFile(join(to, 'move-incomplete'), `${(JSON.parse(identity) as { id: string }).id}\n`)
+    change(join(to, 'trainyard.sqlite3'), "update files set filename = 'other.jsonl' where filename = 'f3.jsonl'")
+    expect(await move('--from', from, '--data-dir', to)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('files has '),
+    })
+    expect(await readdir(to)).toContain('move-incomplete')
+  })
+
   it.each(['changed', 'gone'])(
     'names a blob that is %s, moves no row, and goes on once it is put back',
     async (how) => {

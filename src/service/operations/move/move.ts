@@ -22,6 +22,7 @@ import { inTransaction } from '#service/storage/in-transaction.js'
 import { type CopiedTable, compareRows, copyRows, countRows } from '#service/storage/move/copy-rows.js'
 import {
   lookAtTarget,
+  nameRows,
   type OpenTarget,
   openSource,
   openTarget,
@@ -105,7 +106,7 @@ async function move(places: MovePlaces, options: MoveOptions, ends: (() => unkno
   const damaged = moved.damaged.map((blob) => ({ ...blob, namedBy: namers.get(blob.sha256) ?? [] }))
   if (damaged.length > 0) return { places, tables: [], ...moved, damaged }
   await directory?.prepare(from.directory)
-  const tables = rows === null ? [] : await moveRows({ source, target: rows, places, options })
+  const tables = rows === null ? [] : await moveRows({ source, target: rows, wanted: blobs.wanted, places, options })
   await directory?.finish()
   return { places, tables, ...moved, damaged }
 }
@@ -113,17 +114,22 @@ async function move(places: MovePlaces, options: MoveOptions, ends: (() => unkno
 async function moveRows({
   source,
   target,
+  wanted,
   places,
   options,
 }: {
   readonly source: SourceRows
   readonly target: OpenTarget
+  /** Blobs that were copied before. */
+  readonly wanted: ReadonlySet<string>
   readonly places: MovePlaces
   readonly options: MoveOptions
 }): Promise<readonly CopiedTable[]> {
   const { blobStore } = places.to
-  return inTransaction(source.db, (reading) =>
-    inTransaction(target.db, (writing) =>
+  return inTransaction(source.db, async (reading) => {
+    // a row that came since names a blob that nobody copied
+    if (places.movesBlobs) await assertNamed(reading, wanted, nameRows(places.from))
+    return inTransaction(target.db, (writing) =>
       (target.isFilled ? compareRows : copyRows)({
         source: reading,
         target: writing,
@@ -131,8 +137,20 @@ async function moveRows({
         signal: options.signal,
         onProgress: (table, done) => options.onProgress?.({ what: 'rows', done, table }),
       }),
-    ),
-  )
+    )
+  })
+}
+
+/** @throws {ConflictError} `database_in_use` */
+async function assertNamed(db: SourceRows['db'], wanted: ReadonlySet<string>, name: string): Promise<void> {
+  for (const [sha256, namedBy] of await mapNamers(db)) {
+    if (wanted.has(sha256)) continue
+    throw new ConflictError(
+      'database_in_use',
+      `rows of ${name} were written while blobs were moved: ${namedBy.join(', ')} names ${sha256.slice(0, 12)}`,
+      { hint: 'no row was moved; stop what writes there, then move again: what was copied is not copied again' },
+    )
+  }
 }
 
 async function lookOnly(

@@ -6,6 +6,7 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { moveService } from '#service/operations/move/move.js'
 import { loadDriver } from '#service/storage/postgres/driver.js'
 import { openPostgres } from '#service/storage/postgres/open-postgres.js'
 import { openSqlite } from '#service/storage/sqlite.js'
@@ -175,6 +176,23 @@ describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server 
       stderr: expect.stringContaining('files has '),
     })
     expect(await readdir(to)).toContain('move-incomplete')
+  })
+
+  it('moves no row where rows came while blobs were on their way', async () => {
+    const path = join(from, 'trainyard.sqlite3')
+    const later = `update files set sha256 = '${'e'.repeat(64)}' where filename = 'f3.jsonl'`
+    const to = { directory: join(root, `to-${count}`), database: null, blobStore: null }
+    const moving = moveService({
+      from: { directory: from, database: null, blobStore: null },
+      to,
+      environment: {},
+      isDryRun: false,
+      onProgress: (state) => {
+        if (state.what === 'blobs' && state.done === state.of) change(path, later)
+      },
+    })
+    await expect(moving).rejects.toMatchObject({ code: 'database_in_use', message: expect.stringContaining('files') })
+    expect(rowsOfFile(join(to.directory, 'trainyard.sqlite3'))['files']).toEqual([])
   })
 
   it.each(['changed', 'gone'])(

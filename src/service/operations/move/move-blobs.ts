@@ -60,12 +60,9 @@ export async function moveBlobs(options: MoveBlobsOptions): Promise<MovedBlobs> 
     onProgress(blobs, bytes)
   }
 
-  const waiting = [...wanted].sort()
-  await together(async () => {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      signal?.throwIfAborted()
-      await moveOne(next)
-    }
+  await eachOf(wanted, async (sha256) => {
+    signal?.throwIfAborted()
+    await moveOne(sha256)
   })
   damaged.sort((a, b) => (a.sha256 < b.sha256 ? -1 : 1))
   return { blobs: blobs - damaged.length, bytes, present, damaged }
@@ -78,22 +75,30 @@ export async function sizeBlobs({
 }: Pick<MoveBlobsOptions, 'source' | 'wanted'>): Promise<Pick<MovedBlobs, 'bytes' | 'damaged'>> {
   const damaged: DamagedBlob[] = []
   let bytes = 0
-  const waiting = [...wanted].sort()
-  await together(async () => {
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      const facts = 'root' in source ? await factsOf(pathOf(source.root, next)) : await source.bucket.factsOf(next)
-      if (facts === null) damaged.push({ sha256: next, problem: GONE })
-      bytes += facts?.sizeBytes ?? 0
-    }
+  await eachOf(wanted, async (sha256) => {
+    const facts = 'root' in source ? await factsOf(pathOf(source.root, sha256)) : await source.bucket.factsOf(sha256)
+    if (facts === null) damaged.push({ sha256, problem: GONE })
+    bytes += facts?.sizeBytes ?? 0
   })
   return { bytes, damaged }
 }
 
 const GONE = 'is not there'
 
-/** The first failure ends all of them, and none is left at work behind it. */
-async function together(work: () => Promise<void>): Promise<void> {
-  const ends = await Promise.allSettled(Array.from({ length: AT_ONCE }, work))
+/** The first failure ends all of it: none is begun behind it, and none is left at work. */
+async function eachOf(wanted: ReadonlySet<string>, work: (sha256: string) => Promise<void>): Promise<void> {
+  const waiting = [...wanted].sort()
+  const one = async (): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      try {
+        await work(next)
+      } catch (error) {
+        waiting.length = 0
+        throw error
+      }
+    }
+  }
+  const ends = await Promise.allSettled(Array.from({ length: AT_ONCE }, one))
   for (const end of ends) if (end.status === 'rejected') throw end.reason
 }
 

@@ -80,6 +80,9 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
       ...options.environment,
       TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000),
       TRAINYARD_WORKER_READS_DIRECT: '1',
+      // always: a device that this process inherited is not proven here
+      TRAINYARD_WORKER_DEVICE: 'cpu',
+      TRAINYARD_WORKER_DEVICE_NAME: 'cpu',
     },
     keepMs: options.keepMs,
     entryPath: options.entryPath,

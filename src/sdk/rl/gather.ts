@@ -132,6 +132,12 @@ function createOrder(
   }
   if (pick !== undefined && curriculum === null)
     refuse('pick draws from a curriculum, and none is given', 'add curriculum')
+  if (pick !== undefined && !(Number.isSafeInteger(pick) && pick >= 1)) {
+    refuse(
+      `pick must be a whole number from 1 up, given ${pick}`,
+      'leave it out to ask as many groups as there are plans',
+    )
+  }
   if (pick !== undefined && untilTrainable !== undefined) {
     refuse('pick and untilTrainable both say how many groups are asked for', 'leave one of them out')
   }

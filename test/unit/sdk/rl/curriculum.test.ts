@@ -136,6 +136,10 @@ test('what is no curriculum is refused and left alone; plans without a key, and 
     [[plan], { curriculum }, 'plan 0 has no key'],
     [[plan], { pick: 3 }, 'none is given'],
     [[{ ...plan, key: 'a' }], { curriculum, pick: 1, untilTrainable: 1 }, 'both say'],
+    [[{ ...plan, key: 'a' }], { curriculum, pick: Number.POSITIVE_INFINITY }, 'given Infinity'],
+    [[{ ...plan, key: 'a' }], { curriculum, pick: Number.NaN }, 'given NaN'],
+    [[{ ...plan, key: 'a' }], { curriculum, pick: 0 }, 'pick must be a whole number from 1 up, given 0'],
+    [[{ ...plan, key: 'a' }], { curriculum, pick: 1.5 }, 'given 1.5'],
   ] as const) {
     await expect(gather(plans, options)).rejects.toThrow(message)
   }

@@ -1,6 +1,7 @@
 /**
  * `trainyard move`: what a service knows, from a data directory to PostgreSQL and a bucket, and back.
  */
+import { join } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
@@ -39,7 +40,7 @@ export const move = defineCommand({
     const { moveService } = await import('#service/operations/move/move.js')
     const isDryRun = flags.dryRun
     const progress = startProgress(io, output.mode === 'human', 'opening both sides')
-    const { places, tables, blobs, bytes, present, damaged } = await moveService({
+    const { places, tables, blobs, bytes, present, damaged, baseModelsLeft } = await moveService({
       from: {
         directory: flags.from ?? null,
         database: flags.fromDatabase ?? null,
@@ -70,6 +71,7 @@ export const move = defineCommand({
       blob_bytes: bytes,
       blobs_present: present,
       damaged: damaged.map(({ sha256, problem, namedBy }) => ({ sha256, problem, named_by: namedBy })),
+      base_models_left: baseModelsLeft,
     }
     const what = [
       ...(places.movesRows ? [plural(rows, 'row')] : []),
@@ -78,6 +80,12 @@ export const move = defineCommand({
     if (damaged.length === 0)
       output.result(json, `${isDryRun ? 'Would move' : 'Moved'} ${from} to ${to}: ${what}`, [to])
     else if (config.get('json')) output.result(json, '', [])
+    if (baseModelsLeft.length > 0) {
+      const [folder, names] = [join(places.from.directory ?? '', 'base-models'), baseModelsLeft.join(', ')]
+      output.warning(
+        `base models that were added stay behind: ${names}; copy "${folder}" into the data directory of the new server, or add them there`,
+      )
+    }
     for (const { sha256, problem, namedBy } of damaged) {
       output.warning(`blob ${sha256} ${problem}; named by ${namedBy.join(', ')}`)
     }

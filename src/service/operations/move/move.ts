@@ -30,6 +30,7 @@ import {
 } from '#service/storage/move/open-ends.js'
 import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
 import { mapNamers } from '#service/storage/upkeep/blob-references.js'
+import { createShelf } from '../base-models/shelf.js'
 import { type BlobSource, type BlobTarget, type DamagedBlob, moveBlobs, sizeBlobs } from './move-blobs.js'
 import { assertBlobsOfSource, type MovePlaces, type Place, readPlaces } from './places.js'
 import { checkTargetDirectory, claimTargetDirectory, type TargetDirectory } from './target-directory.js'
@@ -58,7 +59,11 @@ export interface MoveResult {
   readonly bytes: number
   readonly present: number
   readonly damaged: readonly (DamagedBlob & { readonly namedBy: readonly string[] })[]
+  /** Added base models of the source's directory that the target's does not have: they are no rows and no blobs. */
+  readonly baseModelsLeft: readonly string[]
 }
+
+type Moved = Omit<MoveResult, 'baseModelsLeft'>
 
 /**
  * Moves.
@@ -71,13 +76,14 @@ export async function moveService(options: MoveOptions): Promise<MoveResult> {
   const places = readPlaces(options.from, options.to, options.environment)
   const ends: (() => unknown)[] = []
   try {
-    return await move(places, options, ends)
+    const moved = await move(places, options, ends)
+    return { ...moved, baseModelsLeft: await listBaseModelsLeft(places) }
   } finally {
     for (const end of ends.reverse()) await end()
   }
 }
 
-async function move(places: MovePlaces, options: MoveOptions, ends: (() => unknown)[]): Promise<MoveResult> {
+async function move(places: MovePlaces, options: MoveOptions, ends: (() => unknown)[]): Promise<Moved> {
   const { from } = places
   const { environment } = options
   if (from.directory !== null) ends.push(await lockUnchanged(from.directory))
@@ -159,7 +165,7 @@ async function lookOnly(
   blobs: { readonly wanted: ReadonlySet<string>; readonly source: BlobSource },
   namers: ReadonlyMap<string, readonly string[]>,
   bucket: S3Blobs | null,
-): Promise<MoveResult> {
+): Promise<Moved> {
   const { to, movesRows, movesBlobs } = places
   const isBegun = await checkTargetDirectory(places, source.id)
   if (movesRows) await lookAtTarget(to, source, isBegun)
@@ -177,6 +183,17 @@ async function lookOnly(
     present,
     damaged: damaged.map((blob) => ({ ...blob, namedBy: namers.get(blob.sha256) ?? [] })),
   }
+}
+
+async function listBaseModelsLeft({ from, to }: MovePlaces): Promise<readonly string[]> {
+  if (from.directory === null || from.directory === to.directory) return []
+  const namesIn = async (directory: string): Promise<readonly string[]> => {
+    const shelf = createShelf(join(directory, 'base-models'))
+    // a directory without the folder has none
+    return (await shelf.read().catch(() => [])).map(({ name }) => name)
+  }
+  const there = to.directory === null ? [] : await namesIn(to.directory)
+  return (await namesIn(from.directory)).filter((name) => !there.includes(name))
 }
 
 /** A folder that is not there yet holds none. */

@@ -6,6 +6,7 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
+import { createShelf } from '#service/operations/base-models/shelf.js'
 import { moveService } from '#service/operations/move/move.js'
 import { loadDriver } from '#service/storage/postgres/driver.js'
 import { openPostgres } from '#service/storage/postgres/open-postgres.js'
@@ -176,6 +177,15 @@ describe.skipIf(!isReady)(isReady ? 'a move' : `${NO_POSTGRES}, or no S3 server 
       stderr: expect.stringContaining('files has '),
     })
     expect(await readdir(to)).toContain('move-incomplete')
+  })
+
+  it('says that added base models stay behind, also before', async () => {
+    const shelf = createShelf(join(from, 'base-models'))
+    await shelf.write({ name: 'mine', addedAtMs: 1, source: { type: 'local' }, facts: null })
+    for (const more of [['--dry-run'], []]) {
+      const { exitCode, stderr } = await move('--from', from, '--data-dir', join(root, `to-${count}`), ...more)
+      expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: expect.stringContaining('stay behind: mine;') })
+    }
   })
 
   it('moves no row where rows came while blobs were on their way', async () => {

@@ -1,7 +1,7 @@
 /**
  * The composition root: options → every part of a running service, in the order in which they start → `close`.
  *
- * Start order: lock the data directory, migrate, recover interrupted jobs, listen, start the engine of the default base
+ * Start order: lock the data directory, try the device, migrate, recover interrupted jobs, listen, start the engine of the default base
  * model (in the background: requests wait for it), start the queue. Each part is added to one list of lifetimes as soon as it runs;
  * a start that fails and `close` both end what is in it, the last part first. The parts are built in `assembly/`, nowhere else.
  */
@@ -83,19 +83,21 @@ export async function startService(options: TunedServiceOptions, seams: ServiceS
   })
   try {
     const { promise: failed, resolve: fail } = createDeferred<AppError>()
-    const environment = childEnvironment({ seams, settings })
-    const device = await chooseDevice({ setting: settings.device, precision: settings.precision, environment, logger })
-    const start = { options, settings, seams, logger, lifetimes, fail, device }
-    return await startOrEnd(lifetimes, () => assemble(start, failed))
+    const begun = { options, settings, seams, logger, lifetimes, fail }
+    return await startOrEnd(lifetimes, () => assemble(begun, failed))
   } catch (error) {
     throw toStorageError(error) ?? error
   }
 }
 
-async function assemble(start: Start, failed: Promise<AppError>): Promise<StartedService> {
-  const { options, logger, lifetimes } = start
+async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>): Promise<StartedService> {
+  const { options, settings, logger, lifetimes } = begun
   const dataDir = await openDataDir(options.dataDir)
   lifetimes.add('data directory', () => dataDir.unlock())
+  // it may take minutes: not where another server has the directory
+  const { device: setting, precision } = settings
+  const device = await chooseDevice({ setting, precision, environment: childEnvironment(begun), logger })
+  const start: Start = { ...begun, device }
   const models = await readServedModels(options, dataDir)
   const { served } = models
   const storage = await startStorage(start, dataDir)

@@ -4,6 +4,9 @@
  * A device is tried in a process of its own, because what is wrong with one may end the process. That is an answer then.
  */
 
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Environment } from '#base/environment.js'
 import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
@@ -58,19 +61,31 @@ export async function proveDevice(
   mostMs = MOST_MS,
 ): Promise<DeviceProof> {
   const refused = (problem: string): DeviceProof => ({ device, isTrusted: false, problem, graphs: [], runtime: '' })
-  const child = startChild('devices/main.js', { environment })
+  // a process that is killed removes nothing
+  const folder = await mkdtemp(join(tmpdir(), 'trainyard-device-'))
+  const child = startChild('devices/main.js', {
+    environment: { ...environment, TMPDIR: folder, TEMP: folder, TMP: folder },
+  })
   const question: DeviceQuestion = { device }
-  const { answer } = askProcess<DeviceProof>(child, question, {
+  const { answer, closed } = askProcess<DeviceProof>(child, question, {
     died: (how) => new Error(`the process that tried it ${how}`),
   })
-  const timer = setTimeout(() => child.kill('SIGKILL'), mostMs)
+  let isLate = false
+  const timer = setTimeout(() => {
+    isLate = true
+    child.kill('SIGKILL')
+  }, mostMs)
   try {
     return await answer
   } catch (error) {
+    if (isLate)
+      return refused(`${device} cannot be used: the process that tried it did not end within ${mostMs / 1000} s`)
     return refused(`${device} cannot be used: ${reasonOf(error instanceof Error ? error.message : String(error))}`)
   } finally {
     clearTimeout(timer)
     child.kill('SIGKILL')
+    await closed
+    await rm(folder, { recursive: true, force: true, maxRetries: 20 })
   }
 }
 

@@ -115,6 +115,9 @@ async function startSeaweed(): Promise<S3Server> {
       '-s3',
       `-s3.config=${path.join(folder, 's3.json')}`,
       '-s3.iam=false',
+      // ports of their own, the same for every server: a second one would end
+      '-s3.port.iceberg=0',
+      '-s3.port.lance=0',
       ...flags,
     ],
     { stdio: 'ignore', cwd: folder },

@@ -90,10 +90,13 @@ export const productByParts: DeviceRule = (node, { emit }) => {
  * library), and is an error on others (onnxruntime issue 21483); on the CPU it is 0.
  */
 export const innerNeverZero: DeviceRule = (node, { emit, mayBeZero }) => {
-  const [a, b] = node.inputs
-  if (!a || !b || !mayBeZero(a.shape.at(-1) ?? 1)) return node
-  const inputs = [padded(emit, a, a.shape.length - 1), padded(emit, b, Math.max(0, b.shape.length - 2))]
-  return { ...node, inputs }
+  const [a, b, ...more] = node.inputs
+  if (!a || !b) return node
+  // MatMul has no transposes, and may have a vector
+  const ofA = a.shape.length - (readInt(node.attributes, 'transA', 0) === 1 ? 2 : 1)
+  const ofB = Math.max(0, b.shape.length - (readInt(node.attributes, 'transB', 0) === 1 ? 1 : 2))
+  if (!mayBeZero(a.shape[ofA] ?? 1)) return node
+  return { ...node, inputs: [padded(emit, a, ofA), padded(emit, b, ofB), ...more] }
 }
 
 /** LogSoftmax has no WebGPU kernel: x less its largest, less the logarithm of the sum of exponentials. */

@@ -26,9 +26,10 @@ const RULES: Readonly<Record<Exclude<Device, 'cpu'>, Readonly<Record<string, Dev
     FusedMatMul: productByParts,
     LogSoftmax: logSoftmaxByParts,
     MatMul: innerNeverZero,
+    Gemm: innerNeverZero,
   },
   // Its kernels of the others are not known to be wrong; nobody has run them here. A device that is asked for is compared with the CPU first.
-  cuda: { MatMul: innerNeverZero, FusedMatMul: productByParts },
+  cuda: { MatMul: innerNeverZero, Gemm: innerNeverZero, FusedMatMul: productByParts },
 }
 
 export interface ForDeviceOptions {

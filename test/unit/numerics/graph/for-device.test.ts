@@ -130,7 +130,14 @@ describe('products', () => {
       ],
       { transA: true, alpha: 2 },
     )
-    expect(ops(onWebgpu(graph))).toEqual(['Gemm'])
+    expect(ops(onWebgpu(graph, ['K']))).toEqual(['Gemm'])
+    // of nothing it would end the process, too: the sizes that are summed over are the first ones here
+    const rewritten = onWebgpu(graph)
+    expect(ops(rewritten)).toEqual(['Pad', 'Pad', 'Gemm'])
+    expect(rewritten.nodes.slice(0, 2).map(({ outputs }) => outputs[0]?.shape)).toEqual([
+      ['K+1', 'M'],
+      ['K+1', 4],
+    ])
   })
 
   test('an inner size that may be 0 is made one larger, on both sides', () => {

@@ -4,6 +4,7 @@
  */
 import type { ChildProcess } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,7 +48,10 @@ describe.each(SHAPES)('behind $name, $how', ({ name, isInstalled, isPublicUrl, t
 
   afterAll(async () => {
     if (!isInstalled) return
+    // until it has ended: the next one gets the same port, and must not be taken for ready by this one's answers
+    const ended = proxy.exitCode === null && proxy.signalCode === null ? once(proxy, 'exit') : null
     proxy.kill('SIGTERM')
+    await ended
     await service.stop()
     rmSync(folder, { recursive: true, force: true })
     delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']

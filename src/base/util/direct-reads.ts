@@ -9,6 +9,11 @@ import { systemClock } from './clock.js'
 /** Whoever sends it follows a 302 by itself. */
 export const DIRECT_HEADER = 'x-trainyard-direct'
 
+/** Whether an answer's bytes are compared with their digest only while they are read: the last of them says whether the first were right. */
+export function isDirectAnswer(response: Response): boolean {
+  return response.headers.has(DIRECT_HEADER)
+}
+
 export interface DirectReads {
   /** For a request that may be answered with an address. */
   headers(): Readonly<Record<string, string>>
@@ -52,7 +57,7 @@ export function createDirectReads(onTrouble: (reason: string) => void): DirectRe
       try {
         const answer = await fetch(location, { signal: gone.signal, redirect: 'error' })
         if (answer.ok && answer.body !== null) {
-          const headers = { 'x-content-sha256': sha256 }
+          const headers = { 'x-content-sha256': sha256, [DIRECT_HEADER]: '1' }
           const bytes = checked(answer.body, sha256, (reason) => trouble(origin, reason))
           return new Response(ReadableStream.from(bytes), { headers })
         }

@@ -34,7 +34,12 @@ export class FencedError extends AppError {
 }
 
 /** Sends one request until it is answered. Rejects with `FencedError` when the attempt is stale, with AppError `unavailable` without a server. */
-export type FencedRequests = (method: string, path: string, init?: RequestInit) => Promise<Response>
+export type FencedRequests = (method: string, path: string, init?: FencedInit) => Promise<Response>
+
+export interface FencedInit extends RequestInit {
+  /** The server is to give the bytes itself, also where they could be read elsewhere. Default false */
+  readonly isFromServer?: boolean
+}
 
 /** How long a server that does not answer is tried before it counts as gone; a restart takes less. */
 export const PATIENCE_MS = 60_000
@@ -67,8 +72,8 @@ export function createFencedRequests(
     authorization: `Bearer ${identity.token}`,
     'x-trainyard-attempt': String(identity.attempt),
   }
-  const ask = async (url: string, request: RequestInit): Promise<Response | Error> => {
-    if (identity.readsDirect !== true || request.method !== 'GET') return fetchOnce(url, request)
+  const ask = async (url: string, request: RequestInit, isFromServer: boolean): Promise<Response | Error> => {
+    if (identity.readsDirect !== true || isFromServer || request.method !== 'GET') return fetchOnce(url, request)
     const answer = await fetchOnce(url, {
       ...request,
       redirect: 'manual',
@@ -77,13 +82,13 @@ export function createFencedRequests(
     if (!(answer instanceof Response)) return answer
     return (await direct.follow(answer)) ?? fetchOnce(url, request)
   }
-  return async function send(method, path, init = {}) {
+  return async function send(method, path, { isFromServer = false, ...init } = {}) {
     const request = { ...init, method, headers: { ...headers, ...init.headers } }
     const patienceMs = identity.patienceMs ?? PATIENCE_MS
     let storageCount = 0
     let waitedMs = 0
     for (let attempt = 0; ; ) {
-      const response = await ask(`${root}${path}`, request)
+      const response = await ask(`${root}${path}`, request, isFromServer)
       if (response instanceof Response && response.ok) return response
       if (response instanceof Response && !isTransient(response.status)) throw await toError(response, method, path)
       const fault = response instanceof Response ? await storageFault(response) : null

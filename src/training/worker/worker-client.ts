@@ -15,8 +15,9 @@ import {
   type WorkerJob,
   workerJobSchema,
 } from '#contract/processes/worker.js'
-import type { FetchedFile, JobSource } from '#training/kinds/start.js'
+import type { JobSource } from '#training/kinds/start.js'
 import { createFencedRequests, type WorkerIdentity } from './fenced-requests.js'
+import { fetchFile, readRows } from './read-files.js'
 
 /** A file the server stored, as the completion names it. */
 export interface UploadedFile {
@@ -44,9 +45,6 @@ export interface WorkerClient extends JobSource {
   fail(failure: WorkerFailure): Promise<void>
 }
 
-/** How often a file is asked for whose bytes break off. */
-const MAX_TRIES = 3
-
 /**
  * Creates the client; opens no connection.
  *
@@ -61,25 +59,12 @@ export function createWorkerClient(
   const postJson = async (path: string, body: object): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
 
-  const fetchFile = async (path: string): Promise<FetchedFile> => {
-    for (let attempt = 1; ; attempt++) {
-      const response = await send('GET', path)
-      const sha256 = response.headers.get('x-content-sha256') ?? ''
-      try {
-        return { bytes: new Uint8Array(await response.arrayBuffer()), sha256 }
-      } catch (error) {
-        // a connection that broke, or bytes that are wrong where the server keeps them: the server gives them itself then
-        if (attempt === MAX_TRIES) throw error
-      }
-    }
-  }
-
   return {
     getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
-    openInput: () => streamInput(() => send('GET', '/input')),
-    openValidation: () => streamInput(() => send('GET', '/validation')),
-    getReferenceFile: (file) => fetchFile(`/reference/${file}`),
-    getParentFile: (file) => fetchFile(`/parent/${file}`),
+    openInput: () => readRows(send, '/input'),
+    openValidation: () => readRows(send, '/validation'),
+    getReferenceFile: (file) => fetchFile(send, `/reference/${file}`),
+    getParentFile: (file) => fetchFile(send, `/parent/${file}`),
     getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
     openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? emptyBody(),
     heartbeat: async (progress) => {
@@ -96,7 +81,7 @@ export function createWorkerClient(
       return { sha256, size_bytes: bytes.byteLength }
     },
     getResumePoint: async (sha256) => {
-      const { bytes } = await fetchFile('/resume')
+      const { bytes } = await fetchFile(send, '/resume')
       if (createHash('sha256').update(bytes).digest('hex') === sha256) return bytes
       throw new CheckpointError('checkpoint_corrupt', 'the resume point of the job does not have its digest')
     },
@@ -124,12 +109,6 @@ export function createWorkerClient(
     complete: async (completion) => void (await postJson('/complete', completion)),
     fail: async (failure) => void (await postJson('/fail', failure)),
   }
-}
-
-async function* streamInput(open: () => Promise<Response>): AsyncGenerator<Uint8Array> {
-  const response = await open()
-  if (response.body === null) return
-  for await (const chunk of response.body) yield chunk
 }
 
 async function* emptyBody(): AsyncGenerator<Uint8Array> {}

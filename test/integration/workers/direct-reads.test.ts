@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { AppError } from '#base/errors/errors.js'
 import { createDirectReads } from '#base/util/direct-reads.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { type FaultyProxy, startFaultyProxy } from '../../support/faulty-proxy.js'
+import { type Fault, type FaultyProxy, startFaultyProxy } from '../../support/faulty-proxy.js'
 import { S3_SERVERS, type S3Server } from '../../support/local-s3.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { startWorkerProcess, type WorkerProcess } from '../../support/service/worker-process.js'
@@ -28,7 +28,7 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
   let count = 0
   /** Requests of signed addresses: the path, and whether a key came along. */
   let signed: { readonly path: string; readonly hasKey: boolean }[]
-  let isCut: boolean
+  let fault: Fault | null
 
   beforeAll(async () => {
     server = await (kind ?? expect.fail()).start()
@@ -37,13 +37,13 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
   afterAll(() => server.stop())
   beforeEach(async () => {
     count += 1
-    ;[signed, processes, isCut] = [[], [], false]
+    ;[signed, processes, fault] = [[], [], null]
     directory = await mkdtemp(join(tmpdir(), 'trainyard-direct-'))
     proxy = await startFaultyProxy(server.endpoint)
     proxy.choose(({ url = '', headers }) => {
       if (!url.includes('X-Amz-Signature=')) return null
       signed.push({ path: url.split('?')[0] ?? '', hasKey: headers.authorization !== undefined })
-      return isCut ? { kind: 'refuse' } : null
+      return fault
     })
     service = await createTestService({
       scripted: false,
@@ -102,7 +102,7 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
     // the rows of both jobs, which are the same
     expect(signed.length).toBeGreaterThan(2)
     expect(signed.every(({ hasKey }) => !hasKey)).toBe(true)
-    isCut = true
+    fault = { kind: 'refuse' }
     const before = signed.length
     const other = await service.createModel('through')
     await train(other, 1)
@@ -112,6 +112,28 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
     expect(await filesOf(other, 2)).toEqual(await filesOf(model, 2))
     expect(worker.stderr().split('the server is asked for the bytes instead').length).toBe(2)
   }, 120_000)
+
+  it('whose bytes are damaged or cut on their way are had from the server: rows before one of them is trained on', async () => {
+    const files: unknown[] = []
+    for (const [name, kind] of [
+      ['whole', null],
+      ['damaged', { kind: 'damage' }],
+      ['cut', { kind: 'cut', afterBytes: 40 }],
+    ] as const) {
+      fault = kind
+      signed.length = 0
+      // a new one, which knows of no trouble
+      const worker = await startProcess('worker', [])
+      const model = await service.createModel(name)
+      await train(model, 1)
+      expect(signed.length).toBeGreaterThan(0)
+      if (kind !== null) expect(worker.stderr()).toContain('the server is asked for the bytes instead')
+      files.push(await filesOf(model, 1))
+      worker.child.kill('SIGKILL')
+      await worker.ended
+    }
+    expect(files).toEqual(Array(3).fill(files[0]))
+  }, 180_000)
 
   it('are adapters of an engine node, too', async () => {
     await startProcess('worker', [])

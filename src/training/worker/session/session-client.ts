@@ -14,6 +14,7 @@ import {
 } from '#contract/processes/training-session.js'
 import { type BaseModelFiles, baseModelFilesSchema } from '#contract/processes/worker.js'
 import { createFencedRequests, type WorkerIdentity } from '../fenced-requests.js'
+import { fetchFile } from '../read-files.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
 
@@ -38,7 +39,7 @@ export function createSessionClient(identity: WorkerIdentity): SessionClient {
     getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
     openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? new ReadableStream(),
     getFile: async ({ name, sha256 }) => {
-      const bytes = new Uint8Array(await (await send('GET', `/files/${sha256}`)).arrayBuffer())
+      const { bytes } = await fetchFile(send, `/files/${sha256}`)
       if (digestOf(bytes) === sha256) return bytes
       throw new CheckpointError('checkpoint_corrupt', `"${name}" of the training session does not have its digest`)
     },

@@ -1,0 +1,104 @@
+/**
+ * What a training worker reads of the server: files whole, rows as they are trained on. A connection that breaks is made again, and bytes that are
+ * wrong where the server keeps them are had from the server itself. Knows digests and connections, not what the bytes mean.
+ *
+ * Rows that come from where the server keeps them are on this machine's disk, and compared with their digest, before the first is given: a damaged
+ * one would be trained on before anybody knew. The server compares what it reads itself.
+ */
+import { createHash, type Hash } from 'node:crypto'
+import { open, unlink } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { AppError } from '#base/errors/errors.js'
+import { isDirectAnswer } from '#base/util/direct-reads.js'
+import { systemIds } from '#base/util/ids.js'
+import type { FetchedFile } from '#training/kinds/start.js'
+import type { FencedRequests } from './fenced-requests.js'
+
+/** How often bytes are asked for that break off before any new one has come. */
+const MAX_TRIES = 3
+const HINT = 'look at the network between the worker and its server, then submit the job again'
+
+/**
+ * A file in one piece, with the digest that the server named (empty: none).
+ *
+ * @throws {AppError} `file_unreadable`; as `send` has it
+ */
+export async function fetchFile(send: FencedRequests, path: string): Promise<FetchedFile> {
+  for (let attempt = 1; ; attempt++) {
+    const response = await send('GET', path, { isFromServer: attempt > 1 })
+    const sha256 = response.headers.get('x-content-sha256') ?? ''
+    try {
+      return { bytes: new Uint8Array(await response.arrayBuffer()), sha256 }
+    } catch (error) {
+      if (attempt === MAX_TRIES) throw unreadable(path, error)
+    }
+  }
+}
+
+/**
+ * Bytes of a stored file, at the reader's pace, which may take as long as the job. One that breaks off goes on where it was: the
+ * file does not change.
+ *
+ * @throws {AppError} `file_unreadable`; as `send` has it
+ */
+export async function* readRows(send: FencedRequests, path: string): AsyncGenerator<Uint8Array> {
+  const given = { hash: createHash('sha256'), bytes: 0 }
+  let failures = 0
+  for (let isFromServer = false; ; isFromServer = true) {
+    const response = await send('GET', path, { isFromServer })
+    const sha256 = response.headers.get('x-content-sha256')
+    const before = given.bytes
+    try {
+      if (response.body !== null) {
+        yield* rest(isDirectAnswer(response) ? onDisk(response.body) : response.body, given)
+      }
+    } catch (error) {
+      failures = given.bytes > before ? 1 : failures + 1
+      if (failures === MAX_TRIES) throw unreadable(path, error)
+      continue
+    }
+    if (sha256 === null || given.hash.digest('hex') === sha256) return
+    throw new AppError('unavailable', 'file_unreadable', `GET ${path} does not give the bytes of its digest`, {
+      hint: HINT,
+    })
+  }
+}
+
+/** What has not been given yet. */
+async function* rest(
+  body: AsyncIterable<Uint8Array>,
+  given: { readonly hash: Hash; bytes: number },
+): AsyncGenerator<Uint8Array> {
+  let skipBytes = given.bytes
+  for await (const chunk of body) {
+    const part = chunk.subarray(Math.min(skipBytes, chunk.length))
+    skipBytes -= chunk.length - part.length
+    if (part.length === 0) continue
+    given.hash.update(part)
+    given.bytes += part.length
+    yield part
+  }
+}
+
+/** The same bytes, once all of them are there. The file has no name, so that nothing stays, however this process ends. */
+async function* onDisk(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const path = join(tmpdir(), `trainyard-rows-${systemIds.uuid()}`)
+  const file = await open(path, 'wx+', 0o600)
+  try {
+    await unlink(path)
+    for await (const chunk of body) await file.appendFile(chunk)
+    for await (const chunk of file.createReadStream({ start: 0, autoClose: false })) yield chunk
+  } finally {
+    await file.close()
+  }
+}
+
+function unreadable(path: string, cause: unknown): AppError {
+  const inner = cause instanceof Error && cause.cause instanceof Error ? `, ${cause.cause.message}` : ''
+  const reason = `${cause instanceof Error ? cause.message : cause}${inner}`
+  return new AppError('unavailable', 'file_unreadable', `GET ${path} broke off ${MAX_TRIES} times: ${reason}`, {
+    hint: HINT,
+    cause,
+  })
+}

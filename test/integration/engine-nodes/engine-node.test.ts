@@ -12,6 +12,7 @@ import {
   type TestService,
   type TestServiceOptions,
 } from '../../support/service/create-test-service.js'
+import { childrenOf } from '../../support/service/killable-server.js'
 import { startWorkerProcess, type WorkerProcess } from '../../support/service/worker-process.js'
 import { until } from '../../support/until.js'
 
@@ -58,6 +59,11 @@ async function readyNode(name = 'far', flags: readonly string[] = []): Promise<W
   const node = startNode(await keyOf(), name, flags)
   await node.heard('ready')
   return node
+}
+
+/** Of the command, and of the process that computes. */
+function signalAll({ child }: WorkerProcess, signal: NodeJS.Signals): void {
+  for (const pid of [...childrenOf(child.pid ?? 0), child.pid ?? 0]) process.kill(pid, signal)
 }
 
 const listNodes = async (): Promise<EngineNodeInfo[]> =>
@@ -212,6 +218,48 @@ describe('an engine node', { timeout: 180_000 }, () => {
     })
     expect(status).toBe(503)
     expect(body.error.message).toBe(`no engine node serves base model "${BASE}"`)
+  })
+
+  it('says again that it is there to a server that was started anew, whose requests wait for it', async () => {
+    await start()
+    const node = await readyNode()
+    const before = await complete()
+    const { port } = new URL(service.url)
+    service = await service.restart({ port: Number(port) })
+    // the first one may be asked before the node has been heard
+    const { status, body } = await complete()
+    expect([status, body.choices]).toEqual([200, before.body.choices])
+    expect((await listNodes()).map(({ name }) => name)).toEqual(['far'])
+    expect(node.child.exitCode).toBeNull()
+  })
+
+  it('that is silent and alive loses its requests to another one before their first token, and is taken back', async () => {
+    await start({ tuning: { engineNodeLeaseMs: 5000 } })
+    const first = await readyNode('first')
+    const expected = (await complete()).body.choices
+    // as behind a cut network: connections stay open, and nothing comes
+    signalAll(first, 'SIGSTOP')
+    const asked = complete()
+    await readyNode('second')
+    expect(await asked).toMatchObject({ status: 200, body: { choices: expected } })
+    signalAll(first, 'SIGCONT')
+    await until(async () => (await listNodes()).length === 2, 'both nodes')
+    expect(first.child.exitCode).toBeNull()
+  })
+
+  it('of another minor version is refused, with the version that fits', async () => {
+    await start()
+    const json = {
+      ...{ id: 'node-of-a-test', name: 'old', url: 'http://127.0.0.1:9', token: 't'.repeat(32), engine: 'onnx' },
+      ...{ versions: { trainyard: '0.99.3' }, device: 'cpu', base_model: { name: BASE, digest: 'a'.repeat(64) } },
+      ...{ context_length: 64, slots: 1, running: 0, waiting: 0, adapters: [], is_leaving: false },
+    }
+    const headers = { authorization: `Bearer ${await keyOf()}`, 'content-type': 'application/json' }
+    const refused = await service.json('/internal/engine/nodes', { json, headers })
+    expect(refused).toMatchObject({
+      status: 410,
+      body: { error: { code: 'worker_version', hint: expect.stringContaining('install trainyard') } },
+    })
   })
 
   it('leaves the work to the server where that may compute', async () => {

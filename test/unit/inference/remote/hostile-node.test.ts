@@ -124,6 +124,22 @@ describe('an engine node that answers anything', () => {
     expect(await ask()).toEqual([NO_ANSWER])
   }, 60_000)
 
+  it.each([
+    [429, { message: 'full', code: 'queue_full' }],
+    [503, { message: 'this engine node has no model loaded', code: 'model_loading' }],
+    [404, { message: 'no such adapter', code: 404 }],
+  ])('that is full, or loads, or lacks something (%i) is left for the next one', async (status, error) => {
+    engine.setNodes([node('a'), node('b')])
+    let asked = 0
+    answer = (response) => {
+      asked += 1
+      if (asked === 1) response.writeHead(status).end(JSON.stringify({ error }))
+      else streamed(event({ choices: [token(3, { finish_reason: 'length' })] }))(response)
+    }
+    expect(await ask()).toEqual(['0: 3', 'finished'])
+    expect(asked).toBe(2)
+  })
+
   it('is not heard any more behind what made its request begin anew elsewhere', async () => {
     engine.setNodes([node('a'), node('b')])
     let asked = 0

@@ -14,6 +14,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { findOnnxRuntime, isWantedByProject } from './onnx-runtime-package.js'
 
 const CHOICES = ['ONNXRUNTIME_NODE_INSTALL', 'ONNXRUNTIME_NODE_INSTALL_CUDA', 'npm_config_onnxruntime_node_install']
 const NOTE =
@@ -31,20 +32,10 @@ try {
   // a package of another layout: its own script decides
 }
 
-/** @param {NodeJS.ProcessEnv} env */
-function isWantedByProject(env) {
-  const path = join(env.npm_config_local_prefix ?? env.INIT_CWD ?? '.', 'package.json')
-  if (!existsSync(path)) return false
-  const { dependencies = {}, optionalDependencies = {}, devDependencies = {} } = JSON.parse(readFileSync(path, 'utf8'))
-  return 'onnxruntime-node' in { ...dependencies, ...optionalDependencies, ...devDependencies }
-}
-
 function leaveNotes() {
-  const require = createRequire(import.meta.url)
-  const root = (require.resolve.paths('onnxruntime-node') ?? [])
-    .map((folder) => join(folder, 'onnxruntime-node'))
-    .find((folder) => existsSync(join(folder, 'package.json')))
+  const root = findOnnxRuntime()
   if (root === undefined) return
+  const require = createRequire(import.meta.url)
   const { requirements, manifests } = require(join(root, 'script/install-metadata.js'))
   const platform = `${process.platform}/${process.arch}`
   for (const name of requirements[platform] ?? []) {

@@ -198,7 +198,7 @@ console.log(\`held-out reward before: \${await measure()}\`)
 ${
   shown
     ? `${examples}
-for (let job = 1; job <= 3; job += 1) await model.trainSft(examples)
+await model.trainSft(examples)
 console.log(\`held-out reward after examples: \${await measure()}\`)
 `
     : ''

@@ -5,10 +5,10 @@ import { basename } from 'node:path'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { JOB_DEFINITIONS, optionNames } from '#contract/jobs/kinds.js'
 import {
-  advisedEpochs,
   advisedOptions,
   measuredRate,
   millions,
+  openPasses,
   publishedRate,
   sizeDefaults,
 } from '#contract/jobs/size-defaults.js'
@@ -79,12 +79,10 @@ export async function addSizeDefaults(
 ): Promise<void> {
   const { kind, baseModel, hyperparameters, rowCount } = job
   Object.assign(hyperparameters, advisedOptions(kind, hyperparameters))
-  if (rowCount !== undefined && passesAreOpen(hyperparameters)) {
-    const epochs = advisedEpochs(rowCount)
-    if (epochs > 1) {
-      hyperparameters['epochs'] = epochs
-      output.status(`epochs ${epochs}, for ${plural(rowCount, 'conversation')}; --epochs says otherwise`)
-    }
+  const epochs = rowCount === undefined ? null : openPasses(hyperparameters, rowCount)
+  if (rowCount !== undefined && epochs !== null && epochs > 1) {
+    hyperparameters['epochs'] = epochs
+    output.status(`epochs ${epochs}, for ${plural(rowCount, 'conversation')}; --epochs says otherwise`)
   }
   const isRateOpen = hyperparameters['learning_rate'] === undefined
   const parameters = await parametersOf(client, baseModel, { signal })
@@ -105,11 +103,6 @@ export async function addSizeDefaults(
       `learning rate ${rate} is the published default${parameters === null ? '' : ' and small'} for a base model ${size}; --learning-rate changes it`,
     )
   }
-}
-
-/** A list of rates has one for each step, so it says how many there are. */
-function passesAreOpen(given: Hyperparameters): boolean {
-  return given['epochs'] === undefined && !Array.isArray(given['learning_rate'])
 }
 
 /** Rows of a file, or of an address the service reads itself. */

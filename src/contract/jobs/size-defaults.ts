@@ -79,6 +79,16 @@ export function advisedEpochs(rows: number): number {
 }
 
 /**
+ * The passes over rows where the request leaves them open.
+ *
+ * @returns null where it says how many: by `epochs`, or by a list of rates, which has one for each step
+ * @example openPasses({ learning_rate: 1e-3 }, 128) // 4
+ */
+export function openPasses(given: JsonObject, rows: number): number | null {
+  return given['epochs'] === undefined && !Array.isArray(given['learning_rate']) ? advisedEpochs(rows) : null
+}
+
+/**
  * Says that a rate is far below what was measured for the size of the model, and names that one.
  *
  * @param rate of the job; of several the largest

@@ -5,9 +5,9 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import type { JsonValue } from '#base/util/json.js'
 import { isLowerBetter } from '#contract/jobs/best-metric.js'
-import { sizeDefaults } from '#contract/jobs/size-defaults.js'
+import { advisedOptions, openPasses, sizeDefaults } from '#contract/jobs/size-defaults.js'
 import { DEFAULT_PROJECT } from '#contract/settings/service.js'
 import type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { JobKind } from '#contract/wire/job-words.js'
@@ -18,7 +18,7 @@ import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
 import { captureFetch } from './capture.js'
-import { sayOfGroups } from './diagnose.js'
+import { sayOfGroups, sayOfMeasured } from './diagnose.js'
 import { openSession } from './open-session.js'
 import type { TrainingSession } from './session.js'
 import type { SessionOptions } from './session-options.js'
@@ -193,7 +193,10 @@ export class TrainableModel {
     return { ...facts, ...job }
   }
 
-  /** Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. */
+  /**
+   * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it shuffles
+   * them and goes through few of them up to six times, where `config.shuffle` and `config.epochs` do not say otherwise.
+   */
   async trainSft(
     conversations: readonly Conversation[],
     options: RowsTrainOptions<Conversation> = {},
@@ -220,6 +223,8 @@ export class TrainableModel {
     const { createSft, createDpo } = this.client.trainingJobs
     const create = kind === 'sft' ? createSft : createDpo
     const config = await this.#configOf(kind, options)
+    const epochs = kind === 'sft' ? openPasses(config, rows.length) : null
+    if (epochs !== null) config['epochs'] = epochs
     const upload = async (uploaded: readonly object[], name: string, call: CallOptions): Promise<string> => {
       const lines = uploaded.map((row) => `${JSON.stringify(row)}\n`)
       return (await this.client.files.upload(new Blob(lines), name, call)).id
@@ -252,13 +257,25 @@ export class TrainableModel {
     return await openSession(this.client, { id, name, baseModel, step, inferenceName: inference, onSaved }, options)
   }
 
-  /** Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. */
+  /**
+   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`.
+   *
+   * @returns the metrics, and `warnings`: what the answers say about where to begin, for example that none earned anything; told of as
+   *   those of a job are
+   */
   async evaluate(
     groups: readonly TrajectoryGroup[],
-    options: { readonly split?: string; readonly signal?: AbortSignal } = {},
-  ): Promise<LogTrajectoriesResponse> {
+    options: {
+      readonly split?: string
+      readonly signal?: AbortSignal
+      readonly onWarning?: (warning: string) => void
+    } = {},
+  ): Promise<LogTrajectoriesResponse & { readonly warnings: readonly string[] }> {
     const body = { split: options.split ?? 'val', trajectory_groups: groups.map((group) => group.toJSON()) }
-    return await this.client.models.log(this.id, body, { signal: options.signal })
+    const logged = await this.client.models.log(this.id, body, { signal: options.signal })
+    const warnings = sayOfMeasured(groups)
+    this.#warn(warnings, options)
+    return { ...logged, warnings }
   }
 
   /**
@@ -299,7 +316,7 @@ export class TrainableModel {
     )
   }
 
-  #warn(warnings: readonly string[], { onWarning }: TrainOptions): void {
+  #warn(warnings: readonly string[], { onWarning }: Pick<TrainOptions, 'onWarning'>): void {
     // biome-ignore lint/suspicious/noConsole: a program that says nothing about warnings must still show them
     const tell = onWarning ?? ((warning: string) => console.warn(`trainyard: ${warning}`))
     for (const warning of warnings) {
@@ -315,8 +332,11 @@ export class TrainableModel {
   }
 
   /** Options of a job: what the caller says, and what was measured for a base model of this size where nothing is said. */
-  async #configOf(kind: JobKind, { learningRate, targetKl, config, signal }: RlTrainOptions): Promise<JsonObject> {
-    const given: Record<string, JsonValue> = { ...config }
+  async #configOf(
+    kind: JobKind,
+    { learningRate, targetKl, config, signal }: RlTrainOptions,
+  ): Promise<Record<string, JsonValue>> {
+    const given: Record<string, JsonValue> = { ...config, ...advisedOptions(kind, config ?? {}) }
     if (learningRate !== undefined) given['learning_rate'] = learningRate
     if (targetKl !== undefined) given['target_kl'] = targetKl
     const parameters = await parametersOf(this.client, this.#registered.base_model, { signal })

@@ -113,7 +113,9 @@ async function trainOnExamples(run, questions, config = { batch_size: BATCH_SIZE
     const turns = call === undefined ? [prompt, answer] : [prompt, call, result, answer]
     return { messages: turns.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content })) }
   })
-  await run.model.trainSft(conversations, { ...trainOptions(run), config: { ...config, ...sharedConfig(run) } })
+  // one pass in order, unless more are asked for: the curves beside it in PyTorch are made so
+  const inOrder = { epochs: 1, shuffle: false, ...config, ...sharedConfig(run) }
+  await run.model.trainSft(conversations, { ...trainOptions(run), config: inOrder })
 }
 
 /** A pass over the pairs, in order; held-out pairs are measured before the first job and after each. */
@@ -122,7 +124,7 @@ async function trainOnPreferences(run, job) {
     questions
       .filter(({ answer, wrong }) => wrong !== undefined && answer !== wrong)
       .map(({ prompt, answer, wrong }) => ({ prompt, chosen: answer, rejected: wrong }))
-  const config = { batch_size: BATCH_SIZE, ...sharedConfig(run), reference_step: 0 }
+  const config = { batch_size: BATCH_SIZE, shuffle: false, ...sharedConfig(run), reference_step: 0 }
   const curves = { accuracy: [], margin: [] }
   const onEvent = (event) => {
     trainOptions(run).onEvent(event)

@@ -107,7 +107,7 @@ function remainders() {
 }
 
 const SPARK = 'trainyard/spark'
-const SMOLLM = 'SmolLM2-135M-Instruct'
+export const SMOLLM = 'SmolLM2-135M-Instruct'
 
 /**
  * `reward` is what a newcomer would say: `exact`, or the text of a module. `examples` is how many right answers there are to show where

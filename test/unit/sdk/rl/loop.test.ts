@@ -284,11 +284,11 @@ describe('train', () => {
   })
 
   test.each([
-    ['trainSft', 4_500_000, {}, { learning_rate: 1e-3 }],
-    ['trainSft', 4_500_000, { config: { learning_rate: [1e-4, 1e-5] } }, { learning_rate: [1e-4, 1e-5] }],
-    ['trainSft', 135e6, {}, { learning_rate: 3e-4 }],
-    ['trainDpo', 4_500_000, {}, { learning_rate: 1e-4 }],
-    ['trainDpo', 135e6, {}, {}],
+    ['trainSft', 4_500_000, {}, { shuffle: true, learning_rate: 1e-3, epochs: 6 }],
+    ['trainSft', 4_500_000, { config: { learning_rate: [1e-4, 1e-5] } }, { shuffle: true, learning_rate: [1e-4, 1e-5] }],
+    ['trainSft', 135e6, { config: { shuffle: false, epochs: 1 } }, { shuffle: false, learning_rate: 3e-4, epochs: 1 }],
+    ['trainDpo', 4_500_000, {}, { shuffle: true, learning_rate: 1e-4 }],
+    ['trainDpo', 135e6, {}, { shuffle: true }],
   ] as const)('%s of %s parameters given %j runs with %j', async (method, parameters, options, expected) => {
     const rows = { trainSft: { messages: [] }, trainDpo: { prompt: 'q', chosen: 'a', rejected: 'b' } }[method]
     const path = `/v1/preview/${method === 'trainSft' ? 'sft' : 'dpo'}-training-jobs`
@@ -320,7 +320,7 @@ describe('train', () => {
     expect(requests.find((request) => request.path === path)?.body).toEqual({
       model_id: MODEL.id,
       training_data_url: 'file-7',
-      config: { learning_rate: 1e-3, epochs: 2 },
+      config: { learning_rate: 1e-3, epochs: 2, shuffle: true },
     })
     await train([row], { validation: [row] })
     expect(requests.filter((request) => request.path === path).at(-1)?.body).toEqual({
@@ -329,6 +329,19 @@ describe('train', () => {
       validation_data_url: 'file-7',
       config: expect.any(Object),
     })
+  })
+  test('an evaluation says that no answer earned anything, once, and in its result', async () => {
+    const logged = { step: 3, metrics: { 'val/reward': 0 }, run_id: null }
+    const { model } = await scripted({ [`POST /v1/preview/models/${MODEL.id}/log`]: { body: logged } })
+    const told: string[] = []
+    const onWarning = (warning: string) => void told.push(warning)
+    const groups = (reward: number) => [new TrajectoryGroup([rewarded(reward), rewarded(reward)])]
+    const first = await model.evaluate(groups(0), { onWarning })
+    expect(first).toEqual({ ...logged, warnings: told })
+    expect(told).toEqual([expect.stringContaining('reward 0 everywhere')])
+    expect((await model.evaluate(groups(0), { onWarning })).warnings).toHaveLength(1)
+    expect(told).toHaveLength(1)
+    expect((await model.evaluate(groups(1), { onWarning })).warnings).toEqual([])
   })
   test('when no group differs no job is started, and that is said with numbers; a KL penalty trains without rewards', async () => {
     const { model, requests } = await scripted(routes('completed'))

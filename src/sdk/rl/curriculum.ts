@@ -179,7 +179,9 @@ export class Curriculum {
     // 0.4 for all answers is between nothing and all, and still nothing to compare
     const isSpread = memory.square - memory.mean ** 2 > EQUAL_VARIANCE * (greatest - least) ** 2
     if (rate !== null && isSpread && rate >= LEAST_RATE && rate <= GREATEST_RATE) return 'between'
-    return rate !== null && rate > 0.5 ? 'above' : 'below'
+    // rewards of one value say by that alone where they are: 1 is all by custom
+    const isRight = rate === null ? least >= 1 : rate > 0.5
+    return isRight ? 'above' : 'below'
   }
 }
 

@@ -119,10 +119,10 @@ export class TrainableModel {
     return new Trajectory(messages, { ...options, ask: (request, ask) => this.#complete(request, ask) })
   }
 
-  /** `n` answers to the same messages in one request, each as a trajectory of its own. */
+  /** `n` answers, one without a word, to the same messages in one request, each as a trajectory of its own. */
   async sample(
     messages: readonly Message[],
-    { n, tools, ...options }: AskOptions & { readonly n: number; readonly tools?: readonly Tool[] },
+    { n = 1, tools, ...options }: AskOptions & { readonly n?: number; readonly tools?: readonly Tool[] } = {},
   ): Promise<readonly Trajectory[]> {
     const request = { messages: [...messages], ...(tools === undefined ? {} : { tools: [...tools] }) }
     const response = await this.#complete(request, { ...options, n })
@@ -134,12 +134,12 @@ export class TrainableModel {
   }
 
   /**
-   * What another client needs to reach this model while a trajectory records what it does: for `new OpenAI(…)`, for
-   * `createOpenAICompatible(…)` of the Vercel AI SDK, or for anything else that takes a `fetch`.
+   * What another client needs to reach this model: for `new OpenAI(…)`, for `createOpenAICompatible(…)` of the Vercel AI SDK, or for anything
+   * else that takes a `fetch`. A trajectory that is given records what the client does.
    */
-  connection(trajectory: Trajectory): Connection {
+  connection(trajectory?: Trajectory): Connection {
     const { baseURL, apiKey } = this.client.connection()
-    return { baseURL, apiKey: apiKey ?? '', fetch: captureFetch(trajectory) }
+    return { baseURL, apiKey: apiKey ?? '', fetch: trajectory === undefined ? fetch : captureFetch(trajectory) }
   }
 
   /**

@@ -3,7 +3,7 @@
  * its defaults, by the command line or by `trainyard/rl`:
  *
  *     npm run build && node test/bench/newcomer/run.js [--door command-line|library] [--tasks labels,json] [--seeds 1,2,3]
- *         [--minutes 10] [--rise 0.3] [--until 0.95] [--url URL] [--out FILE] [--smollm FILE.gguf]
+ *         [--minutes 10] [--rise 0.3] [--until 0.95] [--url URL] [--out FILE] [--smollm FILE.gguf] [--print-tasks]
  *
  * The way: measure held-out prompts; where that says that no answer earned anything, or hardly one, show right answers (`train sft`), else
  * answers with rewards (`rollout`, `train rl`), until the held-out reward has risen by `--rise`, or is `--until` where that is given, or the time
@@ -29,6 +29,7 @@ const { values } = parseArgs({
     url: { type: 'string' },
     smollm: { type: 'string', default: '.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf' },
     out: { type: 'string' },
+    'print-tasks': { type: 'boolean', default: false },
   },
 })
 const DOORS = { 'command-line': openCommandLine, library: openLibrary }
@@ -121,6 +122,10 @@ function table(runs) {
   return [head, head.map(() => '---'), ...cells].map((row) => `| ${row.join(' | ')} |`).join('\n')
 }
 
+if (values['print-tasks']) {
+  process.stdout.write(JSON.stringify(TASKS))
+  process.exit()
+}
 const names = values.tasks.split(',')
 const isSmollm = names.some((name) => TASKS[name].baseModel === SMOLLM)
 const door = await DOORS[values.door]({

@@ -66,6 +66,17 @@ describe('the Vercel AI SDK', () => {
   })
 })
 
+test('a connection without a trajectory only reaches the model, and one answer comes where nobody says how many', async () => {
+  const openai = new OpenAI(model.connection())
+  const messages = [{ role: 'user' as const, content: 'Say yes.' }]
+  const { choices } = await openai.chat.completions.create({ model: model.inferenceName(), messages, max_tokens: 5 })
+  expect(choices).toHaveLength(1)
+  expect(choices[0]?.logprobs).toBe(null)
+  const sampled = await model.sample(messages)
+  expect(sampled).toHaveLength(1)
+  expectSampled(sampled[0] as Trajectory, 1)
+})
+
 test('what was recorded trains', async () => {
   const trajectories = await Promise.all(
     [0, 1].map(async (reward) => {

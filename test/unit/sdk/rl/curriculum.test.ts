@@ -54,6 +54,15 @@ test('prompts that earn the same for every answer teach nothing, whatever they e
   })
 })
 
+test.each([
+  [1, 'above'],
+  [0, 'below'],
+])('while every answer earned %s its prompts are %s', async (reward, place) => {
+  const curriculum = await openCurriculum()
+  curriculum.record('a', [reward, reward])
+  expect(curriculum.count(['a'])).toEqual({ unasked: 0, below: 0, between: 0, above: 0, [place]: 1 })
+})
+
 test('three in four of a draw are right now and then as long as there are so many, then come those that were never asked', async () => {
   const curriculum = await openCurriculum({ seed: 3 })
   for (let at = 0; at < 20; at += 1) {

@@ -285,7 +285,12 @@ describe('train', () => {
 
   test.each([
     ['trainSft', 4_500_000, {}, { shuffle: true, learning_rate: 1e-3, epochs: 6 }],
-    ['trainSft', 4_500_000, { config: { learning_rate: [1e-4, 1e-5] } }, { shuffle: true, learning_rate: [1e-4, 1e-5] }],
+    [
+      'trainSft',
+      4_500_000,
+      { config: { learning_rate: [1e-4, 1e-5] } },
+      { shuffle: true, learning_rate: [1e-4, 1e-5] },
+    ],
     ['trainSft', 135e6, { config: { shuffle: false, epochs: 1 } }, { shuffle: false, learning_rate: 3e-4, epochs: 1 }],
     ['trainDpo', 4_500_000, {}, { shuffle: true, learning_rate: 1e-4 }],
     ['trainDpo', 135e6, {}, { shuffle: true }],

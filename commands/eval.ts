@@ -10,7 +10,7 @@ import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
-import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
+import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
 
@@ -96,8 +96,10 @@ export const evaluate = defineCommand({
       output.hint(`trainyard train sft ${args.model} --file examples.jsonl --watch`)
     } else if (isStored && facts.reward < 1) {
       const reward = flags.reward === undefined ? '' : ` --reward ${JSON.stringify(flags.reward)}`
+      const longest = flags.maxTokens === LONGEST_ANSWER ? '' : ` --max-tokens ${flags.maxTokens}`
+      // other prompts than those measured here: what is held out is never trained on
       output.hint(
-        `trainyard rollout ${args.model} --prompts ${flags.prompts}${reward} | trainyard train rl ${args.model} --file - --watch`,
+        `trainyard rollout ${args.model} --prompts train.jsonl${reward}${longest} | trainyard train rl ${args.model} --file - --watch`,
       )
     }
     if (flags.minReward === undefined) return

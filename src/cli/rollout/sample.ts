@@ -15,6 +15,9 @@ import { startProgress } from '../terminal/progress.js'
 import { type PromptRow, readPrompts } from './prompt-file.js'
 import { hasAnswer, isBuiltInReward, loadReward, type Scorer } from './reward.js'
 
+/** Tokens of an answer where nobody says how many. */
+export const LONGEST_ANSWER = 256
+
 /** Flags of both commands; the number of answers differs. */
 export const rolloutFlags = {
   prompts: flag.required('--prompts <file>', 'JSON Lines with prompt or messages, or a prompt per line; - for stdin', {
@@ -27,7 +30,9 @@ export const rolloutFlags = {
   ),
   system: flag.text('--system <text>', 'system message'),
   temperature: flag.number(0, 2)('--temperature <x>', '0 to 2; default 1, the distribution that training assumes'),
-  maxTokens: flag.integer(1)('--max-tokens <n>', 'tokens of the longest answer; default 256', { default: 256 }),
+  maxTokens: flag.integer(1)('--max-tokens <n>', 'tokens of the longest answer; default 256', {
+    default: LONGEST_ANSWER,
+  }),
   seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answers', { isAdvanced: true }),
   concurrency: flag.integer(1, 512)(
     '--concurrency <n>',

@@ -81,6 +81,17 @@ function isAllFull({ facts }: JobNumbers): boolean {
   return total >= RARE_ANSWERS && min === FULL_REWARD && max === FULL_REWARD
 }
 
+/** Nearly all groups are equal because nearly all answers are right: of equal groups alone only the custom of 1 tells that. */
+function isNearlySolved(job: JobNumbers): boolean {
+  const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
+  if (total === 0 || flat < MOSTLY_FLAT * total || !isSolved(job) || isAllFull(job)) return false
+  const { max, total: answers = 0 } = { ...job.facts['reward'], ...job.facts['answers'] }
+  return flat < total || (max === FULL_REWARD && answers >= RARE_ANSWERS)
+}
+
+/** What follows where prompts have nothing more to teach. */
+const MORE_PROMPTS = 'harder prompts, or, where held-out ones do worse, more different ones'
+
 /** What makes groups differ. */
 const ADVICE =
   'an answer is compared with the others of its group: ask more often, raise the temperature, take prompts that are solved sometimes, or a finer reward'
@@ -120,7 +131,7 @@ export const FINDINGS: readonly Row[] = [
       if (!isAllFull(job)) return null
       return {
         says: `every one of ${total} answers earns ${FULL_REWARD}: these prompts have nothing left to teach`,
-        next: 'stop here, take harder prompts, or give a reward that tells good answers from better ones',
+        next: `stop here, take ${MORE_PROMPTS}, or give a reward that tells good answers from better ones`,
       }
     },
   },
@@ -129,8 +140,8 @@ export const FINDINGS: readonly Row[] = [
     about: 'job',
     when: ({ job }) => {
       const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
-      if (total === 0 || flat < MOSTLY_FLAT * total || isAllZero(job) || isAllFull(job)) return null
-      if (flat < total && isSolved(job)) return null
+      if (total === 0 || flat < MOSTLY_FLAT * total || isAllZero(job) || isAllFull(job) || isNearlySolved(job))
+        return null
       return {
         says: `${countFlat(flat, total, job.facts['reward']?.['mean'] ?? 0)}: they teach nothing${job.quoted}`,
         next: ADVICE,
@@ -143,10 +154,10 @@ export const FINDINGS: readonly Row[] = [
     when: ({ job }) => {
       const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
       const { mean = 0, max = 0 } = job.facts['reward'] ?? {}
-      if (total === 0 || flat === total || flat < MOSTLY_FLAT * total || !isSolved(job)) return null
+      if (!isNearlySolved(job)) return null
       return {
-        says: `${flat} of ${total} groups are solved (mean reward ${short(mean)}, at most ${short(max)}): little is left to learn`,
-        next: 'stop here, or take harder prompts',
+        says: `${flat} of ${total} groups earn the same for every answer, nearly always all of it (mean reward ${short(mean)}, at most ${short(max)}): little is left to learn`,
+        next: `stop here, or take ${MORE_PROMPTS}`,
       }
     },
   },

@@ -282,9 +282,14 @@ test('prompts whose every answer earns all there is have nothing left to teach; 
   const namesAt = (reward: number) => diagnoseGroups(groupsAt(reward)).map(({ name }) => name)
   expect(namesAt(1)).toEqual(['all_solved'])
   expect(diagnoseGroups(groupsAt(1)).map(sayFinding)).toEqual([
-    'every one of 32 answers earns 1: these prompts have nothing left to teach; stop here, take harder prompts, or give a reward that tells good answers from better ones',
+    'every one of 32 answers earns 1: these prompts have nothing left to teach; stop here, take harder prompts, or, where held-out ones do worse, more different ones, or give a reward that tells good answers from better ones',
   ])
   expect(namesAt(0.5)).toEqual(['no_group_differs'])
+  // one prompt is always answered wrongly, all others rightly: no group differs, and the advice is still not to ask more often
+  const solved = [...Array.from({ length: 3 }, () => groupsAt(1)).flat(), ...groupsAt(0.67).slice(0, 1)]
+  expect(diagnoseGroups(solved).map(sayFinding)).toEqual([
+    '25 of 25 groups earn the same for every answer, nearly always all of it (mean reward 0.99, at most 1): little is left to learn; stop here, or take harder prompts, or, where held-out ones do worse, more different ones',
+  ])
   // too few answers to say so
   expect(diagnoseGroups(groupsAt(1).slice(0, 2)).map(({ name }) => name)).toEqual(['no_group_differs'])
 })

@@ -7,7 +7,7 @@
  *
  * The way: measure held-out prompts; where that says that no answer earned anything, or hardly one, show right answers (`train sft`), else
  * answers with rewards (`rollout`, `train rl`), until the held-out reward has risen by `--rise`, or is `--until` where that is given, or the time
- * is over, or the product says that the model guesses. The seed is that of sampling and of the jobs. Prints a line per run as JSON, and all of
+ * is over, or the product says that the model guesses or that there is nothing left to learn. The seed is that of sampling and of the jobs. Prints a line per run as JSON, and all of
  * them as a table of Markdown: the held-out reward before and after, minutes by the clock and of processors (all processes of the
  * service and of the commands), and what was said.
  */
@@ -37,6 +37,8 @@ const PROMPTS_PER_JOB = 16
 /** What `eval` and `evaluate` say where right answers come before rewards, and where nothing was learned but which answers there are. */
 const SHOW_FIRST = /^reward (0 everywhere|nearly nowhere)/
 const GUESSES = /^right as often as by guessing/
+/** What rewards say where the prompts that are trained on have no more to teach. */
+const SOLVED = /(little is left to learn|nothing left to teach)/
 /** Each form of advice is followed so often before a run ends. */
 const MOST_SHOWN = 2
 
@@ -67,7 +69,7 @@ async function oneRun(door, name, seed) {
   const isDone = () =>
     values.until === undefined ? curve.at(-1) >= curve[0] + Number(values.rise) : curve.at(-1) >= Number(values.until)
   let advice = await measure()
-  while (!isDone() && minutes() < Number(values.minutes)) {
+  while (!isDone() && !advice.some((each) => SOLVED.test(each)) && minutes() < Number(values.minutes)) {
     const isToShow = advice.some((each) => SHOW_FIRST.test(each) || GUESSES.test(each))
     if (isToShow && jobs.filter((kind) => kind === 'sft').length >= MOST_SHOWN) break
     if (isToShow) {
@@ -79,18 +81,15 @@ async function oneRun(door, name, seed) {
       }))
       said.push(...(await door.show(model, examples, seed)))
       jobs.push('sft')
+      advice = await measure()
     } else {
       const job = jobs.length + 1
-      said.push(
-        ...(await door.reward(model, task, {
-          prompts: draw(task.training, PROMPTS_PER_JOB, 1000 * seed + job),
-          seed,
-          job,
-        })),
-      )
+      const prompts = draw(task.training, PROMPTS_PER_JOB, 1000 * seed + job)
+      const told = await door.reward(model, task, { prompts, seed, job })
+      said.push(...told)
       jobs.push('rl')
+      advice = [...told.filter((each) => SOLVED.test(each)), ...(await measure())]
     }
-    advice = await measure()
   }
   return {
     task: name,

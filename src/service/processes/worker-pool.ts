@@ -29,6 +29,8 @@ export interface WorkerPoolOptions {
   readonly maxKeptBytes?: number | undefined
   /** Memory that could still be given out, bytes; for tests. Default: as the operating system or container says. */
   readonly availableBytes?: () => number
+  /** How long a worker may take to show that it can run; for tests. */
+  readonly probeMs?: number
   /** Module the children run. Default: the built training worker. */
   readonly entryPath?: string | undefined
   /** Hears why a worker without an attempt is not kept, in one clause. */
@@ -92,6 +94,8 @@ interface IdleWorker {
 const WORKER = 'training/worker/main.js'
 /** A worker that has not loaded its runtime by then is ended. */
 const PROBE_MS = 60_000
+/** The same where it may load PyTorch, and compute a gradient with it: its import alone takes a minute on a busy machine or a slow disk. */
+const COMPUTING_PROBE_MS = 300_000
 /** How often memory is looked at while workers are kept. */
 const MEMORY_CHECK_MS = 5000
 /** Kept workers are given up when less than this share of the machine's memory is left. */
@@ -206,10 +210,10 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
     probe: async () => {
       if (running.size > 0) return 'a worker trains'
       if (idle.some(({ child }) => child.connected)) return 'a worker is loaded and waits'
-      const { trainer } = await probeNew(options, probing)
+      const { trainer } = await probeNew(options, probing, options.probeMs ?? PROBE_MS)
       return `a worker was started and loaded its runtime${trainer === null ? '' : `; ${trainer}`}`
     },
-    probeComputing: async () => (await probeNew(options, probing)).computing,
+    probeComputing: async () => (await probeNew(options, probing, options.probeMs ?? COMPUTING_PROBE_MS)).computing,
     idlePids: () => idle.flatMap(({ child }) => child.pid ?? []),
     stop: () => {
       isStopped = true
@@ -223,11 +227,16 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
 function probeNew(
   options: WorkerPoolOptions,
   probing: Set<ChildProcess>,
+  mostMs: number,
 ): Promise<Extract<WorkerProbe, { readonly type: 'ready' }>> {
   const child = startChild(options.entryPath ?? WORKER, {
     environment: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
   })
-  const timer = setTimeout(() => child.kill('SIGKILL'), PROBE_MS).unref()
+  let isLate = false
+  const timer = setTimeout(() => {
+    isLate = true
+    child.kill('SIGKILL')
+  }, mostMs).unref()
   probing.add(child)
   return new Promise((resolve, reject) => {
     let said: WorkerProbe | null = null
@@ -244,6 +253,7 @@ function probeNew(
       if (said?.type === 'ready') {
         resolve(said)
       } else if (said?.type === 'failed') reject(new Error(said.message))
+      else if (isLate) reject(new Error(`a worker had not loaded its runtime after ${mostMs / 1000} s`))
       else reject(new Error(`a worker ended with ${signal ?? `code ${code}`} before it was ready${unreadable}`))
     })
   })

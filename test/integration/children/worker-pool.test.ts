@@ -69,6 +69,13 @@ describe('idle workers', { timeout: 120_000 }, () => {
   })
 })
 
+it('a worker that is asked to show that it can run, and does not for long, is said to be late', async () => {
+  // it says nothing that is asked for
+  create({ probeMs: 50 })
+  await expect(pool.probe()).rejects.toThrow('a worker had not loaded its runtime after 0.05 s')
+  await expect(pool.probeComputing()).rejects.toThrow('a worker had not loaded its runtime after 0.05 s')
+})
+
 describe('room for one more worker', { timeout: 120_000 }, () => {
   const MB = 1024 ** 2
   const tenth = memoryBytes() / 10

@@ -9,7 +9,8 @@
  *     POST /internal/worker/sessions/{session_id}/turn          → the next order; the body is the report of the last one
  *
  * A worker asks for one order after the other and is held until there is one. Orders and reports are frames: a line of JSON and the
- * bytes behind it. Each report carries the number of its order, so that one that is sent again changes nothing.
+ * bytes behind it. Each report carries the number of its order, so that one that is sent again changes nothing. An update that waits
+ * behind its gradients may come in their order (`update`): one turn less a step. A worker that does not know it reports without it.
  */
 import { z } from 'zod'
 
@@ -51,8 +52,8 @@ export type StepSettingsWire = z.infer<typeof stepSettingsSchema>
 export const SAVED_PARTS = ['state', 'weights', 'adapter'] as const
 
 export const sessionOrderSchema = z.discriminatedUnion('type', [
-  /** The bytes are the client's `ForwardBackwardRequest`. */
-  z.object({ type: z.literal('forward_backward'), order: z.number().int() }),
+  /** The bytes are the client's `ForwardBackwardRequest`. With `update`, that of the request behind it, whether it fails or not. */
+  z.object({ type: z.literal('forward_backward'), order: z.number().int(), update: stepSettingsSchema.optional() }),
   z.object({ type: z.literal('optim_step'), order: z.number().int(), settings: stepSettingsSchema }),
   /** Takes the place of adapter and moments; gradients are dropped. */
   z.object({ type: z.literal('load'), order: z.number().int(), files: z.array(sessionFileSchema) }),
@@ -64,14 +65,21 @@ export const sessionOrderSchema = z.discriminatedUnion('type', [
 ])
 export type SessionOrder = z.infer<typeof sessionOrderSchema>
 
+/** Figures of an update. */
+const metricsSchema = z.record(z.string(), z.number())
+/** What failed has changed nothing. */
+const failureSchema = z.object({ code: z.string(), message: z.string(), is_user_error: z.boolean() })
+
 export const sessionReportSchema = z.object({
   /** Null with the first request of an attempt and after a wait. */
   order: z.number().int().nullable(),
-  /** Figures of an update. */
-  metrics: z.record(z.string(), z.number()).optional(),
+  metrics: metricsSchema.optional(),
   /** What a save has stored. */
   files: z.array(sessionFileSchema).optional(),
-  /** The order failed and changed nothing. */
-  error: z.object({ code: z.string(), message: z.string(), is_user_error: z.boolean() }).optional(),
+  error: failureSchema.optional(),
+  /** How the order's `update` went. */
+  update: z.object({ metrics: metricsSchema.optional(), error: failureSchema.optional() }).optional(),
 })
 export type SessionReport = z.infer<typeof sessionReportSchema>
+/** How one request went. */
+export type RequestReport = Omit<SessionReport, 'order' | 'update'>

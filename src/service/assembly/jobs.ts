@@ -18,7 +18,7 @@ import {
   type JobTiming,
   SILENT_LEASES,
 } from '../queue/dispatcher.js'
-import { createSessionRunner, type SessionRunner } from '../queue/sessions/session-runner.js'
+import { createSessionRunner, isRequestId, type SessionRunner } from '../queue/sessions/session-runner.js'
 import { createJobSignals, type JobSignals } from '../queue/signals.js'
 import type { WorkerKind } from '../queue/takers.js'
 import type { Start } from './start.js'
@@ -71,7 +71,10 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     logger.warn({ hint: 'training loops need a server with --train-workers 1 or more' }, 'sessions.no_workers_here')
   }
   const namesServed = (): readonly string[] => served.map(({ name }) => name)
-  const signals = createJobSignals(jobActivity.note, group)
+  const signals = createJobSignals((id) => {
+    // requests of training loops end every few milliseconds, and are no jobs
+    if (!isRequestId(id)) jobActivity.note(id)
+  }, group)
   const timing: JobTiming = {
     ...DEFAULT_JOB_TIMING,
     leaseMs: settings.jobLeaseMs,

@@ -21,7 +21,11 @@ export async function requireClientSession(db: Database, tenant: Tenant, id: str
 export async function requireTrainingSession(db: Database, tenant: Tenant, id: string): Promise<TrainingSessionRecord> {
   const session = await findTrainingSession(db, id)
   if (session !== null && isOwn(tenant, session)) return session
-  throw new NotFoundError('training_run_not_found', `training run "${id.slice(0, 200)}" was not found`)
+  throw unknownTrainingRun(id)
+}
+
+export function unknownTrainingRun(id: string): NotFoundError {
+  return new NotFoundError('training_run_not_found', `training run "${id.slice(0, 200)}" was not found`)
 }
 
 /** Saved weights and the run they are of. @throws {NotFoundError} `weights_not_found`; {InvalidRequestError} `invalid_path` */

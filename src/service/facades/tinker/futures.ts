@@ -2,9 +2,10 @@
  * Results by long poll. One that was read stays readable: its answer may have been lost.
  */
 import { AppError, NotFoundError } from '#base/errors/errors.js'
-import { findSessionRequest, type RequestEnd } from '#service/storage/tinker/session-requests.js'
+import { findOwnedRequest, type RequestEnd } from '#service/storage/tinker/session-requests.js'
+import { isOwn } from '../../operations/access/tenant.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
-import { requireTrainingSession } from './errors.js'
+import { unknownTrainingRun } from './errors.js'
 import type { SampleState } from './sampling.js'
 
 /** The body of an answer. */
@@ -32,18 +33,21 @@ export function createFutures(options: FuturesOptions) {
 
   async function ofRun(principal: Principal, id: string, at: Address, signal: AbortSignal): Promise<FutureAnswer> {
     const { sessionId, seq } = at
-    const session = await requireTrainingSession(db, principal, sessionId)
     const untilMs = clock.monotonicMs() + HOLD_MS
     for (;;) {
       const leftMs = untilMs - clock.monotonicMs()
       const stop = new AbortController()
       // listened for before it is looked at, or a notice in between would be missed
       const changed = signals.wait(id, Math.min(LOOK_MS, Math.max(1, leftMs)), AbortSignal.any([signal, stop.signal]))
-      const request = await findSessionRequest(db, sessionId, seq)
-      if (request === null) {
+      const request = await findOwnedRequest(db, sessionId, seq)
+      if (request === null || !isOwn(principal, request)) {
+        stop.abort()
+        throw unknownTrainingRun(sessionId)
+      }
+      if (!request.isKnown) {
         stop.abort()
         // it came, and its result was kept for a day
-        if (seq < session.nextSeq) return { kind: 'gone' }
+        if (seq < request.nextSeq) return { kind: 'gone' }
         throw new NotFoundError('request_not_found', `request ${seq} of training run "${sessionId}" was not found`)
       }
       if (request.end !== null) {

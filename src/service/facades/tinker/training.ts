@@ -20,7 +20,6 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { ClientSessionRecord } from '#service/storage/tinker/client-sessions.js'
 import {
-  countWaitingRequests,
   insertSessionRequest,
   type NewSessionRequest,
   type RequestEnd,
@@ -60,13 +59,13 @@ export function createTrainingRequests(context: TrainingContext) {
 
   /** Stores a request in its place; a repeated one is the same. */
   async function enqueue(principal: Principal, request: NewSessionRequest, refusal?: unknown): Promise<Future> {
-    const session = await requireTrainingSession(db, principal, request.sessionId)
     const { sessionId, seq } = request
-    if (seq < 1) throw new InvalidRequestError('invalid_value', `seq_id must be at least 1, got ${seq}`)
-    assertRoom(await countWaitingRequests(db, sessionId), MOST_WAITING)
     await inTransaction(db, async (transaction) => {
-      // it may have ended since it was looked for: a request that is stored as waiting after that would wait for ever
-      const { error } = (await findTrainingSession(transaction, sessionId)) ?? session
+      // in the transaction: a request that is stored as waiting after its session ended would wait for ever
+      const { error, nextSeq } = await requireTrainingSession(transaction, principal, sessionId)
+      if (seq < 1) throw new InvalidRequestError('invalid_value', `seq_id must be at least 1, got ${seq}`)
+      // those before `nextSeq` are done, so that no more wait than there are numbers
+      assertRoom(seq - nextSeq, MOST_WAITING)
       await insertSessionRequest(transaction, request, error === null ? endOf(refusal) : { error, isUserError: false })
     })
     sessions.notify(sessionId)

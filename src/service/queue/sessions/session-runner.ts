@@ -157,6 +157,11 @@ export function requestIdOf(sessionId: string, seq: number): string {
   return `${sessionId}:request:${seq}`
 }
 
+/** Whether a signal is about a request of a session, and not about a job. */
+export function isRequestId(id: string): boolean {
+  return id.includes(':request:')
+}
+
 export function createSessionRunner(options: SessionRunnerOptions): SessionRunner {
   const { db, ids, clock, logger, signals, timing, onChange, group = null } = options
   const lives = new Map<string, Held>()

@@ -5,28 +5,28 @@
  * state: the same calls give the same bits. Between requests the state is stored now and then, and before the session is taken from
  * its worker. A request is acknowledged to its client once its end is on the disk, so a killed worker or server loses none.
  */
-import { AppError, ConflictError, fullMessage } from '#base/errors/errors.js'
+import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { encodeFrame } from '#base/util/frame.js'
 import type { IdSource } from '#base/util/ids.js'
-import type { SessionOrder, SessionReport, StepSettingsWire } from '#contract/processes/training-session.js'
+import type { RequestReport, SessionReport } from '#contract/processes/training-session.js'
 import { addSessionTime } from '#service/storage/access/usage-days.js'
 import type { BlobStore } from '#service/storage/blobs.js'
-import { type Database, type DatabaseHandle, toStorageError } from '#service/storage/database.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   changesSession,
+  type DueRequest,
   endSessionRequest,
+  findDueRequest,
   findSessionRequest,
   forgetBodies,
   listChangesSince,
   type RequestEnd,
-  readRequestBody,
   type SessionRequestRecord,
 } from '#service/storage/tinker/session-requests.js'
-import { findSessionWeights } from '#service/storage/tinker/session-weights.js'
 import {
   advanceSession,
   findTrainingSession,
@@ -34,6 +34,8 @@ import {
   type StoredFile,
   type TrainingSessionRecord,
 } from '#service/storage/tinker/training-sessions.js'
+import { isPassing, isTaken, reasonOf } from './session-faults.js'
+import { orderOf, type Task } from './session-orders.js'
 import { endSave, savesWeights, withManifest } from './session-saves.js'
 
 export interface SessionTurnsOptions {
@@ -77,19 +79,25 @@ export interface SessionTurns {
   stop(): void
 }
 
-type Work = Exclude<SessionOrder, { readonly type: 'wait' | 'close' }>
-/** An order without its number. */
-type Task = Work extends infer W ? (W extends { readonly order: number } ? Omit<W, 'order'> : never) : never
-
 /** What the worker is at. */
 interface Current {
   readonly order: number
   readonly purpose: 'request' | 'repeat' | 'store'
   readonly request: SessionRequestRecord | null
+  /** The update behind it that its order has, too. */
+  readonly next: SessionRequestRecord | null
   readonly frame: Uint8Array
   readonly issuedAtMs: number
 }
 
+/** A request that its worker is done with. */
+interface Ending {
+  readonly request: SessionRequestRecord
+  readonly report: RequestReport
+  readonly output: Uint8Array
+}
+
+const NO_BYTES = new Uint8Array(0)
 /** How long a worker is held that has nothing to do. */
 const HOLD_MS = 20_000
 /** Results stay readable for so long after their request ended. */
@@ -140,11 +148,12 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   function issue(
     task: Task,
     purpose: Current['purpose'],
-    more: Partial<Pick<Current, 'request'>> & { readonly bytes?: Uint8Array | null } = {},
+    more: Partial<Pick<Current, 'request' | 'next'>> & { readonly bytes?: Uint8Array | null } = {},
   ): Uint8Array {
     orders += 1
     const frame = encodeFrame({ ...task, order: orders }, more.bytes ?? undefined)
-    current = { order: orders, purpose, request: more.request ?? null, frame, issuedAtMs: clock.monotonicMs() }
+    const { request = null, next = null } = more
+    current = { order: orders, purpose, request, next, frame, issuedAtMs: clock.monotonicMs() }
     idleSinceMs = null
     return frame
   }
@@ -152,12 +161,16 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   /** What a worker changes is changed only while it holds the session. @throws {ConflictError} `stale_attempt` */
   async function inOwnTransaction(action: (transaction: Database) => Promise<void>): Promise<void> {
     await inTransaction(db, async (transaction) => {
-      const now = (await findTrainingSession(transaction, session.id))?.attempt ?? session.attempt
-      if (now !== session.attempt) {
-        throw new ConflictError('stale_attempt', `attempt ${now} holds the session, ${session.attempt} no longer does`)
-      }
+      await assertOwn(transaction)
       await action(transaction)
     })
+  }
+
+  /** @throws {ConflictError} `stale_attempt` */
+  async function assertOwn(transaction: Database): Promise<void> {
+    const now = (await findTrainingSession(transaction, session.id))?.attempt ?? session.attempt
+    if (now === session.attempt) return
+    throw new ConflictError('stale_attempt', `attempt ${now} holds the session, ${session.attempt} no longer does`)
   }
 
   function isStoreDue(): boolean {
@@ -177,13 +190,14 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       state = 'closed'
       return encodeFrame({ type: 'close' })
     }
-    const request = await findSessionRequest(db, session.id, nextSeq)
-    if (request?.status === 'waiting') return attempt(request, 'request')
+    const due = await findDueRequest(db, session.id, nextSeq)
+    const request = due?.request
+    if (request?.status === 'waiting') return attempt(request, 'request', due)
     // refused when it came: it has its turn all the same
     if (request?.status === 'failed') {
-      await inOwnTransaction((transaction) =>
-        advanceSession(transaction, session.id, { nextSeq: request.seq + 1, isStep: false }),
-      )
+      await inOwnTransaction(async (transaction) => {
+        await advanceSession(transaction, session.id, { nextSeq: request.seq + 1, isStep: false })
+      })
       nextSeq = request.seq + 1
       return choose()
     }
@@ -192,9 +206,14 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   }
 
   /** Issues it; one that cannot be issued fails here, and its worker goes on with the next. */
-  async function attempt(request: SessionRequestRecord, purpose: 'request' | 'repeat'): Promise<Uint8Array | null> {
+  async function attempt(
+    request: SessionRequestRecord,
+    purpose: 'request' | 'repeat',
+    due: DueRequest | null = null,
+  ): Promise<Uint8Array | null> {
     try {
-      return await issueRequest(request, purpose)
+      const { task, bytes, next } = await orderOf(db, request, due)
+      return issue(task, purpose, { request, next: next ?? null, bytes: bytes ?? null })
     } catch (error) {
       if (isPassing(error)) throw error
       if (purpose === 'repeat') {
@@ -206,39 +225,8 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     }
   }
 
-  async function issueRequest(
-    request: SessionRequestRecord,
-    purpose: 'request' | 'repeat',
-  ): Promise<Uint8Array | null> {
-    const { kind, detail, seq } = request
-    switch (kind) {
-      case 'forward_backward':
-      case 'forward': {
-        const bytes = await readRequestBody(db, session.id, seq)
-        return issue({ type: 'forward_backward' }, purpose, { request, bytes })
-      }
-      case 'optim_step':
-        return issue({ type: 'optim_step', settings: detail['settings'] as StepSettingsWire }, purpose, { request })
-      case 'load_weights': {
-        const weights = await findSessionWeights(db, { id: String(detail['weightsId']) })
-        const files = weights?.files.filter(
-          ({ name }) => detail['hasOptimizer'] === true || !name.startsWith('optimizer'),
-        )
-        const wire = (files ?? []).map(({ name, sha256, sizeBytes }) => ({ name, sha256, size_bytes: sizeBytes }))
-        return issue({ type: 'load', files: wire }, purpose, { request })
-      }
-      case 'save_weights':
-        return issue({ type: 'save', parts: 'weights' }, purpose, { request })
-      case 'save_weights_for_sampler':
-      case 'save_weights_external':
-        return issue({ type: 'save', parts: 'adapter' }, purpose, { request })
-      case 'create':
-        throw new Error('a session is created before it has a worker')
-    }
-  }
-
   async function settle(done: Current, report: SessionReport, output: Uint8Array): Promise<void> {
-    const { request, purpose } = done
+    const { request, next, purpose } = done
     if (purpose === 'store') {
       const reason = report.error === undefined ? await tryToStore(report.files ?? []) : report.error.message
       if (reason !== null) {
@@ -251,7 +239,10 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       if (report.error !== undefined) broken = report.error.message
       repeats.shift()
     } else if (request !== null) {
-      await tryToEnd(request, report, output)
+      const { order: _, update, ...own } = report
+      const first = { request, report: own, output }
+      const isBoth = next !== null && update !== undefined
+      await tryToEnd(isBoth ? [first, { request: next, report: update, output: NO_BYTES }] : [first])
     }
     current = null
     hasMoved = true
@@ -268,16 +259,25 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     }
   }
 
-  async function tryToEnd(request: SessionRequestRecord, report: SessionReport, output: Uint8Array): Promise<void> {
+  async function tryToEnd(endings: readonly Ending[]): Promise<void> {
     try {
-      await end(request, report, output)
+      await end(endings)
     } catch (error) {
       if (isPassing(error)) throw error
-      await fail(request, error)
+      const [first] = endings
+      if (first === undefined) return
+      if (endings.length > 1) {
+        // the fault of one is not that of the other; what a worker holds that is given up is not acknowledged
+        for (const each of endings) if (!isGivenUp()) await tryToEnd([each])
+        return
+      }
+      await fail(first.request, error)
       // its worker holds what no request has done: the next one begins from what is stored
-      if (report.error === undefined && changesSession(request)) state = 'closed'
+      if (first.report.error === undefined && changesSession(first.request)) state = 'closed'
     }
   }
+
+  const isGivenUp = (): boolean => state === 'closed'
 
   /** The server could not do its part of a request, and would not the next time. */
   async function fail(request: SessionRequestRecord, error: unknown): Promise<void> {
@@ -304,26 +304,44 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     options.requestSweep()
   }
 
-  async function end(request: SessionRequestRecord, report: SessionReport, output: Uint8Array): Promise<void> {
-    const { seq, kind } = request
-    const isFailed = report.error !== undefined
+  /** Ends requests that follow each other, in one transaction. */
+  async function end(endings: readonly Ending[]): Promise<void> {
     const issuedAtMs = current?.issuedAtMs ?? clock.monotonicMs()
-    const isSave = savesWeights(request)
-    const files = isSave && !isFailed ? await withManifest(options.blobs, report.files ?? []) : []
-    await inOwnTransaction(async (transaction) => {
-      // a write that failed may be done all the same
-      if ((await findSessionRequest(transaction, session.id, seq))?.status !== 'waiting') return
-      const ending: RequestEnd =
-        isSave && !isFailed ? await endSave(transaction, options.ids, request, files) : endOf(request, report, output)
-      await endSessionRequest(transaction, request, ending)
-      const isStep = kind === 'optim_step' && !isFailed
+    const saves = new Map<SessionRequestRecord, readonly StoredFile[]>()
+    for (const { request, report } of endings) {
+      if (!savesWeights(request) || report.error !== undefined) continue
+      saves.set(request, await withManifest(options.blobs, report.files ?? []))
+    }
+    const next = Math.max(...endings.map(({ request }) => request.seq + 1))
+    await inTransaction(db, async (transaction) => {
+      let count = 0
+      let isStep = false
+      for (const { request, report, output } of endings) {
+        const files = saves.get(request)
+        // a write that failed may be done all the same
+        const isDone = async () =>
+          (await findSessionRequest(transaction, session.id, request.seq))?.status !== 'waiting'
+        if (files !== undefined && (await isDone())) continue
+        const ending =
+          files === undefined ? endOf(request, report, output) : await endSave(transaction, options.ids, request, files)
+        if (!(await endSessionRequest(transaction, request, ending))) continue
+        count += 1
+        isStep ||= request.kind === 'optim_step' && report.error === undefined
+      }
+      if (count === 0) return assertOwn(transaction)
       await addSessionTime(transaction, session.id, clock.monotonicMs() - issuedAtMs)
-      await advanceSession(transaction, session.id, { nextSeq: seq + 1, isStep })
+      const isOwn = await advanceSession(transaction, session.id, { nextSeq: next, isStep, attempt: session.attempt })
+      if (!isOwn) await assertOwn(transaction)
     })
+    for (const { request, report } of endings) noteEnd(request, report)
+  }
+
+  function noteEnd(request: SessionRequestRecord, report: RequestReport): void {
+    const { seq, kind } = request
     nextSeq = seq + 1
-    if (!isFailed && changesSession(request)) {
+    if (report.error === undefined && changesSession(request)) {
       changes += 1
-      journalBytes += current?.frame.length ?? 0
+      if (request === current?.request) journalBytes += current.frame.length
       // what it was loaded from may be deleted
       if (kind === 'load_weights') isStoreWanted = true
     }
@@ -371,22 +389,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   }
 }
 
-function isTaken(error: unknown): boolean {
-  return error instanceof ConflictError && error.code === 'stale_attempt'
-}
-
-/** A full disk, a database that another program holds: the worker waits and says the same again. Not its own any more: it hears so. */
-function isPassing(error: unknown): boolean {
-  if (isTaken(error)) return true
-  const known = error instanceof AppError ? error : toStorageError(error)
-  return known?.category === 'unavailable'
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof AppError ? fullMessage(error) : 'an internal error, which is in its log'
-}
-
-function endOf({ kind, detail }: SessionRequestRecord, report: SessionReport, output: Uint8Array): RequestEnd {
+function endOf({ kind, detail }: SessionRequestRecord, report: RequestReport, output: Uint8Array): RequestEnd {
   if (report.error !== undefined) return { error: report.error.message, isUserError: report.error.is_user_error }
   if (kind === 'forward' || kind === 'forward_backward') return { output }
   if (kind === 'optim_step') return { result: { type: kind, metrics: report.metrics ?? {} } }

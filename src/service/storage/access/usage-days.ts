@@ -74,10 +74,11 @@ export async function addTrainingTime(db: Database, jobId: string, mostMs: numbe
 
 /** Counts time that a worker spent on a request of a training session, in the transaction of the request's end. */
 export async function addSessionTime(db: Database, sessionId: string, timeMs: number): Promise<void> {
+  // a value, not a part of the text: each text is compiled, and kept
   await sql`insert into usage_days (entity, day, project, model, training_ms)
     select session.entity, ${today}, session.project,
       case when model.id is null then session.base_model else model.entity || '/' || model.project || '/' || model.name end,
-      ${sql.lit(Math.max(0, Math.round(timeMs)))}
+      cast(${Math.max(0, Math.round(timeMs))} as bigint)
     from training_sessions as session left join models as model on model.id = session.model_id
     where session.id = ${sessionId}
     on conflict (entity, day, project, model) do update

@@ -2,6 +2,7 @@
  * Rows of the requests of training sessions: the journal by which a session that lost its worker is brought back, and the results
  * until somebody has read them.
  */
+import { sql } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
 import { readOneOf } from '../row-values.js'
 
@@ -114,6 +115,54 @@ export async function findSessionRequest(
   return row === undefined ? null : toRequest(row)
 }
 
+/** A request whose turn has come, with its rows, and the one behind it. */
+export interface DueRequest {
+  readonly request: SessionRequestRecord
+  readonly body: Uint8Array | null
+  readonly next: SessionRequestRecord | null
+}
+
+/** Request `seq`, once it has come. */
+export async function findDueRequest(db: Database, sessionId: string, seq: number): Promise<DueRequest | null> {
+  const rows = await db
+    .selectFrom('session_requests')
+    .select(META)
+    .select(sql<Uint8Array | null>`case when seq = ${seq} then body end`.as('body'))
+    .where('session_id', '=', sessionId)
+    .where('seq', '>=', seq)
+    .where('seq', '<=', seq + 1)
+    .orderBy('seq')
+    .execute()
+  const [first, second] = rows
+  if (first?.seq !== seq) return null
+  return { request: toRequest(first), body: first.body, next: second === undefined ? null : toRequest(second) }
+}
+
+/** A request and whose it is; a session without this request has null. */
+export async function findOwnedRequest(
+  db: Database,
+  sessionId: string,
+  seq: number,
+): Promise<{
+  readonly entity: string
+  readonly project: string
+  readonly nextSeq: number
+  readonly end: RequestEnd | null
+  readonly isKnown: boolean
+} | null> {
+  const row = await db
+    .selectFrom('training_sessions as s')
+    .leftJoin('session_requests as r', (join) => join.onRef('r.session_id', '=', 's.id').on('r.seq', '=', seq))
+    .select(['s.entity', 's.project', 's.next_seq', 'r.status', 'r.result', 'r.output', 'r.error', 'r.is_user_error'])
+    .where('s.id', '=', sessionId)
+    .executeTakeFirst()
+  if (row === undefined) return null
+  const { entity, project, next_seq: nextSeq, status } = row
+  const isEnded = status !== null && status !== 'waiting'
+  const end = isEnded ? endOf({ ...row, is_user_error: row.is_user_error ?? 0 }) : null
+  return { entity, project, nextSeq, end, isKnown: status !== null }
+}
+
 /** Requests that changed the session after its stored state, in order. */
 export async function listChangesSince(
   db: Database,
@@ -152,20 +201,22 @@ export async function countWaitingRequests(db: Database, sessionId: string): Pro
   return Number(count)
 }
 
-/** Ends a request. Its rows stay for a new worker only if it changed the session. */
+/** Ends a request that waits. Its rows stay for a new worker only if it changed the session. @returns whether it waited */
 export async function endSessionRequest(
   db: Database,
   request: Pick<SessionRequestRecord, 'sessionId' | 'seq' | 'kind'>,
   end: RequestEnd,
-): Promise<void> {
+): Promise<boolean> {
   const { sessionId, seq } = request
   const isKept = changesSession(request) && !('error' in end)
-  await db
+  const result = await db
     .updateTable('session_requests')
     .set({ ...endColumns(end), ...(isKept ? {} : { body: null }) })
     .where('session_id', '=', sessionId)
     .where('seq', '=', seq)
-    .execute()
+    .where('status', '=', 'waiting')
+    .executeTakeFirst()
+  return result.numUpdatedRows > 0n
 }
 
 /** A worker ended while it carried the request out. @returns how many have */

@@ -211,13 +211,18 @@ export async function listHeldElsewhere(
   return rows.map(({ id }) => id)
 }
 
-/** The request before `nextSeq` is done. */
+/**
+ * The request before `nextSeq` is done.
+ *
+ * @param attempt the worker that did it; without, whoever holds the session
+ * @returns whether this worker holds the session; else nothing was changed
+ */
 export async function advanceSession(
   db: Database,
   id: string,
-  { nextSeq, isStep }: { readonly nextSeq: number; readonly isStep: boolean },
-): Promise<void> {
-  await db
+  { nextSeq, isStep, attempt }: { readonly nextSeq: number; readonly isStep: boolean; readonly attempt?: number },
+): Promise<boolean> {
+  const result = await db
     .updateTable('training_sessions')
     .set((e) => ({
       next_seq: nextSeq,
@@ -225,7 +230,9 @@ export async function advanceSession(
       ...(isStep ? { step_count: e('step_count', '+', 1) } : {}),
     }))
     .where('id', '=', id)
-    .execute()
+    .$if(attempt !== undefined, (query) => query.where('attempt', '=', attempt ?? 0))
+    .executeTakeFirst()
+  return result.numUpdatedRows > 0n
 }
 
 export async function failTrainingSession(db: Database, id: string, error: string): Promise<void> {

@@ -8,6 +8,7 @@ import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type {
+  RequestReport,
   SessionFile,
   SessionOrder,
   SessionReport,
@@ -129,17 +130,30 @@ async function carryOut(held: Held, logger: Logger): Promise<void> {
     report = { order: null }
     output = undefined
     if (order.type === 'wait') continue
-    try {
-      const result = await obey(held, order, bytes)
-      output = result.output
-      report = { order: order.order, ...result.report }
-    } catch (error) {
-      if (!(error instanceof AppError) || error.category === 'conflict' || error.category === 'unavailable') throw error
-      logger.warn({ session_id: held.spec.id, code: error.code, reason: error.message }, 'session.order_failed')
-      const isUserError = error instanceof InvalidRequestError || USER_CODES.has(error.code)
-      const failure = { code: error.code, message: fullMessage(error), is_user_error: isUserError }
-      report = { order: order.order, error: failure }
-    }
+    const result = await tryToObey(held, order, { bytes, logger })
+    output = result.output
+    report = { order: order.order, ...result.report }
+    if (order.type !== 'forward_backward' || order.update === undefined) continue
+    const update = { type: 'optim_step', order: order.order, settings: order.update } as const
+    report.update = (await tryToObey(held, update, { bytes: NO_BYTES, logger })).report
+  }
+}
+
+const NO_BYTES = new Uint8Array(0)
+
+/** @throws what no order can do anything about */
+async function tryToObey(
+  held: Held,
+  order: Work,
+  { bytes, logger }: { readonly bytes: Uint8Array; readonly logger: Logger },
+): Promise<Obeyed> {
+  try {
+    return await obey(held, order, bytes)
+  } catch (error) {
+    if (!(error instanceof AppError) || error.category === 'conflict' || error.category === 'unavailable') throw error
+    logger.warn({ session_id: held.spec.id, code: error.code, reason: error.message }, 'session.order_failed')
+    const isUserError = error instanceof InvalidRequestError || USER_CODES.has(error.code)
+    return { report: { error: { code: error.code, message: fullMessage(error), is_user_error: isUserError } } }
   }
 }
 
@@ -153,11 +167,12 @@ const USER_CODES: ReadonlySet<string> = new Set([
 
 type Work = Exclude<SessionOrder, { readonly type: 'wait' | 'close' }>
 
-async function obey(
-  held: Held,
-  order: Work,
-  bytes: Uint8Array,
-): Promise<{ readonly report: Omit<SessionReport, 'order'>; readonly output?: Uint8Array }> {
+interface Obeyed {
+  readonly report: RequestReport
+  readonly output?: Uint8Array
+}
+
+async function obey(held: Held, order: Work, bytes: Uint8Array): Promise<Obeyed> {
   const { client, spec, prepared, live } = held
   switch (order.type) {
     case 'forward_backward': {

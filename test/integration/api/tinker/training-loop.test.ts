@@ -44,6 +44,17 @@ async function steps(run: TestRun, count: number): Promise<number[]> {
   return losses
 }
 
+/** Sends so many steps the last request first, so that all wait when the first comes. @returns ids of gradients and update of each */
+async function stepsAtOnce(run: TestRun, count: number): Promise<readonly (readonly [string, string])[]> {
+  const seqs = Array.from({ length: count }, () => [run.nextSeq(), run.nextSeq()] as const)
+  const ids: (readonly [string, string])[] = []
+  for (const [gradients, update] of seqs.reverse()) {
+    const second = await run.post('optim_step', STEP, update)
+    ids.unshift([await run.send(TRAIN, gradients), second])
+  }
+  return ids
+}
+
 /** Kills the worker that holds a run, once it has one. */
 async function killWorker(run: TestRun): Promise<void> {
   const pid = await until(() => {
@@ -76,6 +87,21 @@ describe('a training loop', () => {
     expect((await tinker.loss(third)).loss).toBeLessThan(before.loss)
     // read once more: the answer may have been lost
     expect(await tinker.loss(first)).toEqual(before)
+  })
+
+  it('takes one turn of the worker a step where the update waits behind its gradients', async () => {
+    const run = await tinker.createRun({ seed: 5 })
+    await steps(run, 1)
+    const turns = (): number =>
+      log
+        .split('\n')
+        .filter((line) => line.includes('http.request') && line.includes('/turn"') && line.includes(run.id)).length
+    const before = turns()
+    const count = 8
+    const ids = await stepsAtOnce(run, count)
+    for (const [, update] of ids) await tinker.result(update)
+    // a turn that waited for nothing may be among them
+    expect(turns() - before).toBeLessThanOrEqual(count + 2)
   })
 
   it('adds gradients up over calls: two calls are one with both rows', async () => {
@@ -181,6 +207,38 @@ describe('a fault of the server itself', () => {
     })
     expect([...first, ...(await steps(run, 2))]).toEqual(undisturbed)
     expect(losses()).toBe(lostBefore)
+  })
+
+  it('fails of a step that is one order what it meets: gradients, and the update that had none, or the update alone', async () => {
+    const undisturbed = await steps(await tinker.createRun({ seed: 23 }), 4)
+    const run = await tinker.createRun({ seed: 23 })
+    const first = await steps(run, 2)
+    const [lostGradients, emptyUpdate] = await withFault(
+      'UPDATE ON session_requests',
+      `NEW.session_id = '${run.id}' AND NEW.kind = 'forward_backward' AND NEW.output IS NOT NULL`,
+      async () => {
+        const [ids] = await stepsAtOnce(run, 1)
+        return Promise.all((ids ?? []).map(errorOf))
+      },
+    )
+    expect(lostGradients).toEqual({
+      error: expect.stringContaining('could not be carried out by the server'),
+      category: 'server',
+    })
+    expect(emptyUpdate).toEqual({ error: expect.stringContaining('no gradients'), category: 'user' })
+    const [gradients, lostUpdate] = await withFault(
+      'UPDATE ON session_requests',
+      `NEW.session_id = '${run.id}' AND NEW.kind = 'optim_step' AND NEW.result IS NOT NULL`,
+      async () => {
+        const [[first, second] = ['', '']] = await stepsAtOnce(run, 1)
+        return [await tinker.loss(first), await errorOf(second)] as const
+      },
+    )
+    expect(gradients.loss).toBe(undisturbed[2])
+    expect(lostUpdate).toMatchObject({ category: 'server' })
+    // its gradients were acknowledged, and are there
+    expect(await errorOf(await run.post('optim_step', STEP))).toMatchObject({ type: 'optim_step' })
+    expect([...first, gradients.loss, ...(await steps(run, 1))]).toEqual(undisturbed)
   })
 
   it('so does one at a save, behind which the worker goes on', async () => {

@@ -23,7 +23,7 @@ import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#serv
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { type Claimant, findClaimableJob, findJobByDigest, setJobRunning } from '#service/storage/jobs/states.js'
 import { findModel } from '#service/storage/models.js'
-import { countUnfinishedJobs, findJob, insertJob, type JobRecord, type NewJob } from '#service/storage/training-jobs.js'
+import { findJob, findRoom, insertJob, type JobRecord, type NewJob } from '#service/storage/training-jobs.js'
 
 /** A create repeated within this time is taken for a retry although its job has ended. */
 export const REPEAT_WINDOW_MS = 5_000
@@ -58,9 +58,9 @@ export async function createJob(
     const before = await findRepeated(transaction, job, options)
     if (before !== null) return { job: before, isNew: false }
     await options.before?.(transaction)
-    if ((await findModel(transaction, job.modelId)) === null)
-      throw new AppError('not_found', 'model_not_found', `model "${job.modelId}" was not found`)
-    if ((await countUnfinishedJobs(transaction, job.entity)) >= options.maxUnfinished) {
+    const room = await findRoom(transaction, job)
+    if (!room.hasModel) throw new AppError('not_found', 'model_not_found', `model "${job.modelId}" was not found`)
+    if (room.unfinished >= options.maxUnfinished) {
       throw new AppError(
         'rate_limited',
         'queue_full',
@@ -71,12 +71,10 @@ export async function createJob(
         },
       )
     }
-    await insertJob(transaction, job)
+    const stored = await insertJob(transaction, job)
     const scope = scopeOf(job, options)
     if (scope !== null) await rememberIdempotent(transaction, scope, job.requestDigest, job.id)
     await options.also?.(transaction, job.id)
-    const stored = await findJob(transaction, job.id)
-    if (stored === null) throw new AppError('internal', 'internal_error', 'a job vanished while it was created')
     return { job: stored, isNew: true }
   })
 }

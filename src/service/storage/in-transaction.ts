@@ -4,31 +4,14 @@
  *
  * {@link rehearseTransactions} holds that: each action runs once for nothing, is rolled back, and runs again.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
-import { createRng, randomSeed } from '#base/util/rng.js'
 import type { DatabaseHandle } from './database.js'
-import { databaseBusy, isConflict } from './postgres/errors.js'
+import { createSharedTransactions, type SharedTransactions } from './postgres/shared-transactions.js'
 import type { Schema } from './schema.js'
 
 const rehearsed = new WeakSet<DatabaseHandle>()
-/**
- * Databases with several connections. Of one process one transaction runs at a time, as in SQLite: beside each other most of them would meet in
- * the same rows and be repeated (of 64 creates at once each one seven times, and one in fourteen in vain). What others write is met rarely.
- */
-interface Shared {
-  retries: number
-  isTaken: boolean
-  readonly waiting: (() => void)[]
-}
-const shared = new WeakMap<DatabaseHandle, Shared>()
-
-/** After so many a request is better told to come back. */
-const MOST_TRIES = 20
-/** The first wait is random below it; it doubles up to `MOST_WAIT_MS`. */
-const FIRST_WAIT_MS = 4
-const MOST_WAIT_MS = 250
-const rng = createRng(randomSeed())
+/** Databases with several connections. */
+const shared = new WeakMap<DatabaseHandle, SharedTransactions>()
 
 class Rehearsed extends Error {}
 
@@ -51,45 +34,19 @@ export function rehearseTransactions(db: DatabaseHandle): void {
   rehearsed.add(db)
 }
 
-/** From now on actions on `db` run beside others, on connections of their own: in an order that only a retry keeps. */
+/** From now on actions on `db` run beside those of other servers: in an order that only a retry keeps. */
 export function shareTransactions(db: DatabaseHandle): void {
-  shared.set(db, { retries: 0, isTaken: false, waiting: [] })
+  shared.set(db, createSharedTransactions(db))
 }
 
-/** How often actions were repeated, because others wrote or read the same; null where none runs beside another. */
+/** How often transactions were repeated, because others wrote or read the same; null where none runs beside another. */
 export function countRetries(db: DatabaseHandle): number | null {
-  return shared.get(db)?.retries ?? null
+  return shared.get(db)?.retries() ?? null
 }
 
 async function begin<T>(db: DatabaseHandle, action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T> {
-  const state = shared.get(db)
-  if (state === undefined) return db.transaction().execute(action)
-  if (state.isTaken) await new Promise<void>((resolve) => state.waiting.push(resolve))
-  state.isTaken = true
-  try {
-    return await tryOften(db, state, action)
-  } finally {
-    const next = state.waiting.shift()
-    if (next === undefined) state.isTaken = false
-    else next()
-  }
-}
-
-async function tryOften<T>(
-  db: DatabaseHandle,
-  state: Shared,
-  action: (transaction: Transaction<Schema>) => Promise<T>,
-): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await db.transaction().setIsolationLevel('serializable').execute(action)
-    } catch (error) {
-      if (!isConflict(error)) throw error
-      if (tries === MOST_TRIES) throw databaseBusy(error)
-      state.retries += 1
-      await sleep(rng.uniform() * Math.min(FIRST_WAIT_MS * 2 ** (tries - 1), MOST_WAIT_MS))
-    }
-  }
+  const transactions = shared.get(db)
+  return transactions === undefined ? db.transaction().execute(action) : transactions.run(action)
 }
 
 async function rehearse(db: DatabaseHandle, action: (transaction: Transaction<Schema>) => Promise<unknown>) {

@@ -88,8 +88,8 @@ export interface JobFilter extends PageOptions {
 }
 
 /** Inserts a queued job, and what is kept of it. */
-export async function insertJob(db: Database, job: NewJob): Promise<void> {
-  await db
+export async function insertJob(db: Database, job: NewJob): Promise<JobRecord> {
+  const row = await db
     .insertInto('training_jobs')
     .values({
       id: job.id,
@@ -111,8 +111,10 @@ export async function insertJob(db: Database, job: NewJob): Promise<void> {
       report: job.dataNotes.length === 0 ? null : JSON.stringify({ warnings: job.dataNotes }),
       created_at_ms: databaseNowMs,
     })
-    .execute()
+    .returningAll()
+    .executeTakeFirstOrThrow()
   if (job.keepsData === true) await insertKeptData(db, job)
+  return toJob(row)
 }
 
 export async function findJob(db: Database, id: string): Promise<JobRecord | null> {
@@ -158,15 +160,23 @@ export async function listUnfinishedJobs(db: Database, modelId: string): Promise
   return rows.map(toJob)
 }
 
-/** How many jobs of an entity wait or run. */
-export async function countUnfinishedJobs(db: Database, entity: string): Promise<number> {
+/** What a create asks before it adds a job, at one look: whether the model is there, and how many jobs of the entity wait or run. */
+export async function findRoom(
+  db: Database,
+  { modelId, entity }: Pick<NewJob, 'modelId' | 'entity'>,
+): Promise<{ readonly hasModel: boolean; readonly unfinished: number }> {
   const row = await db
-    .selectFrom('training_jobs')
-    .select((e) => e.fn.countAll<number>().as('count'))
-    .where('entity', '=', entity)
-    .where('status', 'in', ['queued', 'running'])
+    .selectNoFrom((e) => [
+      e.exists(e.selectFrom('models').select('id').where('id', '=', canonicalId(modelId))).as('has_model'),
+      e
+        .selectFrom('training_jobs')
+        .select((o) => o.fn.countAll().as('count'))
+        .where('entity', '=', entity)
+        .where('status', 'in', ['queued', 'running'])
+        .as('unfinished'),
+    ])
     .executeTakeFirstOrThrow()
-  return Number(row.count)
+  return { hasModel: Boolean(row.has_model), unfinished: Number(row.unfinished) }
 }
 
 /** Turns a row into a record. */

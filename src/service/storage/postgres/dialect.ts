@@ -18,7 +18,7 @@ import {
   type TransactionSettings,
 } from 'kysely'
 import { postgresSpelling } from '../sql-words.js'
-import type { Pool, PooledClient } from './driver.js'
+import type { Pool, PooledClient, QueryAnswer } from './driver.js'
 import { isConnectionLost, toDatabaseError, unknownOutcome } from './errors.js'
 
 /** How statements and migrations spell the database's clock. */
@@ -61,21 +61,68 @@ class Compiler extends PostgresQueryCompiler {
   }
 }
 
+const COMMIT = CompiledQuery.raw('commit')
+
+/** The name of a statement that is prepared, or null. */
+type StatementNames = (text: string) => string | null
+
+/** Each of the pool's connections keeps its own of them, of some kilobytes. */
+const MOST_NAMED = 300
+/** Statements with lists have as many texts as lengths: only those that come again and again are worth a name. */
+const NAMED_FROM = 10
+const MOST_COUNTED = 2000
+
+/** Statements that come often are parsed and planned once for each connection. */
+function createStatementNames(): StatementNames {
+  const names = new Map<string, string>()
+  let counts = new Map<string, number>()
+  return (text) => {
+    const name = names.get(text)
+    if (name !== undefined || names.size >= MOST_NAMED) return name ?? null
+    const count = (counts.get(text) ?? 0) + 1
+    if (counts.size >= MOST_COUNTED) counts = new Map()
+    counts.set(text, count)
+    if (count < NAMED_FROM) return null
+    counts.delete(text)
+    const given = `ty_${names.size}`
+    names.set(text, given)
+    return given
+  }
+}
+
 class Connection implements DatabaseConnection {
   readonly client: PooledClient
+  readonly #nameOf: StatementNames
   isBroken = false
   isInTransaction = false
+  /** A statement has failed, and nothing was undone since: PostgreSQL takes none any more, and its commit is a rollback without a word. */
+  hasFailed = false
+  /** What goes in front of the next statement, and need not be answered before that is sent: if it fails, so does the statement. */
+  ahead = ''
 
-  constructor(client: PooledClient) {
+  constructor(client: PooledClient, nameOf: StatementNames) {
     this.client = client
+    this.#nameOf = nameOf
+  }
+
+  async #send<Row>({ sql: text, parameters }: CompiledQuery): Promise<QueryAnswer<Row>> {
+    const values = [...parameters]
+    const name = this.#nameOf(text)
+    const before = this.ahead === '' ? null : this.client.query(this.ahead)
+    this.ahead = ''
+    const answer = this.client.query<Row>(name === null ? { text, values } : { name, text, values })
+    return before === null ? answer : (await Promise.all([answer, before]))[0]
   }
 
   async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
     try {
-      const { command, rowCount, rows } = await this.client.query<Row>(query.sql, [...query.parameters])
+      const { command, rowCount, rows } = await this.#send<Row>(query)
+      // nothing that we saw failed, and yet nothing was kept
+      if (query === COMMIT && command !== 'COMMIT') throw wentOn()
       const isWrite = command === 'INSERT' || command === 'UPDATE' || command === 'DELETE'
       return { rows: rows ?? [], ...(isWrite ? { numAffectedRows: BigInt(rowCount ?? 0) } : {}) }
     } catch (error) {
+      this.hasFailed = true
       if (!isConnectionLost(error)) throw toDatabaseError(error)
       this.isBroken = true
       // without a commit of a transaction nothing is changed; a write of its own is its own commit
@@ -92,6 +139,7 @@ class Connection implements DatabaseConnection {
 
 class PoolDriver implements Driver {
   readonly #pool: Pool
+  readonly #nameOf = createStatementNames()
 
   constructor(pool: Pool) {
     this.#pool = pool
@@ -101,7 +149,7 @@ class PoolDriver implements Driver {
 
   async acquireConnection(): Promise<Connection> {
     try {
-      return new Connection(await this.#pool.connect())
+      return new Connection(await this.#pool.connect(), this.#nameOf)
     } catch (error) {
       throw toDatabaseError(error)
     }
@@ -114,20 +162,37 @@ class PoolDriver implements Driver {
   }
 
   async commitTransaction(connection: Connection): Promise<void> {
+    if (connection.hasFailed) throw wentOn()
     try {
-      await connection.executeQuery(CompiledQuery.raw('commit'))
+      await connection.executeQuery(COMMIT)
     } catch (error) {
       throw connection.isBroken ? unknownOutcome(error) : error
     }
   }
 
   async rollbackTransaction(connection: Connection): Promise<void> {
+    connection.ahead = ''
     try {
       if (!connection.isBroken) await connection.executeQuery(CompiledQuery.raw('rollback'))
     } catch {
       // what made us roll back is what people need to hear; the database rolls back when the connection ends
       connection.isBroken = true
     }
+  }
+
+  async savepoint(connection: Connection, name: string): Promise<void> {
+    connection.ahead += `savepoint ${name};`
+  }
+
+  async releaseSavepoint(connection: Connection, name: string): Promise<void> {
+    if (connection.hasFailed) throw wentOn()
+    connection.ahead += `release savepoint ${name};`
+  }
+
+  async rollbackToSavepoint(connection: Connection, name: string): Promise<void> {
+    // without a statement behind it the savepoint was not made yet
+    connection.ahead += `rollback to savepoint ${name}; release savepoint ${name};`
+    connection.hasFailed = false
   }
 
   async releaseConnection(connection: Connection): Promise<void> {
@@ -137,6 +202,10 @@ class PoolDriver implements Driver {
   async destroy(): Promise<void> {
     await this.#pool.end()
   }
+}
+
+function wentOn(): Error {
+  return new Error('a statement of a transaction failed, and the transaction went on as if it had not')
 }
 
 /** The dialect over a pool, which ends with it. */

@@ -9,9 +9,16 @@ export interface QueryAnswer<Row> {
   readonly rows: Row[]
 }
 
+export interface Statement {
+  readonly text: string
+  readonly values: readonly unknown[]
+  /** Prepared under it on each connection, once. */
+  readonly name?: string
+}
+
 export interface Client {
   connect(): Promise<unknown>
-  query<Row>(statement: string, parameters?: readonly unknown[]): Promise<QueryAnswer<Row>>
+  query<Row>(statement: string | Statement, parameters?: readonly unknown[]): Promise<QueryAnswer<Row>>
   end(): Promise<void>
   on(event: 'error', listener: (error: Error) => void): unknown
   on(
@@ -41,6 +48,8 @@ export interface ConnectionOptions {
   readonly connectionTimeoutMillis?: number
   readonly keepAlive?: boolean
   readonly query_timeout?: number
+  /** Statements are sent without waiting for the answers to those before them. */
+  readonly pipeline?: boolean
   /** Settings of the session, as on `postgres`'s command line. */
   readonly options?: string
   readonly types?: { getTypeParser(oid: number, format?: 'text' | 'binary'): unknown }

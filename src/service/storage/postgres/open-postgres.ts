@@ -78,7 +78,7 @@ export async function openPostgres(address: string, options: PostgresOptions): P
     : await holdServerLock(createClient, { sharing, onTrouble, onTakenOver }).catch((error: unknown) => {
         throw withReason(error, name)
       })
-  const pool = new pg.Pool({ ...connection, max: options.maxConnections })
+  const pool = new pg.Pool({ ...connection, pipeline: true, max: options.maxConnections })
   pool.on('error', onTrouble)
   // the pool hears of connections that are idle; one that breaks between two statements of a transaction would end the process
   pool.on('connect', (client) => client.on('error', onTrouble))

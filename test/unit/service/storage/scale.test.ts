@@ -18,7 +18,7 @@ import { listFineTuningJobs } from '#service/storage/fine-tuning/jobs.js'
 import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
 import { countModelsOf, findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
-import { countUnfinishedJobs, findJob, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { findJob, findRoom, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { findRepeatedLog, findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
 import { listArtifactFiles } from '#service/storage/wandb/artifacts.js'
 import { listHistory, listRunFiles, listRuns } from '#service/storage/wandb/runs.js'
@@ -37,6 +37,9 @@ beforeEach(async () => {
 })
 afterEach(() => fixture.close())
 
+/** A statement without `from`, and where one of its columns begins, whose own lines follow. */
+const OF_NO_TABLE = /^(SCAN CONSTANT ROW|(CORRELATED )?SCALAR SUBQUERY \d+)$/
+
 /** What SQLite does for each statement `run` sends. */
 async function plansOf(run: (db: DatabaseHandle) => Promise<unknown>): Promise<string[]> {
   const compiler = new SqliteQueryCompiler()
@@ -53,7 +56,7 @@ async function plansOf(run: (db: DatabaseHandle) => Promise<unknown>): Promise<s
   for (const { sql, parameters } of statements) {
     const explained = CompiledQuery.raw(`explain query plan ${sql}`, [...parameters])
     const { rows } = await fixture.db.executeQuery<{ detail: string }>(explained)
-    plans.push(...rows.map((row) => row.detail))
+    plans.push(...rows.map((row) => row.detail).filter((detail) => !OF_NO_TABLE.test(detail)))
   }
   expect(statements.length).toBeGreaterThan(0)
   return plans
@@ -73,7 +76,7 @@ describe('statements of requests', () => {
     ['jobs of a model', (db) => listJobs(db, { ...page, modelId: id })],
     ['jobs of a state', (db) => listJobs(db, { ...page, status: 'failed' })],
     ['unfinished jobs of a model', (db) => listUnfinishedJobs(db, id)],
-    ['unfinished jobs of an entity', (db) => countUnfinishedJobs(db, 'local')],
+    ['what a create asks first', (db) => findRoom(db, { modelId: id, entity: 'local' })],
     ['a job with its progress', (db) => findJob(db, id)],
     ['a repeated create', (db) => findJobByDigest(db, id, 'digest')],
     ['events', (db) => listEvents(db, id, { limit: 100 })],

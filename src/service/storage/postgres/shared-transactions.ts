@@ -1,0 +1,128 @@
+/**
+ * Transactions on a database that several servers share: serializable, repeated when the database asks for it.
+ *
+ * Of one server one runs at a time, as in SQLite: beside each other most of them would meet in the same rows and be repeated (of 64 creates at
+ * once each one seven times, and one in fourteen in vain). Actions that come meanwhile wait, and go together in the next one: each behind a
+ * savepoint, so that one that fails undoes nothing but its own, and all behind one commit, so that the disk is waited for once. An
+ * action sees what those before it in the transaction did, and is told of its end when all of it is committed.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ControlledTransaction, Kysely, Transaction } from 'kysely'
+import { AppError } from '#base/errors/errors.js'
+import { createRng, randomSeed } from '#base/util/rng.js'
+import type { Schema } from '../schema.js'
+import { databaseBusy, isConflict } from './errors.js'
+
+export interface SharedTransactions {
+  /** @throws what `action` throws; {AppError} `database_busy` */
+  run<T>(action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T>
+  /** How often transactions were repeated, because others wrote or read the same. */
+  retries(): number
+}
+
+type Action = (transaction: Transaction<Schema>) => Promise<unknown>
+type Outcome = { readonly value: unknown } | { readonly error: unknown }
+interface Waiting {
+  readonly action: Action
+  settle(outcome: Outcome): void
+}
+
+/** More behind one commit would save little, and let the first of them wait. */
+const MOST_TOGETHER = 32
+/** How often actions go together before each goes alone, and meets others in fewer rows. */
+const TRIES_TOGETHER = 3
+/** After so many a request is better told to come back. */
+const MOST_TRIES = 20
+/** The first wait is random below it; it doubles up to `MOST_WAIT_MS`. */
+const FIRST_WAIT_MS = 4
+const MOST_WAIT_MS = 250
+const SAVEPOINT = 'action'
+
+export function createSharedTransactions(db: Kysely<Schema>): SharedTransactions {
+  const rng = createRng(randomSeed())
+  const waiting: Waiting[] = []
+  let isRunning = false
+  let retries = 0
+
+  async function runWaiting(): Promise<void> {
+    isRunning = true
+    while (waiting.length > 0) {
+      const next = waiting.splice(0, MOST_TOGETHER)
+      const outcomes = next.length > 1 ? await tryTogether(next) : null
+      if (outcomes === null) for (const { action, settle } of next) settle(await tryAlone(action))
+      else for (const [index, outcome] of outcomes.entries()) next[index]?.settle(outcome)
+    }
+    isRunning = false
+  }
+
+  async function pause(tries: number): Promise<void> {
+    retries += 1
+    await sleep(rng.uniform() * Math.min(FIRST_WAIT_MS * 2 ** (tries - 1), MOST_WAIT_MS))
+  }
+
+  async function tryAlone(action: Action): Promise<Outcome> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return { value: await db.transaction().setIsolationLevel('serializable').execute(action) }
+      } catch (error) {
+        if (!isConflict(error)) return { error }
+        if (tries === MOST_TRIES) return { error: databaseBusy(error) }
+        await pause(tries)
+      }
+    }
+  }
+
+  /** @returns what came of each; null: nothing is changed, and each has to go alone */
+  async function tryTogether(actions: readonly Waiting[]): Promise<readonly Outcome[] | null> {
+    for (let tries = 1; tries <= TRIES_TOGETHER; tries += 1) {
+      try {
+        return await goTogether(db, actions)
+      } catch (error) {
+        // the database is away, or what came of the commit is not known: that is so for all of them
+        if (error instanceof AppError) return actions.map(() => ({ error }))
+        // else the commit was refused for what one of them did
+        if (!isConflict(error)) return null
+        await pause(tries)
+      }
+    }
+    return null
+  }
+
+  return {
+    run: <T>(action: (transaction: Transaction<Schema>) => Promise<T>) =>
+      new Promise<T>((resolve, reject) => {
+        const settle = (outcome: Outcome): void =>
+          'error' in outcome ? reject(outcome.error) : resolve(outcome.value as T)
+        waiting.push({ action, settle })
+        if (!isRunning) void runWaiting()
+      }),
+    retries: () => retries,
+  }
+}
+
+async function goTogether(db: Kysely<Schema>, actions: readonly Waiting[]): Promise<readonly Outcome[]> {
+  const transaction = await db.startTransaction().setIsolationLevel('serializable').execute()
+  try {
+    const outcomes: Outcome[] = []
+    for (const { action } of actions) outcomes.push(await behindSavepoint(transaction, action))
+    await transaction.commit().execute()
+    return outcomes
+  } catch (error) {
+    await transaction.rollback().execute()
+    throw error
+  }
+}
+
+async function behindSavepoint(transaction: ControlledTransaction<Schema>, action: Action): Promise<Outcome> {
+  const own = await transaction.savepoint(SAVEPOINT).execute()
+  try {
+    const value = await action(own)
+    await own.releaseSavepoint(SAVEPOINT).execute()
+    return { value }
+  } catch (error) {
+    // nothing of the transaction can be kept then
+    if (isConflict(error)) throw error
+    await own.rollbackToSavepoint(SAVEPOINT).execute()
+    return { error }
+  }
+}

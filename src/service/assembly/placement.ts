@@ -13,7 +13,7 @@ import { createRayClient } from '../placement/ray-client.js'
 import { createRayPlacer, type RayPlacer, workerPrefix } from '../placement/ray-placer.js'
 import type { WorkerKind } from '../queue/takers.js'
 import { readQueueState } from '../storage/jobs/queue-state.js'
-import { onDuty } from '../storage/postgres/locks.js'
+import { createLastingDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
 import { type Start, startEnvironment } from './start.js'
 import type { Storage } from './storage.js'
@@ -73,10 +73,10 @@ export function createPlacement(
     kinds,
     start: () => {
       let running: Promise<void> | null = null
+      // it stays with one server: the placer remembers what it started, and takes workers of others for not its own
+      const duty = storage.group === null ? null : createLastingDuty(storage.db, 'placement')
       const sweep = (): void => {
-        const look = (): Promise<unknown> =>
-          storage.group === null ? placer.sweep() : onDuty(storage.db, 'placement', () => placer.sweep())
-        running ??= look()
+        running ??= (duty === null ? placer.sweep() : duty.run(() => placer.sweep()))
           .then(nothing, notLooked)
           .finally(() => {
             running = null
@@ -88,6 +88,7 @@ export function createPlacement(
       lifetimes.add('placement', async () => {
         clearInterval(timer)
         await running
+        await duty?.release()
       })
       sweep()
     },

@@ -8,7 +8,13 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { createDeferred } from '#base/util/deferred.js'
 import { systemIds } from '#base/util/ids.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { createBlobGuard, inTurnOfStarts, onDuty, withBlobLocked } from '#service/storage/postgres/locks.js'
+import {
+  createBlobGuard,
+  createLastingDuty,
+  inTurnOfStarts,
+  onDuty,
+  withBlobLocked,
+} from '#service/storage/postgres/locks.js'
 import { isServerConnected, notifyServers, openPostgres } from '#service/storage/postgres/open-postgres.js'
 import { claimDirectory } from '#service/storage/upkeep/ownership.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../support/local-postgres.js'
@@ -74,6 +80,27 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'servers on one database' : NO_P
     // what fails gives it up as well
     await expect(onDuty(one.db, 'sweep', () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
     expect(await onDuty(two.db, 'sweep', async () => 'swept')).toBe('swept')
+  })
+
+  it('a lasting duty stays with the server that has it, and goes to the other when its connection is gone', async () => {
+    const address = await postgres.createDatabase()
+    const [one, two] = [await joinServer(address), await joinServer(address)]
+    const duties = [createLastingDuty(one.db, 'placement'), createLastingDuty(two.db, 'placement')] as const
+    onTestFinished(async () => {
+      for (const duty of duties) await duty.release()
+    })
+    const turn = async () => [await duties[0].run(async () => 'one'), await duties[1].run(async () => 'two')]
+    for (let time = 0; time < 3; time += 1) expect(await turn()).toEqual(['one', null])
+    // what fails does not give it up
+    await expect(duties[0].run(() => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
+    expect(await turn()).toEqual(['one', null])
+    const cut = `select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objid = 8642003 and granted`
+    await postgres.query(address, cut)
+    await until(async () => (await duties[1].run(async () => 'two')) === 'two', 'the other to get it')
+    // the first has noticed, and does nothing
+    for (let time = 0; time < 3; time += 1) expect(await turn()).toEqual([null, 'two'])
+    await duties[1].release()
+    expect(await turn()).toEqual(['one', null])
   })
 
   it('one waits for the other that deletes or writes the same blob', async () => {

@@ -108,10 +108,16 @@ class Connection implements DatabaseConnection {
   async #send<Row>({ sql: text, parameters }: CompiledQuery): Promise<QueryAnswer<Row>> {
     const values = [...parameters]
     const name = this.#nameOf(text)
-    const before = this.ahead === '' ? null : this.client.query(this.ahead)
+    const statement = name === null ? { text, values } : { name, text, values }
+    if (this.ahead === '') return this.client.query<Row>(statement)
+    const { stream } = this.client.connection
+    // both in one write: each costs as much as the statement's own text does
+    stream.cork()
+    const before = this.client.query(this.ahead)
+    const answer = this.client.query<Row>(statement)
+    stream.uncork()
     this.ahead = ''
-    const answer = this.client.query<Row>(name === null ? { text, values } : { name, text, values })
-    return before === null ? answer : (await Promise.all([answer, before]))[0]
+    return (await Promise.all([answer, before]))[0]
   }
 
   async executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {

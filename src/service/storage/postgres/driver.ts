@@ -2,6 +2,7 @@
  * The driver of PostgreSQL, `pg`: the only place that loads it, and only when a database is opened. Of its surface this is what we use.
  */
 import { createRequire } from 'node:module'
+import type { Writable } from 'node:stream'
 
 export interface QueryAnswer<Row> {
   readonly command: string
@@ -30,6 +31,7 @@ export interface Client {
 
 /** A client that goes back to its pool. */
 export interface PooledClient extends Pick<Client, 'query'> {
+  readonly connection: { readonly stream: Pick<Writable, 'cork' | 'uncork'> }
   /** @param isBroken it is ended instead */
   release(isBroken?: boolean): void
 }

@@ -3,6 +3,7 @@
  */
 
 import { sql } from 'kysely'
+import { createDeferred } from '#base/util/deferred.js'
 import { createTurns } from '#base/util/turns.js'
 import type { Database, DatabaseHandle } from '../database.js'
 
@@ -32,6 +33,60 @@ export async function onDuty<T>(db: DatabaseHandle, duty: Duty, action: () => Pr
     if (rows[0]?.taken !== true) return null
     return thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(id)})`, action)
   })
+}
+
+/** What one server does for as long as it lives, because it remembers what it did. */
+export interface LastingDuty {
+  /** @returns null, with nothing done, while another server has the duty */
+  run<T>(action: () => Promise<T>): Promise<T | null>
+  /** Gives it up. */
+  release(): Promise<void>
+}
+
+/** Takes the duty when it is free, and keeps it until it is released or the connection that holds it is gone: one of the server's. */
+export function createLastingDuty(db: DatabaseHandle, duty: Duty): LastingDuty {
+  const id = DUTIES[duty]
+  let held: { readonly connection: Database; end(): Promise<void> } | null = null
+
+  async function take(): Promise<typeof held> {
+    const { promise: isOver, resolve: finish } = createDeferred<void>()
+    const { promise: taken, resolve, reject } = createDeferred<typeof held>()
+    const holding = db.connection().execute(async (connection) => {
+      const { rows } = await sql<{ taken: boolean }>`select pg_try_advisory_lock(${sql.lit(id)}) as taken`.execute(
+        connection,
+      )
+      if (rows[0]?.taken !== true) return resolve(null)
+      await thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(id)})`, () => {
+        const end = async (): Promise<void> => {
+          finish()
+          await holding
+        }
+        resolve({ connection, end })
+        return isOver
+      })
+    })
+    holding.catch(reject)
+    return taken
+  }
+
+  async function release(): Promise<void> {
+    const before = held
+    held = null
+    await before?.end()
+  }
+
+  return {
+    run: async (action) => {
+      if (held !== null) {
+        // the database drops the lock with the connection, and another server may have it since
+        const lives = sql`select 1`.execute(held.connection)
+        await lives.catch(release)
+      }
+      held ??= await take()
+      return held === null ? null : action()
+    },
+    release,
+  }
 }
 
 /** Does what servers do one after the other when they start: what the first of them makes the next one finds. */

@@ -176,8 +176,14 @@ describe('imports', () => {
   })
 
   test('transactions begin in one place', () => {
-    const home = 'src/service/storage/in-transaction.ts'
-    expect(files.filter((file) => file.code.includes('.transaction()')).map((file) => file.path)).toEqual([home])
+    // the second is how the first does it where several servers share the database
+    const homes = ['src/service/storage/in-transaction.ts', 'src/service/storage/postgres/shared-transactions.ts']
+    const found = files.filter((file) => /\.(transaction|startTransaction)\(\)/.test(file.code)).map(({ path }) => path)
+    expect(found.sort()).toEqual(homes)
+    const users = files.filter((file) =>
+      file.imports.some(({ specifier }) => specifier.includes('shared-transactions')),
+    )
+    expect(users.map(({ path }) => path)).toEqual([homes[0]])
   })
 
   test('the scheduler and the runner of an engine know each other by the interface between them alone', () => {

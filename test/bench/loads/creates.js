@@ -1,32 +1,30 @@
 /**
- * PostgreSQL: a thousand creates of jobs at 64 at once, how long each takes, and what they cost the server, the database and the client. The load
+ * A thousand creates of jobs at 64 at once, on PostgreSQL and on SQLite in turns: how long each takes, and what they cost the server, the database and the client. The load
  * comes from this process, so on two cores it competes with both: the processor time of each says more than the clock on a busy machine.
  *
- *     npm run bench -- servers --turns 5
+ *     node test/bench/loads/creates.js 5        so many turns
  */
-import { startService } from '../support/service/service-process.js'
-import { createClient, processorSeconds, quantile } from './support/http-load.js'
-import { median } from './support/median.js'
-import { startPostgres } from './support/postgres.js'
-
-export const title = 'PostgreSQL: 1,000 jobs created at 64 at once'
+import { startService } from '../../support/service/service-process.js'
+import { createClient, processorSeconds, quantile } from '../support/http-load.js'
+import { median } from '../support/median.js'
+import { startPostgres } from '../support/postgres.js'
 
 const RL = '/v1/preview/training-jobs'
 const JOBS = 1000
 const AT_ONCE = 64
 const MODELS = 50
 
-export async function run({ turns = 3 } = {}, print) {
+async function run(turns) {
   const postgres = await startPostgres()
-  if (postgres === null) return 'PostgreSQL is not installed (apt-get install postgresql)'
+  if (postgres === null) throw new Error('PostgreSQL is not installed (apt-get install postgresql)')
   try {
     const kinds = { PostgreSQL: () => ['--single-server', '--database', postgres.createDatabase()], SQLite: () => [] }
     const results = Object.fromEntries(Object.keys(kinds).map((kind) => [kind, []]))
-    for (let turn = 0; turn < Number(turns); turn += 1) {
+    for (let turn = 0; turn < turns; turn += 1) {
       for (const [kind, argsOf] of Object.entries(kinds)) {
         const result = await createJobs(argsOf(), kind === 'SQLite' ? null : postgres)
         results[kind].push(result)
-        print({ name: `  turn ${turn + 1}, ${kind}: ${JSON.stringify(result)}`, value: result.p99, unit: 'ms' })
+        console.log(`turn ${turn + 1}, ${kind}: ${JSON.stringify(result)}`)
       }
     }
     return Object.entries(results).flatMap(([kind, all]) => rowsOf(kind, all))
@@ -125,4 +123,8 @@ function jobOf(modelId, seed) {
     reward,
   })
   return { model_id: modelId, trajectory_groups: [{ trajectories: [trajectory(1), trajectory(0)] }] }
+}
+
+for (const { name, value, unit, target } of await run(Number(process.argv[2] ?? 3))) {
+  console.log(`${name}: ${value.toFixed(2)} ${unit}${target === undefined ? '' : ` (wanted ${target})`}`)
 }

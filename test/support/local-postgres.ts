@@ -48,6 +48,8 @@ export interface LocalPostgres {
   createDatabase(): Promise<string>
   /** Runs statements in a database. */
   query<Row extends object>(address: string, statement: string): Promise<Row[]>
+  /** The path on which it listens. */
+  readonly socket: string
   /** Ends every connection at once, as a crash does, and starts no new one until `start`. */
   kill(): Promise<void>
   start(): Promise<void>
@@ -119,6 +121,7 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
       return addressOf(name)
     },
     query,
+    socket: path.join(folder, '.s.PGSQL.5432'),
     start,
     // an immediate shutdown: no goodbye to anybody, and a recovery at the next start
     kill: () => end('SIGQUIT'),

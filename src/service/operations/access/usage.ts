@@ -27,6 +27,7 @@ import { touchApiKeys } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { ModelRecord } from '#service/storage/models.js'
+import { readTransactionId, wasCommitted } from '#service/storage/transaction-outcome.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
 
@@ -85,6 +86,8 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
   let counted = new Map<string, { readonly key: CountedFor; counters: UsageCounters }>()
   let usedKeys = new Set<string>()
   let flushing: Promise<void> = Promise.resolve()
+  /** A write that failed and may be done all the same: counting it again before that is known would count it twice. */
+  let doubtful: { readonly id: string; readonly giveBack: () => void } | null = null
 
   function add(key: CountedFor, more: Partial<UsageCounters>): void {
     const id = `${key.entity}\n${key.project}\n${key.model}\n${key.keyId ?? ''}`
@@ -108,13 +111,16 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
   }
 
   async function write(): Promise<void> {
+    if (!(await settle())) return
     if (counted.size === 0 && usedKeys.size === 0) return
     const batch = counted
     const keys = usedKeys
+    let id: string | null = null
     counted = new Map()
     usedKeys = new Set()
     try {
       await inTransaction(db, async (transaction) => {
+        id = await readTransactionId(transaction)
         // in one order, or servers that count for the same would wait for each other
         for (const [, { key, counters }] of [...batch].sort(byText)) {
           const { keyId, ...counted } = key
@@ -124,10 +130,25 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
         await touchApiKeys(transaction, [...keys])
       })
     } catch (error) {
-      for (const { key, counters } of batch.values()) add(key, counters)
-      for (const key of keys) usedKeys.add(key)
+      const giveBack = (): void => {
+        for (const { key, counters } of batch.values()) add(key, counters)
+        for (const key of keys) usedKeys.add(key)
+      }
+      if (id === null) giveBack()
+      else doubtful = { id, giveBack }
       throw error
     }
+  }
+
+  /** Whether nothing is in doubt any more. */
+  async function settle(): Promise<boolean> {
+    if (doubtful === null) return true
+    const { id, giveBack } = doubtful
+    const isDone = await wasCommitted(db, id)
+    if (isDone === null) return false
+    doubtful = null
+    if (!isDone) giveBack()
+    return true
   }
 
   function flush(): Promise<void> {
@@ -167,7 +188,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
   /** The days of a report, once all that was counted is written. */
   async function readDays(query: KeyUsageQuery): Promise<{ readonly from: string; readonly to: string }> {
     // when keys were last used is no part of it: that is written in its own time
-    await (counted.size > 0 ? flush() : flushing)
+    await (counted.size > 0 || doubtful !== null ? flush() : flushing)
     const { from: before, to } = await defaultUsageDays(db, query.to)
     const from = query.from ?? before
     if (from <= to) return { from, to }

@@ -1,0 +1,31 @@
+/**
+ * What became of a transaction whose commit was sent and whose connection was lost before its answer: PostgreSQL keeps that by the number of the
+ * transaction. SQLite has nothing of the kind, and no connection to lose.
+ *
+ * Source: PostgreSQL's manual, 9.27.8, "Transaction ID and Snapshot Information Functions".
+ */
+import { sql } from 'kysely'
+import type { Database } from './database.js'
+import { sqlStateOf } from './postgres/errors.js'
+import { spelled } from './sql-words.js'
+
+/** The number of the transaction that runs; null on SQLite. */
+export async function readTransactionId(transaction: Database): Promise<string | null> {
+  const id = spelled({ sqlite: sql<string | null>`null`, postgres: sql<string>`pg_current_xact_id()::text` })
+  const { rows } = await sql<{ id: string | null }>`select ${id} as id`.execute(transaction)
+  return rows[0]?.id ?? null
+}
+
+/** Whether it was committed; null: it is not over. */
+export async function wasCommitted(db: Database, id: string): Promise<boolean | null> {
+  try {
+    const { rows } = await sql<{ status: string | null }>`select pg_xact_status(${id}::xid8) as status`.execute(db)
+    const status = rows[0]?.status
+    // forgotten: it is so old that it was over long ago
+    return status === 'in progress' ? null : status !== 'aborted'
+  } catch (error) {
+    // a number that this database has not given yet: it is one that took over from another before that had told it
+    if (sqlStateOf(error) === '22023') return false
+    throw error
+  }
+}

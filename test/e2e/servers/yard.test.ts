@@ -52,6 +52,7 @@ describe.skipIf(MISSING !== null)(MISSING ?? 'the set-up of several servers', ()
   let folder: string
   let environment: NodeJS.ProcessEnv
   let url: string
+  let serverPorts: readonly number[]
   let key: string
 
   async function yard(...args: string[]): Promise<void> {
@@ -69,18 +70,18 @@ describe.skipIf(MISSING !== null)(MISSING ?? 'the set-up of several servers', ()
     // the database's user has its part of it
     chmodSync(folder, 0o755)
     const store = await freePorts(12)
-    const [balancer, server1, server2, database] = [store + 8, store + 9, store + 10, store + 11]
-    url = `http://127.0.0.1:${balancer}`
+    url = `http://127.0.0.1:${store + 8}`
+    serverPorts = [store + 9, store + 10]
     environment = {
       ...process.env,
       YARD: folder,
       TRAINYARD: `${process.execPath} ${path.join(ROOT, 'bin/trainyard.js')}`,
       WEED,
       BASE_MODEL,
-      BALANCER_PORT: String(balancer),
-      SERVER1_PORT: String(server1),
-      SERVER2_PORT: String(server2),
-      DATABASE_PORT: String(database),
+      BALANCER_PORT: String(store + 8),
+      SERVER1_PORT: String(store + 9),
+      SERVER2_PORT: String(store + 10),
+      DATABASE_PORT: String(store + 11),
       STORE_PORT: String(store),
       SERVER_FLAGS: '--threads 1 --resume-interval 0s --job-lease 10s',
       WORKER_FLAGS: '--threads 1',
@@ -155,8 +156,16 @@ describe.skipIf(MISSING !== null)(MISSING ?? 'the set-up of several servers', ()
       }
     }
 
-    const answers = { good: 0, passing: 0, other: [] as string[] }
     let isOver = false
+    /** Parts that ended are started again, as whoever supervises them does, but for the one that is to stay away. */
+    let away: string | null = null
+    const supervising = (async () => {
+      while (!isOver) {
+        for (const { part } of PARTS) if (part !== away && !isAlive(pidOf(part))) await yard('begin', part)
+        await sleep(1000)
+      }
+    })()
+    const answers = { good: 0, passing: 0, other: [] as string[] }
     const chatting = (async () => {
       for (let turn = 0; !isOver; turn += 1) {
         const stream = turn % 2 === 0
@@ -187,20 +196,15 @@ describe.skipIf(MISSING !== null)(MISSING ?? 'the set-up of several servers', ()
           return stepsDone()
         })
         const pid = pidOf(part)
+        away = part
         process.kill(pid, 'SIGKILL')
         await until(() => !isAlive(pid), `the end of ${part}`)
         if (chats) await untilMore(`chats without ${part}`, () => answers.good)
         if (trains) await untilMore(`steps without ${part}`, stepsDone)
-        // a database that was killed leaves processes behind, for a moment: then its start is tried again
-        await until(
-          async () => {
-            await yard('begin', part)
-            await sleep(2000)
-            return isAlive(pidOf(part))
-          },
-          `${part} to start again`,
-          60_000,
-        )
+        away = null
+        await until(() => isAlive(pidOf(part)), `${part} to start again`, 60_000)
+        // nobody is alone when the next one is killed
+        for (const port of serverPorts) await until(() => isHealthy(port), `the server at ${port}`, 200_000)
         await untilMore(`chats with ${part} again`, () => answers.good)
       }
       await until(
@@ -210,7 +214,7 @@ describe.skipIf(MISSING !== null)(MISSING ?? 'the set-up of several servers', ()
       )
     } finally {
       isOver = true
-      await chatting
+      await Promise.all([chatting, supervising])
     }
 
     const jobs = await allJobs()
@@ -250,6 +254,12 @@ const ROWS = `data:application/jsonl;base64,${Buffer.from(
     }),
   ).join('\n'),
 ).toString('base64')}`
+
+const isHealthy = (port: number): Promise<boolean> =>
+  fetch(`http://127.0.0.1:${port}/v1/health`).then(
+    ({ ok }) => ok,
+    () => false,
+  )
 
 /** The first of so many free ports in a row, below those that systems give to clients. */
 async function freePorts(count: number): Promise<number> {

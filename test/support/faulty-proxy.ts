@@ -3,6 +3,7 @@
  */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /** What happens to a request; null: it passes. */
 export type Fault =
@@ -13,6 +14,10 @@ export type Fault =
   | { readonly kind: 'lose answer' }
   /** The connection ends within the body of the answer. */
   | { readonly kind: 'cut'; readonly afterBytes: number }
+  /** The connection ends within the body of the request, of which the server has had a part. */
+  | { readonly kind: 'cut upload'; readonly afterBytes: number }
+  /** The answer comes, in halves of what is left, and a pause before each. */
+  | { readonly kind: 'slow'; readonly delayMs: number }
   /** Bytes of the answer are changed. */
   | { readonly kind: 'damage' }
   /** Nothing ever comes. */
@@ -25,6 +30,18 @@ export interface FaultyProxy {
   /** Asked for each request, with how many came before it. */
   choose(fault: (request: IncomingMessage, count: number) => Fault | null): void
   stop(): Promise<void>
+}
+
+async function trickle(from: IncomingMessage, answer: ServerResponse, delayMs: number): Promise<void> {
+  for await (const chunk of from as AsyncIterable<Buffer>) {
+    for (let rest = chunk; rest.length > 0; ) {
+      await sleep(delayMs)
+      const part = rest.subarray(0, Math.ceil(rest.length / 2))
+      rest = rest.subarray(part.length)
+      answer.write(part)
+    }
+  }
+  answer.end()
 }
 
 export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
@@ -41,6 +58,7 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
         return
       }
       answer.writeHead(from.statusCode ?? 500, from.headers)
+      if (fault?.kind === 'slow') return void trickle(from, answer, fault.delayMs)
       let left = fault?.kind === 'cut' ? fault.afterBytes : Number.POSITIVE_INFINITY
       from.on('data', (chunk: Buffer) => {
         const part = chunk.subarray(0, left)
@@ -54,7 +72,15 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
       })
     })
     outgoing.once('error', () => answer.destroy())
-    incoming.pipe(outgoing)
+    if (fault?.kind === 'cut upload') {
+      incoming.once('data', (chunk: Buffer) => {
+        outgoing.write(chunk.subarray(0, fault.afterBytes), () => {
+          outgoing.destroy()
+          incoming.socket.destroy()
+        })
+      })
+      incoming.once('end', () => outgoing.end())
+    } else incoming.pipe(outgoing)
   }
 
   const server = createServer((incoming, answer) => {

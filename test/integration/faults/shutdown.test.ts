@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { openSqlite } from '#service/storage/sqlite.js'
+import { isOnPostgres } from '../../support/service/database-kind.js'
 import { isAlive } from '../../support/service/is-alive.js'
 import {
   childrenOf,
@@ -117,9 +118,10 @@ async function engineCounts(): Promise<Readonly<Record<string, number>>> {
 async function expectCleanEnd(children: readonly number[]): Promise<void> {
   expect([server.child.exitCode, server.child.signalCode]).toEqual([0, null])
   await until(() => !children.some(isAlive), 'the end of the children')
+  expect(await readdir(join(dataDir, 'blobs/incoming'))).toEqual([])
+  if (isOnPostgres()) return
   const names = (await readdir(dataDir)).filter((name) => name.startsWith('trainyard.sqlite3'))
   expect(names).toEqual(['trainyard.sqlite3'])
-  expect(await readdir(join(dataDir, 'blobs/incoming'))).toEqual([])
   const sqlite = openSqlite(join(dataDir, names[0] ?? ''), { readonly: true })
   expect([sqlite.pragma('integrity_check', { simple: true }), sqlite.pragma('foreign_key_check')]).toEqual(['ok', []])
   sqlite.close()

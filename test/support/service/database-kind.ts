@@ -9,10 +9,19 @@ import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../
 
 let isChosen = false
 let server: LocalPostgres | null = null
+const ofDirectories = new Map<string, string>()
 
 /** The address of an empty PostgreSQL database; null where the file's tests run on SQLite. */
 export async function testDatabaseAddress(): Promise<string | null> {
   return server === null ? null : server.createDatabase()
+}
+
+/** That of the data directory, which a server that is started on it again finds as the one before left it; null as above. */
+export async function testDatabaseOf(dataDir: string): Promise<string | null> {
+  if (server === null) return null
+  const known = ofDirectories.get(dataDir) ?? (await server.createDatabase())
+  ofDirectories.set(dataDir, known)
+  return known
 }
 
 /** An empty database, in memory if it is SQLite. */

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { TestedServiceOptions } from '#service/test-door.js'
 import { until } from '../until.js'
+import { testDatabaseOf } from './database-kind.js'
 
 const SCRIPT = join(import.meta.dirname, '../stand-ins/server.mjs')
 const JOBS = '/v1/preview/training-jobs'
@@ -62,7 +63,9 @@ export interface KillableServerOptions
 
 /** Starts it. @throws {Error} whose message is the code of the error that kept it from starting */
 export async function startKillableServer(options: KillableServerOptions): Promise<KillableServer> {
-  const { apiKey: knownKey, onLog, drainMs = 2000, ...service } = options
+  const { apiKey: knownKey, onLog, drainMs = 2000, ...rest } = options
+  const ofDirectory = rest.database === undefined ? await testDatabaseOf(rest.dataDir) : null
+  const service = ofDirectory === null ? rest : { singleServer: true, ...rest, database: ofDirectory }
   const level = onLog === undefined ? 'silent' : 'info'
   const args = [SCRIPT, JSON.stringify(service), level, String(drainMs)]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })

@@ -27,7 +27,7 @@ import { touchApiKeys } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { ModelRecord } from '#service/storage/models.js'
-import { readTransactionId, wasCommitted } from '#service/storage/transaction-outcome.js'
+import { readTransactionId, wasCommitted } from '#service/storage/postgres/transaction-outcome.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
 

@@ -5,9 +5,9 @@
  * Source: PostgreSQL's manual, 9.27.8, "Transaction ID and Snapshot Information Functions".
  */
 import { sql } from 'kysely'
-import type { Database } from './database.js'
-import { sqlStateOf } from './postgres/errors.js'
-import { spelled } from './sql-words.js'
+import type { Database } from '../database.js'
+import { spelled } from '../sql-words.js'
+import { sqlStateOf } from './errors.js'
 
 /** The number of the transaction that runs; null on SQLite. */
 export async function readTransactionId(transaction: Database): Promise<string | null> {

@@ -73,7 +73,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   const workerUrl = workerUrlOf(listening, settings.host)
   async function signInCode(): Promise<string | null> {
     const key = await findLocalKey(db, dataDir)
-    return key === null ? null : input.services.sessions.codeFor({ ...key, keyId: key.id }).code
+    return key === null ? null : (await input.services.sessions.codeFor({ ...key, keyId: key.id })).code
   }
   return { app, signInCode, url: listening.url, workerUrl, firstKey, isApiKeyLost, closing: closing.signal }
 }

@@ -345,6 +345,18 @@ export interface UnnamedBlobsTable {
   is_transient: number
 }
 
+/** What is had once by whoever knows a secret. */
+export interface OneTimeSecretsTable {
+  secret_hash: string
+  kind: string
+  key_id: string
+  scope: string
+  session_id: string | null
+  usage_project: string | null
+  address: string | null
+  expires_at_ms: number
+}
+
 /** A server that works with this database beside others, as long as its lease runs. */
 export interface ServersTable {
   id: string
@@ -358,6 +370,7 @@ export interface ServersTable {
 export interface Schema extends WandbTables, FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
+  one_time_secrets: OneTimeSecretsTable
   models: ModelsTable
   model_counts: ModelCountsTable
   checkpoints: CheckpointsTable

@@ -79,6 +79,25 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers'
     expect(new Set(jobs.map((job) => job?.id)).size).toBe(4)
   })
 
+  it('a code that one made signs in at the other, a ticket of one fetches a file at the other, each once', async () => {
+    group = await startGroup(await shared.newGroup(), [IDLE, IDLE])
+    const [first, second] = [group.at(0), group.at(1)]
+    const { code } = await first.call<{ code: string }>('/v1/preview/sessions/codes', {})
+    const exchange = ({ url }: { url: string }) =>
+      fetch(`${url}/v1/preview/sessions/exchange`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ code }),
+      })
+    const signedIn = await Promise.all([second, first, second].map(exchange))
+    expect(signedIn.map(({ status }) => status).sort()).toEqual([200, 401, 401])
+    const { id } = await group.ask<{ id: string }>('/v1/files?filename=rows', { body: '{"messages":[]}\n' })
+    const made = await first.call<{ url: string }>('/v1/preview/downloads', { path: `/v1/files/${id}/content` })
+    const { pathname, search } = new URL(made.url)
+    const fetched = await Promise.all([second, first].map(({ url }) => fetch(url + pathname + search)))
+    expect(fetched.map(({ status }) => status).sort()).toEqual([200, 401])
+  })
+
   it('an event is told to a webhook once, whichever of them stored it', async () => {
     const heard: string[] = []
     const receiver = createServer((request, response) => {

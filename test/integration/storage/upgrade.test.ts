@@ -58,6 +58,7 @@ beforeAll(async () => {
   await post(`/v1/preview/models/${model}/marks`, { mark: 'good', messages: [asked], answer })
   const key = await post('/v1/preview/keys', { name: 'reader', scope: 'read', project: 'tests' })
   await post('/v1/preview/sessions', { name: 'a browser', is_kept: true })
+  await post('/v1/preview/sessions/codes', {})
   const probe = await post(`/v1/preview/models/${model}/probes`, { messages: [{ role: 'user', content: 'a' }] })
   const probeAnswers = `/v1/preview/models/${model}/probes/${probe.id}/answers`
   await until(async () => {

@@ -25,13 +25,13 @@ export function sessionHandlers({ services: { sessions, downloads }, publicAddre
     'GET /v1/preview/sessions': ({ principal, query }) => sessions.list(principal, query()),
     'DELETE /v1/preview/sessions/{session_id}': ({ principal, params }) =>
       sessions.delete(principal, params.session_id),
-    'POST /v1/preview/sessions/codes': ({ principal, c }) => {
+    'POST /v1/preview/sessions/codes': async ({ principal, c }) => {
       if (!isUiServed) {
         throw new ConflictError('ui_not_served', 'this server has no page for browsers', {
           hint: 'it was started with --no-ui; POST /v1/preview/sessions begins a session with a key',
         })
       }
-      const { code, expiresAt } = sessions.createCode(principal)
+      const { code, expiresAt } = await sessions.createCode(principal)
       forgetAnswer(c)
       return { object: 'session.code', code, url: pageWithCode(publicAddress.of(c), code), expires_at: expiresAt }
     },
@@ -49,7 +49,7 @@ export function sessionHandlers({ services: { sessions, downloads }, publicAddre
     },
     'POST /v1/preview/downloads': async ({ principal, body, c }) => {
       const address = readFileAddress((await body()).path)
-      const made = downloads.create(principal, address)
+      const made = await downloads.create(principal, address)
       forgetAnswer(c)
       return { object: 'download', url: publicAddress.of(c) + made.address, expires_at: made.expiresAt }
     },

@@ -87,7 +87,7 @@ export function tinkerHandlers({ services: { tinker, downloads }, publicAddress 
         let expires = new Date(0).toISOString()
         for (const file of await runs.fileNames(call.principal, runId, kind, name)) {
           const parts = [runId, 'checkpoints', kind, name, 'files', file].map((part) => encodeURIComponent(part))
-          const made = downloads.create(call.principal, `/api/v1/training_runs/${parts.join('/')}`)
+          const made = await downloads.create(call.principal, `/api/v1/training_runs/${parts.join('/')}`)
           urls[file] = publicAddress.of(call.c) + made.address
           expires = made.expiresAt
         }

@@ -2,9 +2,8 @@
  * Addresses from which a browser may fetch one file once: a link cannot carry a header.
  */
 import { AppError } from '#base/errors/errors.js'
-import { findApiKeyById } from '#service/storage/api-keys.js'
+import { insertOneTime, takeOneTime } from '#service/storage/access/one-time.js'
 import type { Principal, ServiceContext } from '../context.js'
-import { createOneTime } from './one-time.js'
 
 /** Query parameter of such an address. */
 export const TICKET = 'ticket'
@@ -14,7 +13,7 @@ export interface DownloadService {
    * @param address path and query of what may be fetched
    * @returns the same with a ticket, and when that ends
    */
-  create(principal: Principal, address: string): { readonly address: string; readonly expiresAt: string }
+  create(principal: Principal, address: string): Promise<{ readonly address: string; readonly expiresAt: string }>
   /**
    * Whoever made the ticket; it is gone then.
    *
@@ -26,25 +25,23 @@ export interface DownloadService {
 
 const LIFE_MS = 60_000
 
-export function createDownloadService(context: Pick<ServiceContext, 'db' | 'ids' | 'clock'>): DownloadService {
-  const tickets = createOneTime<{ readonly principal: Principal; readonly address: string }>(context, LIFE_MS)
+export function createDownloadService(context: Pick<ServiceContext, 'db' | 'ids'>): DownloadService {
   return {
-    create: (principal, address) => {
-      const { secret, expiresAtMs } = tickets.put({ principal, address })
+    create: async ({ keyId, scope, sessionId, usageProject }, address) => {
+      const right = { keyId, scope, sessionId, usageProject, address }
+      const { secret, expiresAtMs } = await insertOneTime(context, 'download', { right, lifeMs: LIFE_MS })
       const joint = address.includes('?') ? '&' : '?'
       return { address: `${address}${joint}${TICKET}=${secret}`, expiresAt: new Date(expiresAtMs).toISOString() }
     },
-    redeem: async (ticket, address) => {
-      const found = tickets.take(ticket)
-      const isValid = found !== null && found.address === address && (await isKey(found.principal))
-      if (isValid) return found.principal
+    redeem: async (ticket, asked) => {
+      const found = await takeOneTime(context.db, 'download', ticket)
+      if (found !== null && found.address === asked) {
+        const { address: _, ...principal } = found
+        return principal
+      }
       throw new AppError('authentication', 'invalid_ticket', 'the download was begun before, or its address is over', {
         hint: 'POST /v1/preview/downloads makes another; one gives its file once, within a minute',
       })
     },
-  }
-
-  async function isKey(principal: Principal): Promise<boolean> {
-    return (await findApiKeyById(context.db, principal, principal.keyId)) !== null
   }
 }

@@ -13,6 +13,7 @@ import type {
   Session,
 } from '#contract/wire/access/sessions.js'
 import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#contract/wire/list.js'
+import { insertOneTime, takeOneTime } from '#service/storage/access/one-time.js'
 import {
   deleteSession,
   findSessionById,
@@ -25,7 +26,6 @@ import {
 import { findApiKeyById } from '#service/storage/api-keys.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { Principal, ServiceContext, Tenant } from '../context.js'
-import { createOneTime } from './one-time.js'
 import { ownerOf, requireScope } from './tenant.js'
 
 /** Whose session a code begins. */
@@ -34,13 +34,18 @@ export interface CodeOwner extends Tenant {
   readonly scope: KeyScope
 }
 
+export interface SignInCode {
+  readonly code: string
+  readonly expiresAt: string
+}
+
 export interface SessionService {
   /** @throws {AppError} `session_in_use` for a session that asks for another; `insufficient_scope` for more than the key may */
   create(principal: Principal, request: CreateSessionRequest): Promise<CreatedSession>
   /** @throws {AppError} as `create` */
-  createCode(principal: Principal): { readonly code: string; readonly expiresAt: string }
+  createCode(principal: Principal): Promise<SignInCode>
   /** A code for whoever starts the server. */
-  codeFor(owner: CodeOwner): { readonly code: string; readonly expiresAt: string }
+  codeFor(owner: CodeOwner): Promise<SignInCode>
   /** @throws {AppError} `invalid_code` for one that was used, is over or never was, and for one whose key was revoked */
   exchange(request: ExchangeCodeRequest): Promise<CreatedSession>
   /** Those of the key; with scope `admin` those of all keys that it manages. */
@@ -54,9 +59,8 @@ const LIFE_MS = 12 * HOUR_MS
 const KEPT_LIFE_MS = 30 * 24 * HOUR_MS
 const CODE_LIFE_MS = 600_000
 
-export function createSessionService(context: Pick<ServiceContext, 'db' | 'ids' | 'clock' | 'logger'>): SessionService {
+export function createSessionService(context: Pick<ServiceContext, 'db' | 'ids' | 'logger'>): SessionService {
   const { db, ids, logger } = context
-  const codes = createOneTime<CodeOwner>(context, CODE_LIFE_MS)
 
   async function begin(owner: CodeOwner, given: Pick<CreateSessionRequest, 'name' | 'is_kept'>) {
     const id = ids.uuid()
@@ -74,8 +78,9 @@ export function createSessionService(context: Pick<ServiceContext, 'db' | 'ids' 
     return { ...toWireSession(session, id), token }
   }
 
-  function codeFor(owner: CodeOwner) {
-    const { secret, expiresAtMs } = codes.put(owner)
+  async function codeFor({ keyId, scope }: CodeOwner): Promise<SignInCode> {
+    const right = { keyId, scope, sessionId: null, usageProject: null, address: null }
+    const { secret, expiresAtMs } = await insertOneTime(context, 'sign-in', { right, lifeMs: CODE_LIFE_MS })
     return { code: secret, expiresAt: toIso(expiresAtMs) }
   }
 
@@ -89,12 +94,12 @@ export function createSessionService(context: Pick<ServiceContext, 'db' | 'ids' 
       return created
     },
     codeFor,
-    createCode: (principal) => {
+    createCode: async (principal) => {
       assertKey(principal)
       return codeFor({ ...ownerOf(principal), keyId: principal.keyId, scope: principal.scope })
     },
     exchange: async ({ code, ...request }) => {
-      const owner = codes.take(code)
+      const owner = await takeOneTime(db, 'sign-in', code)
       const created = owner === null ? null : await begin(owner, request)
       if (created !== null) return created
       throw new AppError(

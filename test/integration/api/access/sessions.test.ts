@@ -121,6 +121,24 @@ describe('a code', () => {
     expect([again.status, again.body.error.code]).toEqual([401, 'invalid_code'])
   })
 
+  it('begins one of those that ask at once, also after a restart, and is no ticket', async () => {
+    const other = await createTestService()
+    const codes = [await other.signInCode(), await other.signInCode(), await other.signInCode()] as string[]
+    const again = await other.restart()
+    const answers = await Promise.all(Array.from({ length: 4 }, () => exchange(codes[0] ?? '', again)))
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 401, 401, 401])
+    // a code is no ticket, and is not used up as one
+    expect((await fetch(`${again.url}/v1/files/file-1/content?ticket=${codes[2]}`)).status).toBe(401)
+    expect((await exchange(codes[2] ?? '', again)).status).toBe(200)
+    const { db, close } = await again.openRows()
+    // no code lies where it could be read
+    expect(JSON.stringify(await db.selectFrom('one_time_secrets').selectAll().execute())).not.toContain(codes[1])
+    await db.updateTable('one_time_secrets').set({ expires_at_ms: 1 }).where('kind', '=', 'sign-in').execute()
+    await close()
+    expect((await exchange(codes[1] ?? '', again)).status).toBe(401)
+    await again.dispose()
+  })
+
   it('is worth nothing once its key is revoked', async () => {
     const gone = await key({ scope: 'admin' })
     const made = await make(gone.key)

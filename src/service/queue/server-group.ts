@@ -16,8 +16,8 @@ import {
   type ServerFacts,
 } from '#service/storage/upkeep/servers.js'
 
-/** `job`: something about it has changed; `queue`: somebody may find work; the others are for who has the session. */
-export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-close', 'session-end'] as const
+/** `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others are for who has the session. */
+export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-free', 'session-close', 'session-end'] as const
 export type Topic = (typeof TOPICS)[number]
 
 export interface ServerGroup {

@@ -48,6 +48,26 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'a training l
   })
   afterAll(() => shared?.stop())
 
+  it('has its worker at the server that has some, which hears of it and does not wait for its next look', async () => {
+    // nobody looks by itself before the test is over
+    const tuning = { jobs: { sweepMs: 3_600_000 } }
+    const group = await startGroup(await shared.newGroup(), [
+      { trainWorkers: 0, tuning },
+      { trainWorkers: 1, tuning },
+    ])
+    onTestFinished(() => group.stop())
+    const service = { url: group.at(1).url, apiKey: group.apiKey }
+    const tinker = await openTinker(service, { isPatient: true })
+    const run = await tinker.createRun({ seed: 5 })
+    service.url = group.at(0).url
+    const loss = await run.send(CALL)
+    const step = await run.post('optim_step', STEP)
+    expect((await tinker.loss(loss)).loss).toBeGreaterThan(0)
+    await tinker.result(step)
+    const [row] = await shared.postgres.query<{ server_id: string }>(group.database, HOLDER)
+    expect(row?.server_id).toBe((await readFile(join(String(group.places[1]?.dataDir), 'server-id'), 'utf8')).trim())
+  })
+
   it('goes on at the other when the one is killed that has its worker', { timeout: 300_000 }, async () => {
     const tuning = { serverLeaseMs: LEASE_MS, jobs: { leaseMs: LEASE_MS, startMs: 60_000 } }
     const options = { trainWorkers: 1, tuning }

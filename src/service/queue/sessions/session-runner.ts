@@ -174,6 +174,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   let ticks = 0
   let lookTicks = 0
   let looking: Promise<void> | null = null
+  let isToLookAgain = false
   /** From when on a server that says nothing counts as gone: while the database was away none could say anything. */
   let judgeFromMs = Number.NEGATIVE_INFINITY
 
@@ -189,13 +190,18 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   }
 
   /** Of several servers: takes up what no other has, and leaves alone what another took up. */
-  async function lookBeside(serverId: string): Promise<void> {
+  async function lookBeside({ id: serverId, announce }: Pick<ServerGroup, 'id' | 'announce'>): Promise<void> {
     const ready = (await listReadySessions(db)).filter((id) => !lives.has(id))
     const asked = [...new Set([...ready, ...waiting.keys()])]
     const mayJudge = clock.monotonicMs() >= judgeFromMs
     const held = new Set(await listHeldElsewhere(db, asked, serverId, { countsSilent: !mayJudge }))
     for (const id of held) waiting.delete(id)
-    for (const id of ready) if (!held.has(id)) wait(id)
+    for (const id of ready) {
+      if (held.has(id) || waiting.has(id)) continue
+      wait(id)
+      // another one may have a worker for it before this one has
+      announce('session-free', id)
+    }
   }
 
   function waitForOthers(): void {
@@ -204,13 +210,17 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
 
   function look(): void {
     if (group === null || isStopped) return
-    looking ??= lookBeside(group.id)
+    // what is told while it looks, it may have looked past
+    isToLookAgain = looking !== null
+    if (isToLookAgain) return
+    looking = lookBeside(group)
       .catch((error: unknown) => {
         waitForOthers()
         logger.error({ err: error }, 'session.not_looked_for')
       })
       .finally(() => {
         looking = null
+        if (isToLookAgain) look()
       })
   }
 
@@ -222,6 +232,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
   }
 
   group?.on('session', (id) => void wakeHere(id))
+  group?.on('session-free', look)
   group?.on('session-close', (id) => lives.get(id)?.turns.close())
   group?.on('session-end', (id) => lives.get(id)?.turns.closeUnstored())
   group?.onMissed(() => {
@@ -331,8 +342,8 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       const isOwn = (await findTrainingSession(db, id))?.attempt === held.attempt
       await giveSessionBack(db, id, held.attempt)
       if (!isOwn) held.isOrderly = true
-      // who has workers for it hears of it
-      group.announce('queue')
+      // who has a worker for it hears of it
+      group.announce('session-free', id)
     }
     if (isStopped) return
     const facts = { session_id: id, attempt: held.attempt, reason }
@@ -469,7 +480,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       }
     },
     start: async () => {
-      if (group !== null) return lookBeside(group.id)
+      if (group !== null) return lookBeside(group)
       for (const id of await listReadySessions(db)) wait(id)
     },
     stop: async () => {

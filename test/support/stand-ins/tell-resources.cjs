@@ -15,7 +15,8 @@ if (file !== undefined && isMainThread && process.argv.includes('serve')) {
   process.on('SIGUSR2', () => {
     collect()
     const { heapUsed, external } = process.memoryUsage()
+    const heapBytes = heapUsed + external
     const handles = process.getActiveResourcesInfo().length
-    appendFileSync(file, `${JSON.stringify({ heapMb: Math.round((heapUsed + external) / 1e6), handles })}\n`)
+    appendFileSync(file, `${JSON.stringify({ heapBytes, heapMb: Math.round(heapBytes / 1e6), handles })}\n`)
   })
 }

@@ -5,7 +5,7 @@ import type { DemoFinished, DemoSample } from './events.js'
 import { type DemoOptions, type Measurement, secondsSince } from './session.js'
 
 /** Held-out reward that ends a demo early: there is little left to show. */
-export const GOAL = 0.95
+export const GOAL = 0.9
 /** Held-out prompts that are shown before and after. */
 const SHOWN_PROMPTS = 6
 

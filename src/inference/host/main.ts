@@ -8,24 +8,19 @@ import { toErrorMessage } from '#base/errors/error-message.js'
 import { systemClock } from '#base/util/clock.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createHost, type Host } from './host.js'
-import type { HostCommand, HostEvent, HostEvents } from './protocol.js'
+import { createOutbox } from './outbox.js'
+import type { HostCommand } from './protocol.js'
 
 // what this process writes is in the data directory: its owner's alone
 process.umask(0o077)
 
-/** What one step of the engine says to all its requests goes out as one message. */
-let unsent: HostEvent[] = []
-
-function send(event: HostEvent): void {
-  if (unsent.push(event) === 1) queueMicrotask(flush)
-}
-
-function flush(): void {
-  const events: HostEvents = unsent
-  unsent = []
+const send = createOutbox({
+  clock: systemClock,
   // The channel closes when the server dies; `disconnect` then ends this process.
-  if (process.connected) process.send?.(events, undefined, undefined, () => undefined)
-}
+  post: (events) => {
+    if (process.connected) process.send?.(events, undefined, undefined, () => undefined)
+  },
+})
 
 /** A host without a runtime answers that it cannot load a model, and why. */
 function openHost(): Host {

@@ -10,6 +10,9 @@ export interface OutputQuantizedMatrix {
   readonly scales: Float32Array
 }
 
+/** Rows and columns that are turned together: single bytes written a row apart take six times as long. */
+const TILE = 64
+
 /**
  * Quantizes a row-major matrix, each row (an output) by its own largest value.
  *
@@ -21,16 +24,35 @@ export function quantizeOutputs(weight: Float32Array, rows: number, smoothing: F
   if (weight.length !== rows * columns) throw new Error(`matrix has ${weight.length} values, not ${rows} x ${columns}`)
   const quantized = new Int8Array(rows * columns)
   const scales = new Float32Array(rows)
+  const inverses = new Float64Array(rows)
   for (let row = 0; row < rows; row++) {
     const start = row * columns
     let largest = 0
     for (let k = 0; k < columns; k++) {
-      largest = Math.max(largest, Math.abs((weight[start + k] as number) * (smoothing[k] as number)))
+      const value = Math.abs((weight[start + k] as number) * (smoothing[k] as number))
+      if (value > largest) largest = value
     }
-    const inverse = largest === 0 ? 0 : 127 / largest
+    inverses[row] = largest === 0 ? 0 : 127 / largest
     scales[row] = largest / 127
-    for (let k = 0; k < columns; k++) {
-      quantized[k * rows + row] = Math.round((weight[start + k] as number) * (smoothing[k] as number) * inverse)
+  }
+  const tile = new Int8Array(TILE * TILE)
+  for (let firstRow = 0; firstRow < rows; firstRow += TILE) {
+    const tileRows = Math.min(TILE, rows - firstRow)
+    for (let first = 0; first < columns; first += TILE) {
+      const tileColumns = Math.min(TILE, columns - first)
+      for (let row = 0; row < tileRows; row++) {
+        const inverse = inverses[firstRow + row] as number
+        const start = (firstRow + row) * columns + first
+        for (let k = 0; k < tileColumns; k++) {
+          const value = (weight[start + k] as number) * (smoothing[first + k] as number) * inverse
+          // Math.round takes four times as long, and differs for one number, just below 0.5
+          tile[row * TILE + k] = Math.floor(value + 0.5)
+        }
+      }
+      for (let k = 0; k < tileColumns; k++) {
+        const start = (first + k) * rows + firstRow
+        for (let row = 0; row < tileRows; row++) quantized[start + row] = tile[row * TILE + k] as number
+      }
     }
   }
   return { quantized, scales }

@@ -2,6 +2,7 @@
  * Weights of integer products: each output by its own scale, channels smoothed before.
  */
 import { describe, expect, it } from 'vitest'
+import { createRng } from '#base/util/rng.js'
 import { quantizeOutputs, smoothingFactors } from '#model/weights/quantize-outputs.js'
 
 const WEIGHT = Float32Array.of(1, -2, 0.5, 10, 30, -20) // [2, 3]
@@ -18,6 +19,25 @@ describe('quantizeOutputs', () => {
       }
     }
     expect(Math.max(...quantized.map(Math.abs))).toBe(127)
+  })
+
+  it.each([
+    [1, 70],
+    [64, 128],
+    [131, 65],
+  ])('is the same to the bit as one value after the other, %i outputs of %i', (rows, columns) => {
+    const rng = createRng('tiles')
+    const weight = Float32Array.from({ length: rows * columns }, () => rng.uniform() - 0.5)
+    const smoothing = Float32Array.from({ length: columns }, () => rng.uniform() + 0.1)
+    const { quantized, scales } = quantizeOutputs(weight, rows, smoothing)
+    const expected = new Int8Array(rows * columns)
+    for (let row = 0; row < rows; row++) {
+      const values = Array.from(smoothing, (factor, k) => (weight[row * columns + k] ?? 0) * factor)
+      const largest = Math.max(...values.map(Math.abs))
+      expect(scales[row]).toBe(Math.fround(largest / 127))
+      for (const [k, value] of values.entries()) expected[k * rows + row] = Math.round(value * (127 / largest))
+    }
+    expect(quantized).toEqual(expected)
   })
 
   it('keeps an output without weights at zero', () => {

@@ -5,7 +5,7 @@ import { type DecoderConfig, parameterCount } from '#model/architectures/decoder
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import type { TextModel } from '#model/text/text-model.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
+import { engineThreadsFor, threadsBesideJob } from '#numerics/runtime/default-threads.js'
 import { onDevice, type Runtime } from '#numerics/runtime/runtime.js'
 import { createEngine, type Engine } from '../engine/engine.js'
 import type { ThreadsChange } from '../engine/scheduling/core-sharing.js'
@@ -38,7 +38,7 @@ export async function openLocalEngine(command: LoadCommand, parts: LocalEnginePa
   const { config, textModel, onThreadsChange, idleSteps, onRested } = parts
   const { device } = command
   const runtime = onDevice(parts.runtime, device?.name ?? 'cpu')
-  const threads = threadsFor(parameterCount(config), command.threads)
+  const threads = engineThreadsFor(parameterCount(config), command.threads)
   // a second session would hold the weights a second time on a device, and compute no less
   const fewThreads = device === undefined ? threadsBesideJob(parameterCount(config), command.threads) : null
   const choice = await choosePrecision({ ...command, threads }, { config, runtime })

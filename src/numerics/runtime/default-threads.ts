@@ -11,6 +11,7 @@ import { usableCores } from '#base/machine/cores.js'
 
 /** Operators of larger models are long enough for all cores. */
 const SMALL_PARAMETERS = 50e6
+const SMALL_ENGINE_THREADS = 8
 
 /**
  * @param parameters of the model
@@ -27,6 +28,21 @@ export function threadsFor(
   if (setting !== null) return setting
   if (parameters <= SMALL_PARAMETERS) return halfOf(cores)
   return cores < machine ? cores : null
+}
+
+/**
+ * The same for an engine: of a small model at most eight, where its training goes on gaining. Measured on sixteen cores with four million
+ * parameters: one stream makes no more tokens on eight threads than on four, 64 streams most on eight, and sixteen are slower than one.
+ */
+export function engineThreadsFor(
+  parameters: number,
+  setting: number | null,
+  cores: number = usableCores(),
+  machine: number = cpus().length,
+): number | null {
+  const threads = threadsFor(parameters, setting, cores, machine)
+  const isCapped = setting === null && threads !== null && parameters <= SMALL_PARAMETERS
+  return isCapped ? Math.min(threads, SMALL_ENGINE_THREADS) : threads
 }
 
 /**

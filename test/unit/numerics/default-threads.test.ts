@@ -1,11 +1,18 @@
 import { describe, expect, test } from 'vitest'
-import { threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
+import { engineThreadsFor, threadsBesideJob, threadsFor } from '#numerics/runtime/default-threads.js'
 
 describe('threads', () => {
   test('are half of the cores for small models and all for others', () => {
     expect([1, 2, 3, 8].map((cores) => threadsFor(4e6, null, cores, 8))).toEqual([1, 1, 1, 4])
     expect(threadsFor(50e6, null, 2, 2)).toBe(1)
     expect(threadsFor(50e6 + 1, null, 2, 2)).toBeNull()
+  })
+
+  test('of an engine are at most eight for small models, unless the setting says more', () => {
+    expect([2, 16, 64].map((cores) => engineThreadsFor(4e6, null, cores, 64))).toEqual([1, 8, 8])
+    expect(engineThreadsFor(4e6, 32, 64, 64)).toBe(32)
+    expect(engineThreadsFor(135e6, null, 64, 64)).toBeNull()
+    expect(threadsFor(4e6, null, 64, 64)).toBe(32)
   })
 
   test('are counted where a container has a part of the machine', () => {

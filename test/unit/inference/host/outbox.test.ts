@@ -13,7 +13,10 @@ const delta = (id: string, text: string, finishReason: DeltaEvent['finishReason'
   finishReason,
   stopReason: null,
 })
-const worded = (event: HostEvent): string => (event.type === 'delta' ? event.text : `${event.type} ${event.id}`)
+const worded = (event: HostEvent): string => {
+  if (event.type === 'delta') return event.text
+  return event.type === 'finished' ? `finished ${event.id}` : event.type
+}
 
 /** An outbox on a clock that stands still; its messages as words. */
 function open(holdMs: number) {

@@ -120,7 +120,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     usedKeys = new Set()
     try {
       await inTransaction(db, async (transaction) => {
-        id = await readTransactionId(transaction)
+        id = null
         // in one order, or servers that count for the same would wait for each other
         for (const [, { key, counters }] of [...batch].sort(byText)) {
           const { keyId, ...counted } = key
@@ -128,6 +128,8 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
           if (keyId !== undefined) await addKeyUsage(transaction, { entity: key.entity, keyId }, counters)
         }
         await touchApiKeys(transaction, [...keys])
+        // behind all that may fail by itself, and be undone alone: from here on only the commit decides
+        id = await readTransactionId(transaction)
       })
     } catch (error) {
       const giveBack = (): void => {

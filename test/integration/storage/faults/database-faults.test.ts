@@ -158,6 +158,25 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'the way to PostgreSQL' : NO_POS
     expect(await countOf()).toBe(chats)
   })
 
+  it('that refuses the write of what was used, beside others that it takes, loses none of it', async () => {
+    await serve({ trainWorkers: 0 })
+    await rowsOf(`create function refuse() returns trigger language plpgsql as
+      $$ begin raise exception 'no room' using errcode = '53100'; end $$`)
+    await rowsOf('create trigger refuses before insert on usage_days for each row execute function refuse()')
+    for (let i = 0; i < 3; i += 1) {
+      expect((await service.json('/v1/chat/completions', { json: CHAT })).status).toBe(200)
+    }
+    // transactions that wait for each other go together: the write is among them at least once
+    let count = 0
+    const end = performance.now() + 3000
+    while (performance.now() < end) {
+      await Promise.all(Array.from({ length: 16 }, () => service.createModel(`m${count++}`)))
+    }
+    await rowsOf('drop trigger refuses on usage_days')
+    const { body } = await service.json<{ total: { requests: number } }>('/v1/usage')
+    expect(body.total.requests).toBe(3)
+  })
+
   it('frozen: what waits is answered when it goes on, what finds no connection with 503; nothing is done twice', async () => {
     await serve()
     const model = await service.createModel()

@@ -1,6 +1,6 @@
 /**
  * A proxy before a database that does to connections what networks do: it cuts them at a chosen statement, lets nothing through while both sides
- * think that they are connected, and refuses. It knows bytes alone, and finds a statement by its text.
+ * think that they are connected, and refuses. It knows bytes alone, and finds a statement by its text, also where that was prepared before.
  */
 import { once } from 'node:events'
 import { createConnection, createServer, type Server, type Socket } from 'node:net'
@@ -8,7 +8,7 @@ import { createConnection, createServer, type Server, type Socket } from 'node:n
 /** Where a connection is cut: before the database has the statement, or when it has answered and nobody hears it. */
 export interface Cut {
   readonly when: 'before' | 'after'
-  /** Bytes of the client, as text. Asked once for each piece that arrives. */
+  /** Bytes of the client, as text, and the texts of the prepared statements that they name. Asked once for each piece that arrives. */
   readonly at: (statement: string) => boolean
 }
 
@@ -41,6 +41,7 @@ export async function startTcpProxy(target: number | string): Promise<TcpProxy> 
     const database = createConnection(path)
     const pair = [client, database] as const
     pairs.add(pair)
+    const textOf = createReader()
     let isAnswerLost = false
     const end = (): void => {
       pairs.delete(pair)
@@ -51,7 +52,8 @@ export async function startTcpProxy(target: number | string): Promise<TcpProxy> 
     if (isFrozen) for (const socket of pair) socket.pause()
     client.on('data', (bytes) => {
       const { cut } = proxy
-      if (cut?.at(bytes.toString('latin1')) === true) {
+      const text = textOf(bytes)
+      if (cut?.at(text) === true) {
         proxy.cut = null
         state.cuts += 1
         if (cut.when === 'before') return end()
@@ -108,4 +110,21 @@ export async function startTcpProxy(target: number | string): Promise<TcpProxy> 
   }
   await listen()
   return proxy
+}
+
+/** Reads one connection: a prepared statement says its text once, behind its name, and later its name alone. */
+function createReader(): (bytes: Buffer) => string {
+  const prepared = new Map<string, string>()
+  return (bytes) => {
+    const parts = bytes.toString('latin1').split('\0')
+    const texts: string[] = []
+    for (const [index, part] of parts.entries()) {
+      const name = /ty_\d+$/.exec(part)?.[0]
+      if (name === undefined) continue
+      const next = parts[index + 1] ?? ''
+      if (next === '') texts.push(prepared.get(name) ?? '')
+      else prepared.set(name, next)
+    }
+    return [...parts, ...texts].join('\0')
+  }
 }

@@ -107,7 +107,8 @@ class Connection implements DatabaseConnection {
 
   async #send<Row>({ sql: text, parameters }: CompiledQuery): Promise<QueryAnswer<Row>> {
     const values = [...parameters]
-    const name = this.#nameOf(text)
+    // those of transactions have no plan to keep, and are one message without a name instead of four
+    const name = parameters.length === 0 ? null : this.#nameOf(text)
     const statement = name === null ? { text, values } : { name, text, values }
     if (this.ahead === '') return this.client.query<Row>(statement)
     const { stream } = this.client.connection
@@ -163,14 +164,23 @@ class PoolDriver implements Driver {
 
   async beginTransaction(connection: Connection, { isolationLevel }: TransactionSettings): Promise<void> {
     const isolation = isolationLevel === undefined ? '' : ` isolation level ${isolationLevel}`
+    // not of this transaction, but of what the connection was used for before
+    connection.hasFailed = false
     connection.isInTransaction = true
-    await connection.executeQuery(CompiledQuery.raw(`start transaction${isolation}`))
+    try {
+      await connection.executeQuery(CompiledQuery.raw(`start transaction${isolation}`))
+    } catch (error) {
+      connection.isInTransaction = false
+      throw error
+    }
   }
 
   async commitTransaction(connection: Connection): Promise<void> {
+    if (connection.isBroken) throw lostBeforeCommit()
     if (connection.hasFailed) throw wentOn()
     try {
       await connection.executeQuery(COMMIT)
+      connection.isInTransaction = false
     } catch (error) {
       throw connection.isBroken ? unknownOutcome(error) : error
     }
@@ -184,6 +194,7 @@ class PoolDriver implements Driver {
       // what made us roll back is what people need to hear; the database rolls back when the connection ends
       connection.isBroken = true
     }
+    connection.isInTransaction = false
   }
 
   async savepoint(connection: Connection, name: string): Promise<void> {
@@ -196,6 +207,8 @@ class PoolDriver implements Driver {
   }
 
   async rollbackToSavepoint(connection: Connection, name: string): Promise<void> {
+    // there is nothing to go back to: the whole transaction is undone
+    if (connection.isBroken) throw lostBeforeCommit()
     // without a statement behind it the savepoint was not made yet
     connection.ahead += `rollback to savepoint ${name}; release savepoint ${name};`
     connection.hasFailed = false
@@ -209,6 +222,9 @@ class PoolDriver implements Driver {
     await this.#pool.end()
   }
 }
+
+/** No commit has left this process: nothing is changed. */
+const lostBeforeCommit = (): unknown => toDatabaseError(new Error('Connection terminated'))
 
 function wentOn(): Error {
   return new Error('a statement of a transaction failed, and the transaction went on as if it had not')

@@ -7,7 +7,7 @@
  * action sees what those before it in the transaction did, and is told of its end when all of it is committed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ControlledTransaction, Kysely, Transaction } from 'kysely'
+import type { ControlledTransaction, Kysely, KyselyPlugin, Transaction } from 'kysely'
 import { AppError } from '#base/errors/errors.js'
 import { createRng, randomSeed } from '#base/util/rng.js'
 import type { Schema } from '../schema.js'
@@ -115,14 +115,35 @@ async function goTogether(db: Kysely<Schema>, actions: readonly Waiting[]): Prom
 
 async function behindSavepoint(transaction: ControlledTransaction<Schema>, action: Action): Promise<Outcome> {
   const own = await transaction.savepoint(SAVEPOINT).execute()
+  const fence = createFence()
   try {
-    const value = await action(own)
+    const value = await action(own.withPlugin(fence))
+    fence.close()
     await own.releaseSavepoint(SAVEPOINT).execute()
     return { value }
   } catch (error) {
+    fence.close()
     // nothing of the transaction can be kept then
     if (isConflict(error)) throw error
     await own.rollbackToSavepoint(SAVEPOINT).execute()
     return { error }
+  }
+}
+
+/**
+ * Refuses an action's statements once it has ended, as its own transaction would: what it began and did not wait for would be committed with
+ * those behind it.
+ */
+function createFence(): KyselyPlugin & { close(): void } {
+  let isOver = false
+  return {
+    close: () => {
+      isOver = true
+    },
+    transformQuery: ({ node }) => {
+      if (isOver) throw new Error('a statement came when its transaction was over')
+      return node
+    },
+    transformResult: async ({ result }) => result,
   }
 }

@@ -33,6 +33,11 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'transactions of one server on P
     return String(rows[0]?.number)
   }
 
+  async function breakConnection(address: string, db: Database): Promise<void> {
+    const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(db)
+    await postgres.query(address, `select pg_terminate_backend(${rows[0]?.pid})`)
+  }
+
   /** While it is held, actions wait for each other. */
   function hold(db: DatabaseHandle): () => void {
     const { promise, resolve } = createDeferred<void>()
@@ -148,22 +153,89 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'transactions of one server on P
     expect(await stored(db)).toEqual(['a', 'b'])
   })
 
+  test('what an action began and did not wait for is not done when it has ended', async () => {
+    const db = await openOne()
+    await put(db, 'a')
+    const straggle = () => {
+      const later = createDeferred<unknown>()
+      const action = (transaction: Database) => {
+        const straggler = async () => {
+          await put(transaction, 'b').catch(() => undefined)
+          await put(transaction, 'late')
+        }
+        const failing = put(transaction, 'a')
+        const straggling = straggler()
+        straggling.then(later.resolve, later.resolve)
+        return Promise.all([failing, straggling])
+      }
+      return { done: inTransaction(db, action), late: later.promise }
+    }
+    const go = hold(db)
+    const { done, late } = straggle()
+    const others = ['c', 'd'].map((id) => inTransaction(db, (transaction) => put(transaction, id)))
+    const ends = Promise.allSettled([done, ...others])
+    go()
+    const [failed, ...sound] = await ends
+    expect(failed).toMatchObject({ status: 'rejected', reason: { code: '23505' } })
+    expect(sound.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled'])
+    expect(String(await late)).toContain('its transaction was over')
+    expect(await stored(db)).toEqual(['a', 'c', 'd'])
+  })
+
   test('a connection that breaks among them fails all of them, and none is done', async () => {
     const address = await postgres.createDatabase()
     const db = await open(address)
     const go = hold(db)
     const first = inTransaction(db, (transaction) => put(transaction, 'a'))
     const second = inTransaction(db, async (transaction) => {
-      const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(transaction)
-      await postgres.query(address, `select pg_terminate_backend(${rows[0]?.pid})`)
+      await breakConnection(address, transaction)
       await put(transaction, 'b')
     })
-    const third = inTransaction(db, (transaction) => put(transaction, 'c'))
+    let isThirdRun = false
+    const third = inTransaction(db, async (transaction) => {
+      isThirdRun = true
+      await put(transaction, 'c')
+    })
     const ends = Promise.allSettled([first, second, third])
     go()
-    for (const end of await ends)
-      expect(end).toMatchObject({ status: 'rejected', reason: { code: 'database_unavailable' } })
+    // no commit was sent: all of them know that nothing is done
+    const reason = { code: 'database_unavailable', message: 'the database cannot be reached' }
+    for (const end of await ends) expect(end).toMatchObject({ status: 'rejected', reason })
+    expect(isThirdRun).toBe(false)
     expect(await stored(db)).toEqual([])
+  })
+
+  test('an action alone that swallows the loss of its connection is told that nothing is done', async () => {
+    const address = await postgres.createDatabase()
+    const db = await open(address)
+    const swallowed = inTransaction(db, async (transaction) => {
+      await put(transaction, 'a')
+      await breakConnection(address, transaction)
+      await put(transaction, 'b').catch(() => undefined)
+    })
+    await expect(swallowed).rejects.toMatchObject({ message: 'the database cannot be reached' })
+    expect(await stored(db)).toEqual([])
+  })
+
+  test('a transaction knows nothing of what its connection was used for before, and leaves nothing to what comes', async () => {
+    const address = await postgres.createDatabase()
+    const db = await open(address)
+    await put(db, 'a')
+    await db.connection().execute(async (connection) => {
+      await expect(put(connection, 'a')).rejects.toMatchObject({ code: '23505' })
+      await connection.transaction().execute((transaction) => put(transaction, 'b'))
+      const undone = connection.transaction().execute(() => Promise.reject(new Error('on purpose')))
+      await expect(undone).rejects.toThrow('on purpose')
+      await breakConnection(address, connection)
+      // a write of its own, whose answer did not come
+      await expect(put(connection, 'c')).rejects.toThrow('it may be done all the same')
+    })
+    await db.connection().execute(async (connection) => {
+      await connection.transaction().execute((transaction) => put(transaction, 'd'))
+      await breakConnection(address, connection)
+      await expect(put(connection, 'e')).rejects.toThrow('it may be done all the same')
+    })
+    expect(await stored(db)).toEqual(['a', 'b', 'd'])
   })
 
   test('statements that come again are prepared, those with ever other texts are not', async () => {
@@ -176,7 +248,12 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'transactions of one server on P
         await connection.selectFrom('health_probes').select('id').where('id', 'in', ids).execute()
       }
       expect((await prepared(connection)).rows).toEqual([{ n: 0 }])
-      for (let time = 0; time < 40; time += 1) await stored(connection)
+      for (let time = 0; time < 40; time += 1) {
+        await connection.selectFrom('health_probes').select('id').where('id', '=', `${time}`).execute()
+      }
+      expect((await prepared(connection)).rows).toEqual([{ n: 1 }])
+      // those that begin and end transactions have no plan to keep
+      for (let time = 0; time < 40; time += 1) await connection.transaction().execute(() => Promise.resolve())
       expect((await prepared(connection)).rows).toEqual([{ n: 1 }])
     })
   })

@@ -4,8 +4,9 @@
  * Redaction is structural: keys, authorization headers and attempt tokens never reach a line, and prompt and completion
  * text only with `isContentLogged`. Event names are dotted nouns and verbs (`http.request`, `job.started`).
  */
+import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
-import pretty from 'pino-pretty'
+import type { PinoPretty } from 'pino-pretty'
 import { breakLine, renderLine } from './lines.js'
 
 /** A logger; `child` adds fields to every line. */
@@ -41,7 +42,11 @@ export function createLogger(options: LoggerOptions = {}): Logger {
 
 function streamOf(format: LogFormat): DestinationStream {
   const isTerminal = process.stderr.isTTY === true
-  if (format === 'pretty') return pretty({ destination: 2, sync: true, messageKey: 'event', colorize: isTerminal })
+  if (format === 'pretty') {
+    // loaded when it is asked for: a twentieth of what every process reads at its start
+    const pretty = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty
+    return pretty({ destination: 2, sync: true, messageKey: 'event', colorize: isTerminal })
+  }
   if (format === 'json' || (format === 'auto' && !isTerminal)) return pino.destination({ dest: 2, sync: true })
   return {
     write(record) {

@@ -6,17 +6,20 @@
 
 const scratch = new Float32Array(1)
 const scratchBits = new Uint32Array(scratch.buffer)
-const HALF_TO_FLOAT = buildHalfTable()
+/** All 65,536 values; made by the first caller, since most processes that load this file widen nothing. */
+let halfTable: Float32Array | null = null
 
 /** Widens binary16 bits to float32. Exact. */
 export function float16ToFloat32(bits: Uint16Array, out: Float32Array = new Float32Array(bits.length)): Float32Array {
-  for (let i = 0; i < bits.length; i++) out[i] = HALF_TO_FLOAT[bits[i] as number] as number
+  halfTable ??= buildHalfTable()
+  for (let i = 0; i < bits.length; i++) out[i] = halfTable[bits[i] as number] as number
   return out
 }
 
 /** Widens one binary16 value. Exact. */
 export function halfToNumber(bits: number): number {
-  return HALF_TO_FLOAT[bits & 0xffff] as number
+  halfTable ??= buildHalfTable()
+  return halfTable[bits & 0xffff] as number
 }
 
 /** Narrows float32 to binary16 bits, nearest even, overflow to infinity. */

@@ -28,8 +28,7 @@ import {
   type WandbCall,
   type WandbContext,
 } from './context.js'
-import type { Arguments } from './execute-query.js'
-import { executeQuery, type Fields, type GraphqlRequest } from './execute-query.js'
+import type { Arguments, executeQuery, Fields, GraphqlRequest } from './execute-query.js'
 import { projectRunFields, runFields, storeStream } from './runs.js'
 import { type AddressSigner, createAddressSigner } from './signed-addresses.js'
 
@@ -108,6 +107,8 @@ export function createWandbService(context: WandbContext): WandbService {
         principal,
         addressOf: (grant) => `${address}/wandb/storage?token=${sign(grant)}`,
       }
+      // with it comes the GraphQL library, which a server that nobody asks this of need not read at its start
+      const { executeQuery } = await import('./execute-query.js')
       return executeQuery(rootOf(call), request, () => requireScope(principal, 'write'))
     },
     stream: async (principal, { entity, project, run }, request) => {

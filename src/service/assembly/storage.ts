@@ -150,8 +150,8 @@ async function openRows(
   const onNotice = (payload: string | null): void => group?.receive(payload)
   const database = await openOwnPostgres(settings.database, dataDir, {
     adoption,
-    // some are held while one of several servers does what one at a time does
-    maxConnections: isSharing ? Math.max(settings.databaseConnections, 6) : settings.databaseConnections,
+    // some are held while one of several servers does what one at a time does, one as long as it places workers
+    maxConnections: isSharing ? Math.max(settings.databaseConnections, 7) : settings.databaseConnections,
     onTrouble: (error) => logger.warn({ err: error }, 'database.connection_lost'),
     onTakenOver: fail,
     ...(isSharing ? { sharing: { id, onNotice } } : {}),

@@ -2,8 +2,9 @@
  * Keeps as many workers alive on a Ray cluster as have something to do.
  *
  * Every few seconds it lists Ray's jobs and compares: missing workers are submitted, superfluous ones that still wait for a node are
- * stopped; those that run end by themselves when they had nothing to do. What it knows it reads from Ray each time, so a server that is
- * started again goes on with the workers of before. It owns no state of training jobs: workers claim those themselves, and what Ray says of
+ * stopped; those that run end by themselves when they had nothing to do. What runs it reads from Ray each time, so a server that is
+ * started again goes on with the workers of before; what it has just submitted it remembers until Ray lists it, which a restart forgets,
+ * and why one of several servers places as long as it lives. It owns no state of training jobs: workers claim those themselves, and what Ray says of
  * a worker shortens the wait for its lease and nothing else.
  */
 import { createHash } from 'node:crypto'

@@ -64,7 +64,8 @@ export function createTrainingRequests(context: TrainingContext) {
       // in the transaction: a request that is stored as waiting after its session ended would wait for ever
       const { error, nextSeq } = await requireTrainingSession(transaction, principal, sessionId)
       if (seq < 1) throw new InvalidRequestError('invalid_value', `seq_id must be at least 1, got ${seq}`)
-      // those before `nextSeq` are done, so that no more wait than there are numbers
+      // those before `nextSeq` are done, and their results may be gone: stored once more they would wait for ever
+      if (seq < nextSeq) return
       assertRoom(seq - nextSeq, MOST_WAITING)
       await insertSessionRequest(transaction, request, error === null ? endOf(refusal) : { error, isUserError: false })
     })

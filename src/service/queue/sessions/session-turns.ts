@@ -111,6 +111,8 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   let { nextSeq } = session
   let orders = 0
   let current: Current | null = null
+  /** Until when the time of orders is counted. */
+  let countedUntilMs = 0
   let changes = repeats.length
   let journalBytes = 0
   let storedAtMs = clock.monotonicMs()
@@ -306,7 +308,9 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
 
   /** Ends requests that follow each other, in one transaction. */
   async function end(endings: readonly Ending[]): Promise<void> {
-    const issuedAtMs = current?.issuedAtMs ?? clock.monotonicMs()
+    const nowMs = clock.monotonicMs()
+    // requests of one order that are ended one by one share its time
+    const sinceMs = Math.max(current?.issuedAtMs ?? nowMs, countedUntilMs)
     const saves = new Map<SessionRequestRecord, readonly StoredFile[]>()
     for (const { request, report } of endings) {
       if (!savesWeights(request) || report.error !== undefined) continue
@@ -329,10 +333,11 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
         isStep ||= request.kind === 'optim_step' && report.error === undefined
       }
       if (count === 0) return assertOwn(transaction)
-      await addSessionTime(transaction, session.id, clock.monotonicMs() - issuedAtMs)
+      await addSessionTime(transaction, session.id, nowMs - sinceMs)
       const isOwn = await advanceSession(transaction, session.id, { nextSeq: next, isStep, attempt: session.attempt })
       if (!isOwn) await assertOwn(transaction)
     })
+    countedUntilMs = nowMs
     for (const { request, report } of endings) noteEnd(request, report)
   }
 

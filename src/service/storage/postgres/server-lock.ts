@@ -62,10 +62,6 @@ export async function holdServerLock(
       await created.connect().catch((error: unknown) => {
         throw toDatabaseError(error)
       })
-      // of a machine that is gone the lock is free within a minute
-      await created.query(
-        "select set_config('tcp_keepalives_idle', '20', false), set_config('tcp_keepalives_interval', '5', false)",
-      )
       if (sharing !== null) {
         created.on('notification', ({ payload }) => sharing.onNotice(payload ?? ''))
         await created.query(`listen ${NOTICE_CHANNEL}`)

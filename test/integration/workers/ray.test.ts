@@ -55,13 +55,18 @@ describe.runIf(hasRay)('workers on Ray', { timeout: 600_000 }, () => {
   const jobOf = async (id: string): Promise<TrainingJob> =>
     (await service.json<TrainingJob>(`/v1/preview/training-jobs/${id}`)).body
 
-  it('wait for a node and say so, train on one that comes, and go on on another when it dies', async () => {
-    const lines = Array.from({ length: 400 }, (_, i) =>
+  /** Each row is a gradient step. */
+  async function submit(rows: number): Promise<string> {
+    const lines = Array.from({ length: rows }, (_, i) =>
       JSON.stringify({ messages: ['user', 'assistant'].map((role) => ({ role, content: `${role} ${i}` })) }),
     )
     const data = `data:application/jsonl;base64,${Buffer.from(lines.join('\n')).toString('base64')}`
-    const json = { model_id: await service.createModel(), training_data_url: data, config: { batch_size: 1 } }
-    const { id } = (await service.json<{ id: string }>('/v1/preview/sft-training-jobs', { json })).body
+    const json = { model_id: await service.createModel(`m${rows}`), training_data_url: data, config: { batch_size: 1 } }
+    return (await service.json<{ id: string }>('/v1/preview/sft-training-jobs', { json })).body.id
+  }
+
+  it('wait for a node and say so, train on one that comes, and go on on another when it dies', async () => {
+    const id = await submit(400)
     const isTold = async (): Promise<boolean> =>
       (await jobOf(id)).warnings.some((text) => text.includes('a node of the Ray cluster with 1 CPU, 1 train'))
     await until(isTold, 'the warning', 90_000)
@@ -78,5 +83,18 @@ describe.runIf(hasRay)('workers on Ray', { timeout: 600_000 }, () => {
     const after = await jobOf(id)
     expect(after).toMatchObject({ attempt: 2, num_gradient_steps: 400 })
     expect(after.worker?.name).not.toBe(before.worker?.name)
+  })
+
+  it('go on with what they have when the head is killed; what comes then says that nobody starts workers', async () => {
+    await cluster?.addNode({ train: 1 })
+    const id = await submit(150)
+    await until(async () => (await jobOf(id)).num_gradient_steps > 5, 'some steps', 240_000)
+    await cluster?.killHead()
+    await until(async () => (await jobOf(id)).status === 'completed', 'the end of the job', 300_000)
+    expect(await jobOf(id)).toMatchObject({ attempt: 1, num_gradient_steps: 150 })
+    const next = await submit(1)
+    const isTold = async (): Promise<boolean> =>
+      (await jobOf(next)).warnings.some((text) => text.includes('gives no answer'))
+    await until(isTold, 'the warning', 90_000)
   })
 })

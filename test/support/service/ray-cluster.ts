@@ -20,6 +20,8 @@ export interface RayCluster {
   readonly port: number
   /** Starts a node, which takes jobs after a while. @returns what kills it with all that it started */
   addNode(resources: Readonly<Record<string, number>>): Promise<() => Promise<void>>
+  /** Kills the head with all that it started. */
+  killHead(): Promise<void>
   stop(): Promise<void>
 }
 
@@ -50,7 +52,7 @@ export async function startRayCluster(): Promise<RayCluster> {
   const ports = ['--min-worker-port', '0', '--max-worker-port', '0', '--dashboard-agent-listen-port']
   const head = ['--head', '--num-cpus', '0', '--port', String(gcsPort), '--ray-client-server-port', String(clientPort)]
   const dashboard = ['--dashboard-host', '127.0.0.1', '--dashboard-port', String(port), '--temp-dir', directory]
-  start([...head, ...dashboard, ...ports, String(await freePort())])
+  const headProcess = start([...head, ...dashboard, ...ports, String(await freePort())])
   await until(async () => (await answer('/api/jobs/').catch(() => '')) === '[]', 'the head of Ray', 180_000)
   return {
     port,
@@ -59,6 +61,7 @@ export async function startRayCluster(): Promise<RayCluster> {
       const node = start([...address, ...ports, String(await freePort())])
       return () => end(node)
     },
+    killHead: () => end(headProcess),
     stop: async () => {
       await Promise.all(groups.map(end))
       await rm(directory, { recursive: true, force: true, maxRetries: 20 })

@@ -24,6 +24,8 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   readonly repetition?: RepetitionRules | null
   /** Finds the n most likely answers instead of sampling; told when all are found. Absent or null: samples. */
   readonly beam?: BeamRules | null
+  /** False: nobody reads log-probabilities, which an engine elsewhere may leave out then. Absent: they are read. */
+  readonly hasLogprobs?: boolean
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
   /** Tokens to report at each position behind those. Absent: none. */

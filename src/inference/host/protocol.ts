@@ -93,6 +93,8 @@ export interface SamplingParameters {
   readonly includeStopStrInOutput: boolean
   readonly ignoreEos: boolean
   readonly skipSpecialTokens: boolean
+  /** False: nobody reads log-probabilities, which an engine elsewhere may leave out then. Absent: they are read. */
+  readonly hasLogprobs?: boolean
   /** How many alternatives per position to report; 0 reports the sampled token only. */
   readonly topLogprobs: number
   /** Tokens to report at each position behind those. Absent: none. */

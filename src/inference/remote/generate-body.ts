@@ -130,7 +130,10 @@ function toVllmParams({ rules, words }: GenerationRequest, common: CommonParams,
     // the placeholder must be the first text of the body
     ...(rules.seed === null ? {} : { seed: SEED }),
     ...withoutNulls(common),
-    ...listedLogprobs(rules.topLogprobs, common.logprob_token_ids),
+    // vLLM makes them from all logits of a position: a tenth of its rate for a small model
+    ...(rules.hasLogprobs === false
+      ? { logprobs: undefined }
+      : listedLogprobs(rules.topLogprobs, common.logprob_token_ids)),
     // which tokens end an answer is said by us: those of the model's files and of its template are not always the same
     ignore_eos: true,
     stop_token_ids: [...new Set([...ends, ...rules.stopTokenIds])],

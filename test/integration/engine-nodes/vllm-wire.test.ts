@@ -72,6 +72,9 @@ it('has the same ids and log-probabilities; an adapter that it dropped is loaded
     { model: 'm', stop: ['e'] },
     { model: 'm', ignore_eos: true, logit_bias: { 65: 4 }, min_tokens: 6 },
     { model: 'm', allowed_token_ids: [65, 66, 67], repetition_penalty: 1.3 },
+    // log-probabilities that nobody reads are not asked for; the best of several is told by them
+    { logprobs: null },
+    { logprobs: null, best_of: 3, temperature: 1, seed: 5 },
   ]
   const local: Answer[] = []
   for (const request of requests) local.push(await ask(request))
@@ -82,7 +85,8 @@ it('has the same ids and log-probabilities; an adapter that it dropped is loaded
     expect([status, body.choices], JSON.stringify(request)).toEqual([200, local[i]?.body.choices])
   }
   const once = ['generate 404', 'load', 'generate 200']
-  expect((await said()).slice(1)).toEqual(['generate 200', 'load', 'generate 200', ...once, ...once, ...once])
+  const [base, unread, best] = ['generate 200', 'generate 200 without log-probabilities', 'generate 200']
+  expect((await said()).slice(1)).toEqual([base, 'load', 'generate 200', ...once, ...once, ...once, unread, best])
 })
 
 it('that was killed is started again, and its requests are an error that says so', { timeout: 180_000 }, async () => {

@@ -63,23 +63,25 @@ async function generate(request, response) {
   const { model, sampling_params: params, ...body } = await json(request)
   const name = model === 'base' ? null : model
   const isThere = name === null || loaded.has(name)
-  say(`generate ${isThere ? 200 : 404}`)
+  const isListed = params.logprobs !== undefined
+  say(`generate ${isThere ? 200 : 404}${isListed ? '' : ' without log-probabilities'}`)
   if (!isThere) return send(response, 404, { error: { message: `The model \`${name}\` does not exist.`, code: 404 } })
   const write = response.write.bind(response)
-  response.write = (text) => write(toVllm(text))
+  response.write = (text) => write(toVllm(text, isListed))
   // the next one that asks for it finds it gone
   response.once('close', () => loaded.delete(name))
   // a word that our engine has no use for
   const { detokenize: _, ...known } = params
-  const text = JSON.stringify({ ...body, model: name, sampling_params: known })
+  const text = JSON.stringify({ ...body, model: name, sampling_params: { ...known, logprobs: params.logprobs ?? 0 } })
   await node.generate(Readable.from([Buffer.from(text)]), response)
 }
 
-/** An event of ours in the order of vLLM: the sampled token in front of the listed ones, each with its rank. */
-function toVllm(text) {
+/** An event of ours in the order of vLLM: the sampled token in front of the listed ones, each with its rank; none where none were asked for. */
+function toVllm(text, isListed) {
   const event = JSON.parse(text.slice('data: '.length))
-  for (const { logprobs } of event.choices) {
-    for (const position of logprobs.content) {
+  for (const choice of event.choices) {
+    if (!isListed) choice.logprobs = null
+    for (const position of choice.logprobs?.content ?? []) {
       const ranked = position.top_logprobs.map((token, i) => ({ ...token, rank: i + 1 }))
       const own = ranked.find((token) => token.token_id === position.token_id)
       const { top_logprobs: _, ...sampled } = position

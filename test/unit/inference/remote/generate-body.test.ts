@@ -81,6 +81,7 @@ describe('a body for vLLM', () => {
 
   it('asks for one more than it needs, for the sampled token takes a place', () => {
     expect(params({ topLogprobs: 0 })['logprobs']).toBe(0)
+    expect(params({ hasLogprobs: false })).not.toHaveProperty('logprobs')
     expect(params({ topLogprobs: 3 })['logprobs']).toBe(4)
     expect(params({ logprobTokenIds: [0, 5] })).toMatchObject({ logprobs: 3, logprob_token_ids: [0, 5, 1] })
   })

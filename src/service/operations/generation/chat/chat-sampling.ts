@@ -86,6 +86,7 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
     ignoreEos: request.ignore_eos === true,
     // the marks of a call may be special tokens
     skipSpecialTokens: toolMode.kind !== 'auto' && (request.skip_special_tokens ?? true),
+    hasLogprobs: request.logprobs ?? isTrainable,
     topLogprobs: checkTopLogprobs(request, isTrainable),
     logprobTokenIds: toLogprobTokenIds(request, isTrainable),
     promptLogprobs: checkPromptLogprobs(request),

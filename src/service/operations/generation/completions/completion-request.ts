@@ -63,6 +63,8 @@ export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): 
     sampling: {
       ...sampling,
       maxTokens,
+      // the best of several are told by them
+      hasLogprobs: options.logprobs !== null || sampling.n > options.n,
       topLogprobs: options.logprobs ?? 0,
       promptLogprobs: scored.length === 0 ? null : Math.max(...scored),
     },

@@ -2,30 +2,36 @@
  * Runs after an install. ONNX Runtime's package has the libraries of five platforms, 290 MB of which a machine loads 25 to 87: the files of
  * the others are removed, and a note in their place says so.
  *
- * Nothing is done when somebody has chosen another platform (npm's --os, --cpu), wants them all (TRAINYARD_KEEP_PLATFORMS=1), when the
- * project itself depends on onnxruntime-node, or where this platform's own library is not there. Whatever goes wrong here costs disk only.
+ * Nothing is done when somebody has chosen another platform (npm's --os, --cpu), wants them all (TRAINYARD_KEEP_PLATFORMS=1), where others may
+ * need the package too (`isSharedWithOthers`), or where this platform's own library is not there. Whatever goes wrong here costs disk only.
  */
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { findOnnxRuntime, isWantedByProject } from './onnx-runtime-package.js'
+import { findOnnxRuntime, isSharedWithOthers } from './onnx-runtime-package.js'
 
-const CHOICES = ['npm_config_os', 'npm_config_cpu', 'TRAINYARD_KEEP_PLATFORMS']
+const CHOICES = [
+  'npm_config_os',
+  'npm_config_cpu',
+  'npm_config_platform',
+  'npm_config_arch',
+  'TRAINYARD_KEEP_PLATFORMS',
+]
 const NOTE_FILE = 'removed.txt'
 
 try {
   const { env } = process
-  if (!CHOICES.some((name) => env[name]) && !isWantedByProject(env)) removeOthers()
+  const root = CHOICES.some((name) => env[name]) ? undefined : findOnnxRuntime()
+  if (root !== undefined && !isSharedWithOthers(root, env)) removeOthers(root)
 } catch {
   // another layout, or files that are not ours to remove
 }
 
-function removeOthers() {
-  const root = findOnnxRuntime()
-  if (root === undefined) return
+/** @param {string} root ONNX Runtime's package */
+function removeOthers(root) {
   const binaries = join(root, 'bin/napi-v6')
   const own = join(process.platform, process.arch)
   if (!existsSync(join(binaries, own, 'onnxruntime_binding.node'))) return
-  const note = `Trainyard's install on ${process.platform} ${process.arch} removed the libraries of this platform. An install there has them; so has one with TRAINYARD_KEEP_PLATFORMS=1.\n`
+  const note = `Trainyard's install on ${process.platform} ${process.arch} removed the libraries of this platform. To have them: remove node_modules/onnxruntime-node and install again, there or with TRAINYARD_KEEP_PLATFORMS=1.\n`
   for (const platform of readdirSync(binaries)) {
     for (const arch of readdirSync(join(binaries, platform))) {
       if (join(platform, arch) === own) continue
@@ -33,7 +39,7 @@ function removeOthers() {
       for (const name of readdirSync(folder)) {
         if (name !== NOTE_FILE) rmSync(join(folder, name), { recursive: true, force: true })
       }
-      writeFileSync(join(folder, NOTE_FILE), note)
+      if (!existsSync(join(folder, NOTE_FILE))) writeFileSync(join(folder, NOTE_FILE), note)
     }
   }
 }

@@ -4,7 +4,7 @@
  * The script runs in a copy of its folder beside a small package laid out as ONNX Runtime's is.
  */
 import { execFileSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { temporaryDirectory } from '../support/temporary-directory.js'
@@ -16,16 +16,36 @@ const { platforms } = JSON.parse(readFileSync(join(ROOT, 'bin/platforms.json'), 
 const OWN = `${process.platform}/${process.arch}`
 const OTHERS = platforms.map((each) => each.replace(' ', '/')).filter((each) => each !== OWN)
 
+interface Circumstances {
+  readonly env?: Readonly<Record<string, string>>
+  /** A platform that has no library. */
+  readonly without?: string
+  /** Of another package that was installed. */
+  readonly beside?: object
+  /** Of this package. */
+  readonly own?: object
+  /** Of pnpm. */
+  readonly workspaces?: string
+  /** Where the runtime lies, with a link to it in the project. */
+  readonly store?: string
+}
+
+const NEEDED = { 'onnxruntime-node': '1.0.0' }
+
 /** Installs, and tells the files of each platform. */
 async function install(
   project: object,
-  { env = {}, without }: { readonly env?: Readonly<Record<string, string>>; readonly without?: string } = {},
+  { env = {}, without, beside = {}, own = {}, workspaces, store }: Circumstances = {},
 ): Promise<Readonly<Record<string, readonly string[]>>> {
   const folder = await temporaryDirectory()
   const bin = join(folder, 'node_modules/trainyard/bin')
   const runtime = join(folder, 'node_modules/onnxruntime-node')
   cpSync(join(ROOT, 'bin'), bin, { recursive: true })
-  writeFileSync(join(folder, 'node_modules/trainyard/package.json'), '{"type":"module"}')
+  if (store !== undefined) symlinkSync(store, runtime, 'dir')
+  writeFileSync(join(folder, 'node_modules/trainyard/package.json'), JSON.stringify({ type: 'module', ...own }))
+  mkdirSync(join(folder, 'node_modules/@scope/other'), { recursive: true })
+  writeFileSync(join(folder, 'node_modules/@scope/other/package.json'), JSON.stringify(beside))
+  if (workspaces !== undefined) writeFileSync(join(folder, 'pnpm-workspace.yaml'), workspaces)
   writeFileSync(join(folder, 'package.json'), JSON.stringify(project))
   for (const name of [OWN, ...OTHERS]) {
     const binaries = join(runtime, 'bin/napi-v6', name)
@@ -53,16 +73,34 @@ test.runIf(platforms.includes(OWN.replace('/', ' ')))(
   'libraries of other platforms are removed, and a note says so and how to have them',
   async () => {
     expect(await install({ name: 'stranger' })).toEqual(isOwnAlone)
-    expect(await install({ name: 'trainyard', dependencies: { 'onnxruntime-node': '1.0.0' } })).toEqual(isOwnAlone)
+    expect(await install({ name: 'stranger' }, { beside: { devDependencies: NEEDED } })).toEqual(isOwnAlone)
+    expect(await install({ name: 'stranger' }, { own: { dependencies: NEEDED } })).toEqual(isOwnAlone)
   },
 )
 
-test.each(['npm_config_os', 'npm_config_cpu', 'TRAINYARD_KEEP_PLATFORMS'])('%s keeps them all', async (name) => {
-  expect(await install({ name: 'stranger' }, { env: { [name]: '1' } })).toEqual(isWhole)
+test.each(['npm_config_os', 'npm_config_cpu', 'npm_config_arch', 'TRAINYARD_KEEP_PLATFORMS'])(
+  '%s keeps them all',
+  async (name) => {
+    expect(await install({ name: 'stranger' }, { env: { [name]: '1' } })).toEqual(isWhole)
+  },
+)
+
+test.each([
+  ['the project', { devDependencies: NEEDED }, {}],
+  ['a project of this name', { name: 'trainyard', dependencies: NEEDED }, {}],
+  ['another package', {}, { beside: { dependencies: NEEDED } }],
+  ['one of several packages of the project, perhaps', { workspaces: ['packages/*'] }, {}],
+  ['one of several packages of pnpm, perhaps', {}, { workspaces: 'packages: []' }],
+])('%s that depends on the runtime keeps them all', async (_, project, circumstances) => {
+  expect(await install({ name: 'theirs', ...project }, circumstances)).toEqual(isWhole)
 })
 
-test('a project that depends on the runtime by itself keeps them all, and so does a platform without a library', async () => {
-  expect(await install({ name: 'theirs', devDependencies: { 'onnxruntime-node': '1.0.0' } })).toEqual(isWhole)
+test('a copy that projects share keeps them all', async () => {
+  const store = await temporaryDirectory()
+  expect(await install({ name: 'stranger' }, { store })).toEqual(isWhole)
+})
+
+test('so does a platform without a library', async () => {
   expect(await install({ name: 'stranger' }, { without: OWN })).toEqual({ ...isWhole, [OWN]: [] })
 })
 

@@ -53,7 +53,7 @@ export function sizeDefaults(
 }
 
 /**
- * What the command line and the fine-tuning API ask for whatever the size, where nobody says otherwise and the published default is
+ * What the command line, the library and the fine-tuning API ask for whatever the size, where nobody says otherwise and the published default is
  * another.
  *
  * @param given options of the request, by their names in the API; one that is there stays

@@ -206,7 +206,7 @@ export class TrainableModel {
 
   /**
    * Trains on preferences by direct preference optimization and waits for the new checkpoint. Compared with the checkpoint it
-   * starts from unless `config.reference_step` says otherwise.
+   * starts from unless `config.reference_step` says otherwise. Pairs are shuffled unless `config.shuffle` says otherwise.
    */
   async trainDpo(
     pairs: readonly PreferencePair[],

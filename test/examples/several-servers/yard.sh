@@ -15,7 +15,7 @@ YARD=$(realpath -m "${YARD:-yard}")
 TRAINYARD=${TRAINYARD:-trainyard}
 WEED=${WEED:-weed}
 BASE_MODEL=${BASE_MODEL:-trainyard/spark}
-BALANCER=${BALANCER_PORT:-8642} SERVER1=${SERVER1_PORT:-8643} SERVER2=${SERVER2_PORT:-8644}
+BALANCER=${BALANCER_PORT:-8641} SERVER1=${SERVER1_PORT:-8643} SERVER2=${SERVER2_PORT:-8644}
 DATABASE=${DATABASE_PORT:-8645} STORE=${STORE_PORT:-8646}
 POSTGRES_BIN=$(echo /usr/lib/postgresql/*/bin | tr ' ' '\n' | tail -n 1)
 
@@ -43,7 +43,7 @@ database() {
 
 store() {
   mkdir -p "$YARD/store"
-  cat >"$YARD/store.json" <<END
+  (umask 077 && cat >"$YARD/store.json") <<END
 {"identities": [{"name": "trainyard",
   "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}],
   "actions": ["Admin", "Read", "List", "Tagging", "Write"]}]}
@@ -122,20 +122,45 @@ make_bucket() {
 }
 
 make_worker_key() { # the first key is in the data directory of the server that made it
-  [ -s "$YARD/worker.key" ] || $TRAINYARD keys create workers --scope worker -q \
-    --server "http://127.0.0.1:$BALANCER" --api-key-file "$YARD/server1/api-key" >"$YARD/worker.key"
+  [ -s "$YARD/worker.key" ] || (umask 077 && $TRAINYARD keys create workers --scope worker -q \
+    --server "http://127.0.0.1:$BALANCER" --api-key-file "$YARD/server1/api-key" >"$YARD/worker.key")
 }
 
 until_answered() { # part, port
   until_done "$1" curl -sf -o /dev/null "http://127.0.0.1:$2/v1/health"
 }
 
-begin() { # runs a part in the background
-  setsid "$0" "$1" >>"$YARD/$1.log" 2>&1 </dev/null &
+port_of() { # part; workers listen nowhere
+  case $1 in
+    database) echo "$DATABASE" ;;
+    store) echo "$STORE" ;;
+    server1) echo "$SERVER1" ;;
+    server2) echo "$SERVER2" ;;
+    balancer) echo "$BALANCER" ;;
+  esac
+}
+
+is_ours() { # part, pid: numbers are given again, after a restart of the machine at the latest
+  [ -r "/proc/$2/cmdline" ] && tr '\0' ' ' <"/proc/$2/cmdline" | grep -qF -e "$YARD/" -e "yard.sh $1"
+}
+
+is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+begin() { # runs a part in the background, if it does not run
+  local port tries=50
+  if [ -e "$YARD/$1.pid" ] && is_ours "$1" "$(cat "$YARD/$1.pid")"; then return 0; fi
+  port=$(port_of "$1")
+  # what was killed gives its port back in a moment
+  while [ -n "$port" ] && is_taken "$port"; do
+    [ $((tries -= 1)) -gt 0 ] || { echo "port $port, for the $1, is taken by another program: see the ports at the top of $0" >&2; exit 1; }
+    sleep 0.2
+  done
+  setsid "$BASH" "$0" "$1" >>"$YARD/$1.log" 2>&1 </dev/null &
   echo $! >"$YARD/$1.pid"
 }
 
 up() {
+  trap '[ $? = 0 ] || echo "not all parts are up; \"$0 down\" stops those that are" >&2' EXIT
   mkdir -p "$YARD"
   (umask 077 && echo "127.0.0.1:$DATABASE:*:trainyard:change-me" >"$PGPASSFILE")
   begin database && make_database
@@ -155,8 +180,10 @@ down() {
     [ -e "$YARD/$part.pid" ] || continue
     pid=$(cat "$YARD/$part.pid")
     # the database ends connections at SIGINT, others end in order at SIGTERM
-    if [ "$part" = database ]; then kill -INT "$pid"; else kill "$pid"; fi 2>/dev/null || true
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    if is_ours "$part" "$pid"; then
+      if [ "$part" = database ]; then kill -INT "$pid"; else kill "$pid"; fi || true
+    fi
+    while is_ours "$part" "$pid"; do sleep 0.1; done
     rm "$YARD/$part.pid"
   done
 }

@@ -1,8 +1,8 @@
 /**
  * The process side of the command line: streams, signals and the exit code. The only file that sets `process.exitCode`.
  *
- * First Ctrl-C, SIGTERM or SIGHUP (a terminal that closes): the running command is told to stop and has two seconds; a second one, or the end of that
- * time, ends the process at once. A closed pipe is a reader that has enough: exit 0.
+ * First Ctrl-C, SIGTERM or SIGHUP (a terminal that closes): the running command is told to stop and has two seconds; a second one, or
+ * the end of that time, ends the process at once. A closed pipe means that its reader has enough: exit 0.
  */
 
 import { readEnvironment } from '#base/environment.js'

@@ -1,5 +1,6 @@
 /**
- * `trainyard serve`: runs the service until Ctrl-C. The only command, with system-check, that loads service code.
+ * `trainyard serve`: runs the service until Ctrl-C. Service code is imported only when the command runs, so that help
+ * stays fast.
  */
 import { stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'

@@ -1,5 +1,5 @@
 /**
- * `trainyard keys revoke`: keys that are refused from now on.
+ * `trainyard keys revoke`: revokes keys, which are refused from then on.
  */
 
 import { NotFoundError } from '#base/errors/errors.js'

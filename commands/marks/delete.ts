@@ -1,5 +1,5 @@
 /**
- * `trainyard marks delete`: marks that count no more.
+ * `trainyard marks delete`: deletes marks.
  */
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'

@@ -1,5 +1,5 @@
 /**
- * `trainyard sessions end`: sessions that cannot go on from now on.
+ * `trainyard sessions end`: ends training sessions, which cannot go on afterwards.
  */
 
 import { defineCommand } from '#cli/command/define-command.js'

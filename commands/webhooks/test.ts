@@ -1,5 +1,5 @@
 /**
- * `trainyard webhooks test`: a message that says nothing, to see whether it arrives and its signature is checked.
+ * `trainyard webhooks test`: sends a test message, to see whether it arrives and its signature is checked.
  */
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'

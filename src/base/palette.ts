@@ -1,5 +1,5 @@
 /**
- * Colours of everything that a browser shows, in both themes: of the documentation and of the page. Written down here and nowhere else; every
+ * Colours of everything that a browser shows, the documentation and the page, in both themes. They are written down only here. Every
  * text colour has a contrast of 4.5 on every background (WCAG 2.1, 1.4.3), which tests of the page measure.
  */
 

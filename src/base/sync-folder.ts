@@ -1,8 +1,9 @@
 /**
- * A folder on the disk: after a file was renamed into it, the name survives a loss of power only once the folder is synced too.
+ * Syncs a folder to the disk. After a file is renamed into a folder, the new name survives a loss of power only once the folder is
+ * synced too.
  *
- * Not every system can: Windows opens no folder, or opens it and refuses the sync (EPERM), and some network file systems refuse it as
- * well. The rename is done there all the same, and the file itself was synced, so who stores something goes on.
+ * Not every system can do it: Windows does not open folders, or refuses the sync (EPERM), and so do some network file systems. There
+ * the rename is done all the same and the file itself was synced, so storing goes on.
  */
 import { type FileHandle, open } from 'node:fs/promises'
 

@@ -1,5 +1,6 @@
 /**
- * A file that somebody named, written so that it is whole or as it was, also when the disk is full or the program is stopped.
+ * Writes a file all or nothing: the file is complete or as it was before, also when the disk is full or the program is
+ * stopped.
  */
 import { realpath, rm, stat, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'

@@ -1,5 +1,6 @@
 /**
- * Entry of the process that tries a device: one question, one answer, its end, or its death, which answers too.
+ * Entry of the process that tries a device: takes one question, sends one answer, ends. If the device crashes the
+ * process, that is the answer.
  */
 import { answerProcess } from '#base/processes/ask-process.js'
 import type { DeviceProof, DeviceQuestion } from '#contract/processes/device-proof.js'

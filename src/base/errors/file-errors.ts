@@ -1,5 +1,6 @@
 /**
- * What a failed write means for who named the file: which part of the path is wrong, or that the disk is full.
+ * Turns a failed file write into an error for whoever named the path: which part of the path is wrong, or that the
+ * disk is full.
  */
 import { stat } from 'node:fs/promises'
 import { type AppError, InvalidRequestError, toFullDiskError } from './errors.js'

@@ -1,8 +1,8 @@
 /**
- * Asks V8 for a collection that also moves what is left together.
+ * Asks V8 for a full garbage collection that also compacts the heap.
  *
- * V8 collects when a heap grows: a process that falls quiet keeps the garbage of its last busy seconds, and the memory outside the
- * heap that only garbage refers to. The inspector is the documented way to ask; no port is opened.
+ * V8 collects only while a heap grows. So a process that falls idle keeps the garbage of its last busy seconds, and the memory
+ * outside the heap that only this garbage refers to. The inspector is the documented way to ask; no port is opened.
  */
 
 /** Stops the thread for 20 to 50 ms. @throws where this Node has no inspector, or may not use it: V8 goes on alone */

@@ -1,7 +1,9 @@
 /**
- * How many processor cores there are for this process and its children: those it may run on, and no more than a container's quota of
- * processor time pays for. Node itself counts a quota from version 22 on, and ONNX Runtime never: with a thread for each of 64 cores and
- * time for two, all stand still together most of the time.
+ * How many processor cores this process and its children may use: those the system lets it run on, and no more than a container's CPU
+ * quota pays for.
+ *
+ * Node itself respects a quota from version 22 on, ONNX Runtime never does: 64 threads on a quota of two cores are throttled, all
+ * together, most of the time.
  */
 import { availableParallelism } from 'node:os'
 import { type Cgroup, cgroupsOf } from './cgroups.js'

@@ -1,9 +1,9 @@
 /**
- * How much memory there is for this process and its children, and how much of it can still be got.
+ * How much memory there is for this process and its children, and how much of it is still available.
  *
- * The container's limit where there is one, else the machine's. What a system keeps of files it gives back when memory is asked for,
- * so it counts as available. Node counts it as used in a container, and on a Mac: there it is read here. A figure that is known to be
- * too small is worse than none: nobody must be refused for it.
+ * The total is the container's limit where there is one, else the machine's. The system's file cache counts as available, because it
+ * is given up when memory is needed; Node counts it as used in a container and on a Mac, so both are read here. A figure that is
+ * known to be too small is not given at all: no request may be refused because of it.
  * Source: cgroups(7), the kernel's cgroup-v1/memory.rst and cgroup-v2.rst; vm_stat(1).
  */
 import { totalmem } from 'node:os'

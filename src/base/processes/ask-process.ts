@@ -1,5 +1,6 @@
 /**
- * A child process that is asked once: one question, signs that it gets on, one answer or an error, its end. Both sides of it.
+ * A child process that answers one question: it gets the question, reports progress, gives one answer or error, and ends.
+ * Both sides of the exchange are here.
  */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,7 +1,8 @@
 /**
- * Threads: how one is started, and one that answers questions, as many as come. Both sides of it.
+ * Threads: how one is started, and a thread that answers any number of questions. Both sides of the exchange are here.
  *
- * A thread that ends, for example because its heap is full, fails the questions that it has; the next one starts another.
+ * A thread that dies, for example because its heap is full, fails the questions it still has; the next question starts a
+ * new thread.
  */
 import { pathToFileURL } from 'node:url'
 import { parentPort, type TransferListItem, Worker, type WorkerOptions } from 'node:worker_threads'

@@ -1,6 +1,6 @@
 /**
- * What a child process's memory is like: glibc reads it from the environment before the process begins (`GLIBC_TUNABLES`); other C
- * libraries do not know the variable. What the environment says about a tunable itself stays.
+ * Settings of glibc's memory allocator for a child process, as its environment variable `GLIBC_TUNABLES`, which glibc reads before
+ * the process begins. Other C libraries ignore the variable. A tunable that the environment already sets is left as it is.
  */
 import type { Environment } from '#base/environment.js'
 

@@ -1,10 +1,10 @@
 /**
- * Keeps work of Node's thread pool (reading files, DNS, compression) from lying there for ever.
+ * Wakes Node's thread pool (reading files, DNS, compression) now and then, so that queued work is never stuck for ever.
  *
- * A condition variable of glibc before 2.41 can lose a wake-up (https://sourceware.org/bugzilla/show_bug.cgi?id=25847): the work is queued,
- * all of the pool's threads sleep, and nothing happens until the next work wakes one. Seen once on a busy machine with glibc 2.36: an engine
- * waited for minutes for an adapter's file to be read, with a request for it behind, and any other file that was looked at set it going. So who
- * is waited for looks at one now and then.
+ * A condition variable of glibc before 2.41 can lose a wake-up (https://sourceware.org/bugzilla/show_bug.cgi?id=25847): work is queued
+ * while all threads of the pool sleep, and nothing happens until other work wakes one. Seen once on a busy machine with glibc 2.36: an
+ * engine waited minutes for an adapter's file, and went on as soon as any other file was looked at. So a process that others wait for
+ * looks at a file now and then.
  */
 import { stat } from 'node:fs'
 

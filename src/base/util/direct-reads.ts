@@ -1,7 +1,9 @@
 /**
- * Large files straight from where the server keeps them: it answers 302 to whoever says that it can go there, and these follow. No header of
- * the request goes along, least of all its key; the bytes are compared with the digest that the server named. Where that place is not reached
- * the server is asked again, which then gives the bytes itself.
+ * Reads large files directly from where the server stores them, for example a bucket. The client says in a header that it can; the
+ * server then answers 302 with the address and the digest, and the client reads there.
+ *
+ * No header of the request is sent along, above all not the API key, and the bytes are checked against the digest. Where the address
+ * cannot be reached, the server is asked again and sends the bytes itself.
  */
 import { createHash } from 'node:crypto'
 import { systemClock } from './clock.js'

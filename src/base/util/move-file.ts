@@ -1,6 +1,6 @@
 /**
- * Renaming and removing files that somebody else may be reading. Windows refuses both while a virus scanner, an indexer or a process
- * that maps the file holds it, mostly for a moment: there it is tried again. Elsewhere nothing is refused for that.
+ * Renames and removes files that somebody else may be reading. Windows refuses both while a virus scanner, an indexer or a process
+ * that maps the file holds it, mostly for a moment: there it is tried again. Other systems do not refuse it for that reason.
  */
 import { rename, rm } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -1,5 +1,5 @@
 /**
- * Flags and talk shared by every command that lists pages.
+ * Flags, hints and the "next page" command that all commands which list pages share.
  */
 
 import type { Config } from '#cli/config/load.js'

@@ -1,8 +1,8 @@
 /**
  * Settings with their sources: flag, else environment, else config file, else default.
  *
- * Parsed once, frozen, passed down. A malformed value is an error even when a higher source hides it only if it is the
- * one used: a bad variable does not break a command that was given the flag.
+ * Parsed once, frozen, passed down. Only the value that is used is parsed: a malformed variable does not break a
+ * command that was given the flag.
  */
 
 import type { Environment } from '#base/environment.js'

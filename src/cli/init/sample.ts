@@ -1,6 +1,6 @@
 /**
- * Prompts for who has none yet: mails with an order number that is asked for. The built-in model answers a few of them rightly, so that
- * there is something to reward. Other names and numbers are held out.
+ * Example prompts for users who have none yet: mails, in which the order number is asked for. The built-in model answers a few of them
+ * rightly, so that there is something to reward. The held-out prompts have other names and numbers.
  */
 import type { JsonObject } from '#base/util/json.js'
 

@@ -1,5 +1,6 @@
 /**
- * Files of rows, line by line: of any size, plain or compressed with gzip, and what stands in one that is no JSON Lines after all.
+ * Reads files of rows line by line: of any size, plain or compressed with gzip. A file that turns out not to be JSON Lines (one
+ * JSON array, objects over several lines) is read as a whole.
  */
 import { createInterface } from 'node:readline'
 import { pipeline, Readable } from 'node:stream'

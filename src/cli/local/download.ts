@@ -1,8 +1,8 @@
 /**
  * Saves a checkpoint's files as a folder: into `<target>.partial` first, each file's size and digest checked, then renamed.
  *
- * A file made while it is sent has no digest beforehand; its length tells whether it is whole. A file already complete in the partial folder is not fetched again. Nothing is ever written outside the target: file
- * names from the server must be plain names.
+ * A file that is made while it is sent has no digest beforehand; its length tells whether it is whole. A file already complete in the
+ * partial folder is not fetched again. File names from the server must be plain names, so nothing is ever written outside the target.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'

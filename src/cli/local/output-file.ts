@@ -1,5 +1,5 @@
 /**
- * A file a command was told to write: whether it can be is found out before the work. `writeWhole` writes it.
+ * Checks, before the work begins, that the file a command was told to write can be written. `writeWhole` writes it.
  */
 import { access, constants, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'

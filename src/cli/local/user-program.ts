@@ -1,6 +1,6 @@
 /**
- * Runs a command of the user's own, as a shell would: text in, text out, a time limit, gone when interrupted, with all that it
- * started. And the person's browser.
+ * Runs a command of the user's own, as a shell would: text in, text out, a time limit; when interrupted it is ended with all
+ * processes it started. Also opens the user's browser.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Environment } from '#base/environment.js'

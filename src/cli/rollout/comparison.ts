@@ -1,6 +1,6 @@
 /**
- * Two models at the same prompts: who is better where, and how sure that is (`base/statistics/paired.ts`, by the mean reward of each
- * prompt's answers). The server compares what was logged by the same.
+ * Compares two models on the same prompts: which one is better where, and how sure that is, by the mean reward of each prompt's
+ * answers. The statistics are those of `base/statistics/paired.ts`; the server uses the same for what was logged.
  */
 import { byDifference, comparePairs, outcomeOf, type PairedMeans } from '#base/statistics/paired.js'
 import type { TrajectoryGroup } from '#sdk/rl/trajectory.js'

@@ -1,5 +1,5 @@
 /**
- * Flags of `train distill` besides those of its teacher and of the job, and which of all say something where the model answers itself.
+ * Flags of `train distill` besides those of its teacher and of the job, and which of them have an effect with `--on-policy`.
  */
 import { DISTILL_DEFAULTS } from '#sdk/rl/distill.js'
 import { flag, longName } from '../command/flags.js'

@@ -1,5 +1,5 @@
 /**
- * Distillation on the model's own answers, told of update by update.
+ * Distillation on the model's own answers (`train distill --on-policy`), reported after each update.
  */
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'

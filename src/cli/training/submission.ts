@@ -1,5 +1,6 @@
 /**
- * What `train rl`, `train sft` and `train dpo` have in common: hyperparameters from flags, rows uploaded, a job told of and watched.
+ * What `train rl`, `train sft` and `train dpo` have in common: hyperparameters from flags, the upload of rows, and the job's
+ * submission, report and watching.
  */
 import { basename } from 'node:path'
 import type { JsonObject, JsonValue } from '#base/util/json.js'

@@ -1,5 +1,5 @@
 /**
- * Endpoints of API keys and of what was used.
+ * Endpoints of API keys, sessions of browsers, downloads by a signed address, and usage.
  */
 import {
   apiKeyListSchema,

@@ -1,5 +1,5 @@
 /**
- * Endpoints that answer with text or tokens, and what is served.
+ * Endpoints that answer with text or tokens, and the list of models that can be asked.
  */
 import { z } from 'zod'
 import { chatChunkSchema, chatRequestSchema, chatResponseSchema } from '../wire/chat-completions.js'

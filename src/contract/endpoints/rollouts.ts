@@ -1,5 +1,5 @@
 /**
- * Endpoints of what a job trained on.
+ * Endpoints of rollouts: the trajectory groups a job trained on.
  */
 import {
   deletedTrainingDataSchema,

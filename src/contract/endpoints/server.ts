@@ -1,5 +1,6 @@
 /**
- * Endpoints of the server itself: whether it lives, what it is, and its pages. They say nothing that the package does not say.
+ * Endpoints of the server itself: health, version, metrics, events, its documentation and its page. Most are open to anybody;
+ * a row that needs a key says its scope.
  */
 import { z } from 'zod'
 import { activityListSchema, activityQuerySchema, activitySchema } from '../wire/activity.js'

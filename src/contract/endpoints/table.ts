@@ -1,5 +1,5 @@
 /**
- * All endpoints, in the order of the reference, and what their keys say. Of paths that both fit, the first is served.
+ * All endpoints, in the order of the reference, and what their keys say. Where two paths fit a request, the first is served.
  */
 import type { z } from 'zod'
 import { ACCESS } from './access.js'

@@ -1,6 +1,6 @@
 /**
- * What is to be said of a kind of job so that requests, the command line, the library and the server's record know it. How it
- * trains is told in `training/kinds/`. Knows no kind.
+ * The definition of a kind of job: what requests, the command line, the library and the server's record need to know of it.
+ * How it trains is in `training/kinds/`. Knows no single kind.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'

@@ -1,5 +1,5 @@
 /**
- * The definitions of all kinds of jobs, a file each, and what is asked of any of them. A word more in `JOB_KINDS`
+ * The definitions of all kinds of jobs, a file each, and what is asked of any of them. A new word in `JOB_KINDS`
  * (`contract/wire/job-words.ts`) compiles only when its definition is here, its trainer in `training/kinds/kinds.ts` and its
  * checks in `service/operations/training/`.
  */

@@ -1,7 +1,8 @@
 /**
- * What is asked of the process that tries a device, and what it found: plain data, and the way to ask.
+ * The question to the process that tries a device, its findings as plain data, and the way to ask.
  *
- * A device is tried in a process of its own, because what is wrong with one may end the process. That is an answer then.
+ * A device is tried in a process of its own, because a faulty device or driver may crash the process. A crash then is
+ * the answer.
  */
 
 import { mkdtemp, rm } from 'node:fs/promises'

@@ -13,7 +13,7 @@
  *     POST /internal/worker/jobs/{job_id}/events               WorkerEvents → {}
  *     PUT  /internal/worker/jobs/{job_id}/files/{file}         body: bytes; header x-content-sha256 → {}
  *     PUT  /internal/worker/jobs/{job_id}/resume               body: bytes; headers x-content-sha256, x-trainyard-events → {}
- *     PUT  /internal/worker/jobs/{job_id}/rollouts             body: bytes (`formats/rollouts/`); header x-content-sha256 → {}
+ *     PUT  /internal/worker/jobs/{job_id}/rollouts             body: bytes (`rollouts.ts`); header x-content-sha256 → {}
  *     GET  /internal/worker/jobs/{job_id}/resume               → the last resume point, of this or an earlier attempt
  *     POST /internal/worker/jobs/{job_id}/complete             WorkerCompletion → {}
  *     POST /internal/worker/jobs/{job_id}/fail                 WorkerFailure → {}

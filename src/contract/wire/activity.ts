@@ -1,7 +1,8 @@
 /**
  * What happens on a server, as one stream for a browser or an agent: jobs, checkpoints, logs, models and base models. Ours.
  *
- * It tells that something changed and the little that a picture needs; what there is is read from the endpoint of the thing.
+ * An event says that something changed, with the few values a display needs at once; the full state is read from the
+ * endpoint of the changed thing.
  */
 import { z } from 'zod'
 import { listSchema, pageQuerySchema } from './list.js'

@@ -1,5 +1,5 @@
 /**
- * How a prompt fared at one step against another. Plain words, for who loads no schemas.
+ * How a prompt fared at one step compared with another. Plain words, for code that loads no schemas.
  */
 export const OUTCOMES = ['worse', 'better', 'same'] as const
 export type Outcome = (typeof OUTCOMES)[number]

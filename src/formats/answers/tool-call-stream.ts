@@ -1,5 +1,6 @@
 /**
- * Tool calls in an answer while it is written, by the name of their form: what reads an answer knows no form.
+ * Reads tool calls from an answer while it is written. Picks the reader by the name of the form, so that callers know
+ * no form.
  */
 import type { AnswerPiece, OfferedTools, ToolCallStream } from './calls/call-format.js'
 import { CALL_FORMATS, type ToolFormat } from './calls/call-formats.js'

@@ -1,9 +1,9 @@
 /**
  * Metrics of what was logged under one split at one step, pooled over any number of log calls.
  *
- * A pooled value is that of one call with all the groups: means are weighted by the trajectories (or groups, or attempts) they
- * were taken over, counts add up. A mean of finite numbers is always finite, also where their sum is not. Best-checkpoint rules read these values. Knows no storage; formulas of one call are in
- * `metrics.ts`.
+ * A pooled value is that of one call with all the groups: means are weighted by the trajectories (or groups, or attempts) they were
+ * taken over, counts add up. A mean of finite numbers is always finite, also where their sum is not. Rules for the best checkpoint read
+ * these values. Knows no storage; formulas of one call are in `metrics.ts`.
  */
 import type { JsonObject } from '#base/util/json.js'
 import { countBatch, metricName, rewardMetrics } from './metrics.js'

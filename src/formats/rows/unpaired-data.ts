@@ -1,11 +1,12 @@
 /**
- * Answers with a label (`examples/unpaired-example.ts`) tokenized and cut into batches, each answer with a mismatched one: the answer
- * of the nearest row before it in the batch, in a circle, that has another prompt, behind its own prompt. Those say how far the policy
- * has moved where nothing is labelled (the reference point of KTO, arXiv:2402.01306, section 4.1). Deviation from TRL, which takes the
- * row before it whatever its prompt: answers to one prompt often stand side by side, and a labelled answer is no mismatched one.
+ * Answers with a label (`examples/unpaired-example.ts`) tokenized and cut into batches, each with a mismatched answer behind its own
+ * prompt: the answer of the nearest row before it in the batch (the batch seen as a circle) that has another prompt. Mismatched
+ * answers say how far the policy has moved where nothing is labelled (the reference point of KTO, arXiv:2402.01306, section 4.1).
+ * Deviation from TRL, which takes the row before it whatever its prompt: answers to one prompt often stand side by side, and a
+ * labelled answer to the same prompt is not a mismatched one.
  *
- * Streams as preference pairs do: order is the file's, and a row that is too long or has nothing to train on is dropped, counted and
- * named by line. A mismatched answer that is too long is left out alone.
+ * Streams as preference pairs do: the order is the file's, and a row that is too long or has nothing to train on is dropped, counted
+ * and named by line. A mismatched answer that is too long is left out alone.
  */
 import {
   addLeftOut,

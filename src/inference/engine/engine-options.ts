@@ -1,5 +1,5 @@
 /**
- * What an engine is made of and how much it may take. Knows nothing of how it keeps to that.
+ * Options of an engine: what computes its steps, and its limits. Knows nothing of how the limits are kept.
  */
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'

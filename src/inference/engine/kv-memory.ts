@@ -1,5 +1,5 @@
 /**
- * How much memory keys and values may take where nobody says.
+ * The default for how much memory keys and values may take, where no setting says it.
  */
 import { memoryBytes } from '#base/machine/memory.js'
 

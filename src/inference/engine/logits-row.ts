@@ -1,5 +1,6 @@
 /**
- * One position's row of what a step gave, and what of it may be asked for. Knows nothing of who computes or reads it.
+ * One row of a step's results, for one position: logits, log-probabilities, probabilities, as far as the step was
+ * asked for them. Knows nothing of who computes or reads it.
  */
 
 /** What of a row a step computes. */

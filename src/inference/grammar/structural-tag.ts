@@ -2,7 +2,7 @@
  * Structural tags: free text with constrained parts, as xgrammar 0.1.27 reads them.
  *
  * Schemas inside are taken out before the grammar's thread gets the tag and come back there as grammars, so that they are honoured
- * as the schema of a whole answer is. One beside which this program writes `is_lax` is held to as far as that goes.
+ * as the schema of a whole answer is. A schema that this program marks `is_lax` is honoured as far as possible.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'

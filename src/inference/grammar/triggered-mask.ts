@@ -1,9 +1,10 @@
 /**
- * Free text that is held to a grammar from a trigger on: the mark of a call. Before it no mask is made, so that free text costs what it
- * costs without a grammar.
+ * Free text that is held to a grammar only from a trigger on (the mark where a tool call begins). No mask is made before it, so free
+ * text costs no more than without a grammar.
  *
- * The grammar is told of a token only where the text ends in what may become a trigger, or has had one: in between it stands where it
- * began, as it would had it read all. In a vocabulary that has tokens of a trigger and more, its masks count everywhere.
+ * Until then the grammar is not told of tokens and stays at its beginning, where free text would leave it anyway; it is told only once
+ * the text ends in what may become a trigger, or after one. Where the vocabulary has tokens that hold a trigger and more, masks are
+ * made everywhere.
  */
 import { longestPrefixAtEnd } from '#formats/answers/calls/call-format.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'

@@ -1,10 +1,10 @@
 /**
- * An end to white space in JSON.
+ * Limits white space in JSON answers.
  *
- * A grammar of JSON allows any amount between two elements, and a small model that never saw JSON writes it until its budget ends:
- * an answer that is no JSON after all. So between elements there is one space, or a line break or two with an indentation; in
- * strings, and in grammars that are not JSON alone, there is a limit that only an endless run meets. Tokens that are nothing but
- * white space are what is taken away, and only where something else may come.
+ * A grammar of JSON allows any amount between two elements, and a small model that never saw JSON writes white space until its
+ * budget ends: an answer that is no JSON after all. So between elements there is one space, or a line break or two with an
+ * indentation; in strings, and in grammars that are not JSON alone, there is a limit that only an endless run meets. Only tokens
+ * of nothing but white space are forbidden, and only where something else may come.
  */
 import type { TokenTable } from './token-table.js'
 

@@ -1,7 +1,8 @@
 /**
- * One request on its way through engine nodes: tried at one after the other until the first token, then bound to the one that gave it.
+ * One request on its way through engine nodes: nodes are tried one after the other until one gives the first token; from then on the
+ * request stays with that node.
  *
- * What is sampled on one node is never gone on with on another: their random numbers differ. Nothing the listener heard is told twice.
+ * An answer that one node began is never continued by another: their random numbers differ. The listener is told nothing twice.
  */
 import type { AppError } from '#base/errors/errors.js'
 import { AppError as AnyError } from '#base/errors/errors.js'

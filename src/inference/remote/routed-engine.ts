@@ -1,7 +1,8 @@
 /**
  * The engine of a base model whose tokens are computed by engine nodes: the same interface, the same checks, another machine.
  *
- * Where it is allowed to, it has requests that no node may see computed here, by an engine that is loaded for the first of them.
+ * Requests that no node may see are computed on this machine where settings allow it, by an engine that is loaded for the first
+ * of them.
  */
 import { AppError, shuttingDown } from '#base/errors/errors.js'
 import type { Engine } from '../engine/engine.js'

@@ -1,8 +1,8 @@
 /**
- * A decoder in the words of transformers' configuration classes: what `hf-config.ts` reads, written again.
+ * A `DecoderConfig` written as a transformers configuration: the reverse of `hf-config.ts`.
  *
- * Without the name of the class and without what stretches the rotation: an export adds both, and whoever computes with a prepared model
- * rotates by its own frequencies. Source: the configuration classes of transformers 4 and 5.
+ * Leaves out the class name and the rotary scaling: an export adds both, and programs that compute with a prepared model use its own
+ * stored frequencies. Source: the configuration classes of transformers 4 and 5.
  */
 import type { JsonObject } from '#base/util/json.js'
 import { attentionOf, type DecoderConfig, scoreScaleOf } from './decoder-config.js'

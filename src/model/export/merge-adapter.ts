@@ -1,6 +1,6 @@
 /**
- * An adapter from elsewhere merged into its base model, as a Hugging Face directory of float32: what is no change of low rank (DoRA,
- * trained embeddings and heads, other whole tensors) is served and exported exactly so.
+ * Merges an adapter from elsewhere into its base model, as a Hugging Face directory of float32. It is for adapters that are more
+ * than a change of low rank (DoRA, trained embeddings and heads, other whole tensors): merged, they are served and exported exactly.
  *
  * The result is a base model of its own; training from it begins with a new adapter.
  */

@@ -1,5 +1,5 @@
 /**
- * Whole tensors of an adapter beside its changes of low rank: those that PEFT saved along although nothing trained them, and those that
+ * Tells two sorts of whole tensors in an adapter's file apart: those that PEFT saved although nothing trained them, and those that
  * differ from the base model's own.
  *
  * PEFT saves embedding and head whenever it thinks that the vocabulary grew (`save_embedding_layers`).

@@ -1,6 +1,6 @@
 /**
- * What a person who adds a base model should know of it although it is served: ends that only its chat template tells, what that
- * template does not write, tables that its files lack, parts that are not read. Sentences, without the model's name.
+ * Warnings for the person who adds a base model that can be served: for example that its files name no token that ends an
+ * answer, that its chat template leaves messages out, or that a part of it is not used. Sentences, without the model's name.
  */
 import { templateLimits } from '#model/text/check-template.js'
 import type { TextModel } from '#model/text/text-model.js'

@@ -1,6 +1,6 @@
 /**
- * Entry of a thread that inspects a model: metadata of a large vocabulary, or of a file that lies, costs the server's
- * event loop nothing.
+ * Entry of a thread that inspects a model, so that a large vocabulary, or a file whose head claims false sizes, does
+ * not hold up the server's event loop.
  */
 import { AppError, WeightsError } from '#base/errors/errors.js'
 import { answerThread } from '#base/processes/ask-thread.js'

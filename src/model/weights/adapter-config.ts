@@ -1,8 +1,9 @@
 /**
- * The form of an adapter, and PEFT's `adapter_config.json`, which says it. Knows no tensors.
+ * The shape of an adapter (targets, ranks, scales), read from and written as PEFT's `adapter_config.json`. Knows no tensors.
  *
- * A module's change is scaled by alpha / rank, with rsLoRA (arXiv:2312.03732) by alpha / sqrt(rank), where the rank is the module's own.
- * What would mean something else by the same files (DoRA, trained biases, extra modules, beginnings that change W) is refused.
+ * A module's change is scaled by alpha / rank, with rsLoRA (arXiv:2312.03732) by alpha / sqrt(rank), where the rank is the module's
+ * own. Settings that give the same files another meaning (DoRA, trained biases, extra modules, initializations that change W) are
+ * refused.
  * Source: PEFT's `LoraConfig` and `get_pattern_key` (0.17).
  */
 import { WeightsError } from '#base/errors/errors.js'

@@ -1,6 +1,6 @@
 /**
- * An adapter whose modules differ in rank as one that does not, for programs that know one rank and one scale for all: vLLM reads no
- * `rank_pattern`. Both compute the same function.
+ * Rewrites an adapter whose modules differ in rank or scale so that all have one rank and one scale, for programs that know only
+ * that: vLLM reads no `rank_pattern`. The function it computes stays the same.
  */
 import type { AdapterWeights } from './adapter.js'
 import { rankOf, scaleOf } from './adapter-config.js'

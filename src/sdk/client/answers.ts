@@ -1,5 +1,5 @@
 /**
- * What the client needs of each answer: the types of `api/wire` once more as checks, which the compiler compares.
+ * What the client needs of each answer: the types of `contract/wire` once more as checks, which the compiler compares.
  *
  * Only what some reader cannot do without is demanded. Additions that other or older servers lack are `maybe`, words that may
  * grow (a status, a kind) are any text.

@@ -1,5 +1,6 @@
 /**
- * What the client needs of answers for those who watch: sessions of browsers, what happens, curves. As `answers.ts`.
+ * What the client needs of further answers, as `answers.ts` has it: sessions of browsers, activity, metrics, training
+ * options and sessions, logs, probes, usage of keys.
  */
 
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'

@@ -1,6 +1,6 @@
 /**
- * Many rollouts at once: so many side by side, failed ones tried again, and what still fails kept as an exception of its
- * group. One broken rollout never ends the run.
+ * Runs many rollouts at once, with a limit on how many. Failed ones are tried again; what still fails is kept as an
+ * exception of its group, so that one broken rollout never ends the run.
  */
 
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'

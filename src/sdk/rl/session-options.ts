@@ -1,5 +1,6 @@
 /**
- * What a training session is told, and what it answers; settings of an update as the wire has them.
+ * Types of a training session: its options, the settings of an update and of sampling, and the results; and how
+ * update settings are put on the wire.
  */
 import { AppError } from '#base/errors/errors.js'
 

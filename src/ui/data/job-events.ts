@@ -1,5 +1,6 @@
 /**
- * Events of one job, for a page: all from the first, then those that come. An event is told once, whatever was cut.
+ * Events of one job, for a page: all from the first, then new ones as they come. An event that is sent again after a
+ * lost connection is shown once.
  */
 import { useEffect, useState } from 'preact/hooks'
 import { isTerminalEvent } from '#contract/wire/job-words.js'

@@ -1,6 +1,6 @@
 /**
- * What happens on the server, over one stream of a tab that is seen and has somebody who listens. It says that something changed; what there
- * is is asked for from the endpoint of the thing.
+ * News from the server over one stream per tab, open while the tab is visible and some part of it listens. News says only that
+ * something changed; the new state is read from the endpoint of the changed thing.
  */
 import { computed, effect, signal } from '@preact/signals'
 import { useEffect, useRef } from 'preact/hooks'

@@ -1,6 +1,6 @@
 /**
- * What a block of a page shows: asked for once its key is known, again when the key changes or somebody says so. What was there stays in
- * sight while it is asked for again.
+ * Loads what a block of a page shows: once its key is known, and again when the key changes or a reload is asked for. The old answer
+ * stays visible meanwhile.
  */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from './client.js'

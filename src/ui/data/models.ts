@@ -1,5 +1,5 @@
 /**
- * Models by what addresses say, and their curves.
+ * Reads a model by the project and name in an address, and its curves.
  */
 import type { List } from '#contract/wire/list.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'

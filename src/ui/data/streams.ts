@@ -1,5 +1,5 @@
 /**
- * Streams of events: read one by one, and opened again where they ended when they are cut.
+ * Streams of events: read one by one; a stream that breaks is opened again after the last event.
  */
 import { createParser } from 'eventsource-parser'
 import { ApiError, open } from './client.js'

@@ -1,5 +1,6 @@
 /**
- * Classes of tokens by a number of theirs, and what a token looks like. Pure.
+ * Puts tokens into colour classes by probability, entropy, ratio or change, and says how a token is shown as text.
+ * Pure.
  */
 import type { RolloutTokens } from '#contract/wire/training/rollouts.js'
 

@@ -1,5 +1,5 @@
 /**
- * `/ui/jobs`: the queue and what was, newest first.
+ * `/ui/jobs`: jobs that wait, run or have ended, newest first.
  */
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'

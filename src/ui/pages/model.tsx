@@ -1,5 +1,5 @@
 /**
- * `/ui/models/:project/:name`: whether it learns.
+ * `/ui/models/:project/:name`: one model, its curves, jobs and checkpoints: does it learn?
  */
 import type { JSX } from 'preact'
 import { useMemo, useState } from 'preact/hooks'

@@ -1,5 +1,5 @@
 /**
- * `/ui/`: what runs, what needs somebody, and all models.
+ * `/ui/`: what runs now, what needs attention, and all models.
  */
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'

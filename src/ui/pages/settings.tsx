@@ -1,5 +1,5 @@
 /**
- * `/ui/settings`: how the server does, base models, keys, webhooks, usage.
+ * `/ui/settings`: state of the server, base models, keys, webhooks, usage.
  */
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'

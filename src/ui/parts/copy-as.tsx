@@ -1,5 +1,5 @@
 /**
- * What a page shows, as the same for a terminal: the command, and the request it makes. The key is a variable, never the key.
+ * The command and the HTTP request that give what a page shows, to copy. The key is a variable, never the key itself.
  */
 import type { JSX } from 'preact'
 import { apiUrl } from '../data/client.js'

@@ -1,5 +1,6 @@
 /**
- * Keys that go somewhere: `?` lists them. They are off where somebody types, and for everybody who turns them off (WCAG 2.1.4).
+ * Keyboard shortcuts that go to another page; `?` lists them. They are off while somebody types, and for everybody who turned
+ * them off (WCAG 2.1.4).
  */
 import { signal } from '@preact/signals'
 import type { JSX } from 'preact'

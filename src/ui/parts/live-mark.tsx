@@ -1,5 +1,5 @@
 /**
- * Whether a page hears at once what happens.
+ * Shows whether the page gets news from the server at once, or since when it does not.
  */
 import type { JSX } from 'preact'
 import { nowMs } from '../data/clock.js'

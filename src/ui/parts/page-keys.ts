@@ -1,5 +1,5 @@
 /**
- * Single-letter keys of one page, off where the others are.
+ * Single-letter shortcuts of one page, off where those of `keys.tsx` are off.
  */
 import { useEffect, useRef } from 'preact/hooks'
 import { go } from '../data/address.js'

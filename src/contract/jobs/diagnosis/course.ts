@@ -1,5 +1,6 @@
 /**
- * The numbers of a job and of those before it, and what the rows of `findings.ts` ask of them.
+ * The numbers of a job and of the jobs before it, and the questions about them that rows of `findings.ts` share (is
+ * it solved, is it stuck, did it fall).
  */
 import type { Facts } from './answers.js'
 

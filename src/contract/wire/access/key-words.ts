@@ -1,5 +1,6 @@
 /**
- * Words of API keys that the command line needs without the schemas.
+ * Scopes of API keys, which scope contains which, and the longest life of a key. Apart from the schemas, which the
+ * command line does not load.
  */
 
 /**

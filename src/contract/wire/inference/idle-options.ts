@@ -1,5 +1,5 @@
 /**
- * Options of a request for an answer that do nothing because what they belong to is off: `length_penalty` without
+ * Request options without effect, because what they belong to is turned off: `length_penalty` without
  * `use_beam_search`. Schemas know them, so nothing else says that they are ignored.
  *
  * A default is never named: many clients send every field they know. Does not know which options exclude each other; that is

@@ -1,5 +1,5 @@
 /**
- * Bounds and words of watched prompts, for who does not read requests.
+ * Limits and closed lists of probes (watched prompts), for code that loads no schemas.
  */
 
 /** Most probes of a model: each is one more answer after every job. */

@@ -1,6 +1,6 @@
 /**
- * `chat_template_kwargs`: variables of a model's chat template that a caller chooses, in a chat and for the chats that a job trains.
- * Plain data; what a template does with them is its own.
+ * `chat_template_kwargs`: variables of a model's chat template that a caller sets, in a chat and for the chats that a job trains.
+ * Plain data; what they do is up to the template.
  */
 
 /** Variables that a template gets from the conversation, the tokenizer or this server: nobody else sets them. */

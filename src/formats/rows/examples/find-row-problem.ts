@@ -1,8 +1,8 @@
 /**
- * What is wrong with a file of rows before anybody says which job it is for: its first row tells whether it holds conversations or
- * preferences, and the reader of those says the rest, in the words of the job that would refuse it.
+ * Checks a file of rows before it is known which kind of job it is for: its first row tells whether it holds conversations
+ * or preferences, and the reader of those finds what is wrong, in the words of the job that would refuse it.
  *
- * Of a large file the beginning is read, for whoever sent it waits; a job reads all of it.
+ * Of a large file only the beginning is read, because the upload waits for the answer; a job reads all of it.
  */
 import { AppError } from '#base/errors/errors.js'
 import { isJsonObject } from '#base/util/json.js'

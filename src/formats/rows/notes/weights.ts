@@ -1,5 +1,5 @@
 /**
- * What is said of the weights that rows name for themselves.
+ * Notes about rows that set their own `weight`: how many do, and in which range.
  */
 
 /** Sees the weight of each row. */

@@ -1,5 +1,6 @@
 /**
- * int8 through integer products, where the machine is made for them: whether it is, and the calibration they need.
+ * int8 weights for products of 8-bit integers: whether such products are exact and faster on this machine, and the
+ * calibration the weights need.
  */
 import { loadIntegerProbe } from '#model/architectures/integer/integer-probe.js'
 import { type PreparedModel, prepareIntegerProducts } from '#model/architectures/prepare.js'

@@ -1,10 +1,10 @@
 /**
- * Memory for keys and values that come and go: what was used before is used again, instead of being left to the collector.
+ * Memory for keys and values that come and go: what was freed is used again, instead of being left to the garbage collector.
  *
- * Memory that no page stands behind yet is slow to use first, and a cache that grows row by row needs twice to three times what it ends with.
- * So arrays are parts of large slabs, and a part that is given back is there for the next one at once, joined with free
- * neighbours. Only for memory with one owner, who says when it ends. A slab without any part in use goes when there is more than
- * the bound, or when it is asked for (`trim`). Knows nothing of what the numbers mean.
+ * Fresh memory is slow at its first use, because the system has yet to map its pages, and a cache that grows row by row needs twice to
+ * three times its final size. So arrays are parts of large slabs; a part that is freed can be taken at once, joined with free
+ * neighbours. Only for memory with one owner, who says when it ends. A slab of which no part is in use is released when there is more
+ * than the bound, or on request (`trim`). Knows nothing of what the numbers mean.
  */
 
 /** From this size on glibc maps memory from the system whatever it has seen before, and gives it back when it is freed. */

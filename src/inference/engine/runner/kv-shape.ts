@@ -1,5 +1,5 @@
 /**
- * Words for caches of keys and values: sizes, places, and what a step gives them.
+ * Types shared by caches of keys and values: sizes, places in a cache, and the new rows that a step returns.
  */
 
 /** Sizes of the cache of one decoder. */

@@ -1,9 +1,10 @@
 /**
  * The step graph's session, and a second one with fewer threads for as long as something else computes on the same machine.
  *
- * A session's threads are its own for life, and whoever lacks one that another process has put aside waits awake: beside a job that
- * has all cores, half of them make as many tokens and leave the job twice the time. Both sessions run one graph, which gives the
- * same bits on any number of threads. The second is loaded when it is first needed.
+ * A session keeps its number of threads for life, and its threads wait for each other by spinning: where another process takes the
+ * core of one, the others burn time until it returns. Beside a job that uses all cores, half the threads make as many tokens and
+ * leave the job twice the time. Both sessions run one graph, which gives the same bits on any number of threads. The second is
+ * loaded when it is first needed.
  */
 import { AppError } from '#base/errors/errors.js'
 import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/memory.js'

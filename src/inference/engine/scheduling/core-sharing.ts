@@ -1,9 +1,9 @@
 /**
- * When an engine takes fewer threads, because a job computes on the same machine, and when it takes all again.
+ * When an engine changes to fewer threads, because a job computes on the same machine, and when it takes all again.
  *
- * The session for it is loaded only where somebody chats beside a job: in the first pause after as much work as loading takes, or
- * between two tokens of running streams once it holds them up for a tenth of that. From then on both are there and a change takes no
- * time. Knows nothing of jobs, and is asked between steps.
+ * The session with fewer threads costs time to load, so it is loaded only where answers are generated beside a job: in the first
+ * pause after the engine has worked as long as loading takes, or, while streams run, after ten times as long. From then on both
+ * sessions are loaded and a change takes no time. Knows nothing of jobs; asked between steps.
  */
 import type { RunnerThreads } from '../model-runner.js'
 

@@ -1,6 +1,6 @@
 /**
- * Requests in progress, and what their listeners hear: tokens, ends, failures. Knows nothing of steps: whoever holds something for a
- * request is told when that is not needed any more.
+ * Requests in progress, and what their listeners are told: tokens, ends, failures. Knows nothing of steps: the `Holder` of slots,
+ * keys and values is told when a request no longer needs them.
  */
 import { AppError, RuntimeError } from '#base/errors/errors.js'
 import type { TokenEvent } from '../generation.js'

@@ -1,10 +1,10 @@
 /**
  * How much an engine keeps for later requests, and for how long.
  *
- * Prompts and answers are kept by the number of whole conversations they come to, because memory beyond that finds nothing more: with
- * the share of the machine alone, the engine of a small model on a large machine grew by gigabytes. An engine without requests
- * gives it back in steps: at once what nothing refers to, soon all but the latest conversation, in the end everything. What the process
- * cannot give back by itself is looked at in between (`rested`).
+ * What is kept of prompts and answers is limited to a number of whole conversations, because memory beyond that is hardly ever used
+ * again: with a share of the memory as the only limit, the engine of a small model on a large machine grew by gigabytes. An engine
+ * without requests gives memory back in steps: first what nothing refers to, then all but the latest conversation, in the end
+ * everything. What only the whole process could give back is its owner's, who is told in between (`rested`).
  */
 import { collectGarbage } from '#base/machine/collect-garbage.js'
 

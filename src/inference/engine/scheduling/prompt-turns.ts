@@ -1,8 +1,10 @@
 /**
- * When prompts are computed and when tokens of running choices: after a token of each there is a window of time for prompts.
+ * When prompts are computed and when the running choices get their next tokens: after one token of each choice there is a window of
+ * time for prompts.
  *
- * Choices that run are held up for as long as `step-budget.ts` says. Those that were let in together with the prompts that wait have
- * no claim to go before them: many prompts come almost at a stretch, so that all of them begin, and then go on in one step.
+ * Running choices are held up for as long as `step-budget.ts` says. Where they were admitted together with the waiting prompts, the
+ * window is much longer, because they have no claim to go first: the prompts are computed almost without a break, and then all
+ * answers go on in one step.
  */
 import { ALONE_MS, sharingMs } from './step-budget.js'
 

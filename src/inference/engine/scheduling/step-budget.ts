@@ -1,6 +1,6 @@
 /**
- * How much of the engine's time prompts may take in one step: a trade of the next tokens of those who wait for an answer to begin
- * against the pace of the answers that run.
+ * How much time prompts may take between two tokens of the running choices: a trade-off between a short wait for the first token
+ * of new requests and a steady pace of the answers that run.
  */
 
 /** How long one prompt may hold up running choices, and how long a step may be when there are none. */

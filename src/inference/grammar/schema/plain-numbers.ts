@@ -1,6 +1,7 @@
 /**
- * Numbers of a JSON Schema: counts are compared, so they are plain; bounds are as large as they say, and what `const` and `enum` list
- * is written into answers as it was, so that `5.0` and an integer of twenty digits keep their text. Knows nothing of what the compiler makes of them.
+ * Which numbers of a JSON Schema become plain JavaScript numbers. Counts do, because they are only compared. Bounds and what
+ * `const` and `enum` list keep their exact text: bounds may be of any size, and the others are written into answers as they stand
+ * (`5.0`, an integer of twenty digits). Knows nothing of what the compiler makes of them.
  */
 import { isExactNumber, valueOfNumber } from '#base/json/exact-number.js'
 import type { JsonValue } from '#base/util/json.js'

@@ -1,8 +1,9 @@
 /**
- * What the grammar compiler cannot say of a JSON Schema, written into the grammar it makes of it.
+ * Rules that the grammar compiler cannot make from a JSON Schema, written into the grammar it makes of it.
  *
- * The schema it is given has marks in these places (`json-schema.ts`): a constant where a bounded number stands, another name
- * where the name of a property needs escapes, a reference where additional properties stand. In the grammar's text the marks are replaced by rules of our own. As of xgrammar 0.1.27.
+ * In these places the compiler is given a marker (`json-schema.ts`): a constant where a bounded number stands, another name where the
+ * name of a property needs escapes, a reference where additional properties stand. In the grammar's text the markers are then replaced
+ * by rules of our own. As of xgrammar 0.1.27.
  */
 import { checkHeap } from '../heap-limit.js'
 import { classAlternatives, complement, plainPart } from './character-class.js'

@@ -2,8 +2,8 @@
  * Strings of a JSON Schema as rules of EBNF: a regular expression or bounds of length, on the text that JSON writes.
  *
  * xgrammar 0.1.27 matches patterns against the text between the quotes, so that `.` lets a quote through and the answer is no JSON.
- * Here every character stands as JSON writes it, quotes and control characters by their escapes. The whole text matches the
- * expression, which JSON Schema, where it may match anywhere, allows.
+ * Here every character stands as JSON writes it, quotes and control characters by their escapes. Patterns are matched against the
+ * whole text; JSON Schema would let them match anywhere, so every answer is still valid.
  */
 
 import { type CodeRange, classAlternatives, plainPart } from './character-class.js'

@@ -1,5 +1,5 @@
 /**
- * How large a tokenizer may be: what is read from a model's files is held in memory several times over, and a table of two million
+ * How large a tokenizer may be. What is read from a model's files is held in memory several times over, and a table of two million
  * entries kept an engine busy for most of a minute.
  */
 import { TokenizerError } from '#base/errors/errors.js'

@@ -1,5 +1,6 @@
 /**
- * One answer of a model, as it is written. What came of an answer is kept, however it ends.
+ * Asks for one answer of a model and reports it while it is written. What has come of an answer is kept, however it
+ * ends.
  */
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 import { ApiError, open } from '../client.js'

@@ -1,5 +1,6 @@
 /**
- * A chat request as a program of others makes it. The key is a variable, never the key. Pure.
+ * A chat request as a command line, curl, Python or TypeScript, to copy. The key is a variable, never the key itself.
+ * Pure.
  */
 import type { ChatBody, Message } from './request.js'
 

@@ -1,5 +1,5 @@
 /**
- * The last request of the first column, as other programs make it.
+ * The last request of the first column as a command or program, to copy.
  */
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'

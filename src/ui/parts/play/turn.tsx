@@ -1,5 +1,6 @@
 /**
- * What was said and its answer, with what is known of how it came about.
+ * One turn of Play: the user's messages, the model's answer, and facts about the answer (tokens, speed, why it
+ * ended).
  */
 import type { JSX } from 'preact'
 import type { ApiError } from '../../data/client.js'

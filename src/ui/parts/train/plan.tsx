@@ -1,6 +1,6 @@
 /**
- * A plan as a picture: what trains and what does not, how much memory and time it takes, what speaks against it. Everything in it is the
- * plan's; a bar without its number is in nothing here.
+ * A plan as a picture: what trains and what does not, how much memory and time it takes, what speaks against it. Every number comes
+ * from the plan, and every bar shows its number.
  */
 import type { ComponentChildren, JSX } from 'preact'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'

@@ -1,4 +1,7 @@
-/** What rows are made for: the word of it in `--to`, and its row of the table of forms. */
+/**
+ * What converted rows are for (conversations, preferences, prompts), and the word that `trainyard data convert --to`
+ * has for it.
+ */
 import type { JobKind } from '../../job-words.js'
 
 /** What is asked of rows: conversations and preferences train, prompts are answered by `rollout` and `eval`. */

@@ -1,5 +1,5 @@
 /**
- * Closed lists are spelled once: the kinds of job, the states of one, the types of its events stand in `api/wire`. Everything
+ * Closed lists are spelled once: the kinds of job, the states of one, the types of its events stand in `contract/wire`. Everything
  * else takes the list, or is a map over it that does not compile while a member is missing.
  */
 import { describe, expect, test } from 'vitest'

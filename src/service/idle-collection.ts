@@ -1,9 +1,10 @@
 /**
  * Gives back the JavaScript memory that a burst of requests leaves behind.
  *
- * V8 collects when a heap grows, so a server that falls quiet keeps the garbage of its last busy seconds: after 208 submissions of
- * 3.3 MB beside 64 chats 25 to 30 MB were in use, and 30 to 80 held, by chance. V8's own collection of idle heaps begins only
- * where memory has grown since the one before. Here somebody looks every few seconds, and collects once little happens.
+ * V8 collects when a heap grows, so a server that falls quiet keeps the garbage of its last busy seconds: after 208
+ * submissions of 3.3 MB beside 64 chats, 25 to 30 MB were in use and 30 to 80 MB were held. V8 itself collects an idle
+ * heap only if it has grown since the last collection. So a timer looks every few seconds and collects when the event
+ * loop is mostly idle and the heap has grown.
  */
 import { performance } from 'node:perf_hooks'
 import { getHeapStatistics } from 'node:v8'

@@ -1,5 +1,5 @@
 /**
- * The door of tests: a service some parts of which are replaced, and what its public face does not show of the processes it runs.
+ * A service for tests: some of its parts can be replaced, and it tells the process ids of its engines and workers.
  *
  * Only tests and benches import this (`test/architecture/service-parts.test.ts`); nothing here is for production.
  */

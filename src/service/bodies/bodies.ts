@@ -1,8 +1,8 @@
 /**
- * The JSON bodies that the service reads: those of endpoints, whose kinds stand in the table, and one that is stored before it is read;
- * and how fast a body must come.
+ * The JSON bodies that the service reads: those of the endpoint table, and the artifact manifest, which is stored as a
+ * file before it is read. Also how much may arrive, and how fast it must.
  *
- * A name is all that crosses to the thread that reads a body (`thread-main.ts`).
+ * The thread that reads large bodies (`thread-main.ts`) is sent the name of a body and looks its schema up here.
  */
 import type { z } from 'zod'
 import type { Endpoint, JsonBody } from '#contract/endpoints/endpoint.js'

@@ -1,9 +1,9 @@
 /**
- * Turns of bodies that arrive: so many parts of all of them together between two looks at everything else, one of each key by turns.
+ * Limits how many parts of request bodies are read in one round of the event loop, and lets keys take turns.
  *
- * A burst of large bodies has data ready on every connection at once; read as it comes, one round over all of them takes half a second
- * in which no stream is written. A connection that waits for its turn is held back by TCP. Two hundred connections of one key
- * count as one beside another key's.
+ * A burst of large bodies has data ready on every connection at once. Without a limit one round over all of them takes
+ * half a second, in which no stream is written. TCP holds back a connection that waits for its turn. A key with two
+ * hundred connections gets as many turns as a key with one.
  */
 
 export interface ReadTurns {

@@ -1,10 +1,11 @@
 /**
- * Requests for answers, from the moment their body is there until their answer begins: how many there may be, and when each is looked
- * at. The engine counts on, exactly; this is what can be refused before any work.
+ * Limits how many requests for answers may wait between the arrival of their body and the start of their answer. The
+ * engine keeps the exact count; this refuses the surplus before any work is done.
  *
- * Node accepts one connection in a round of its event loop. In a burst, the work for those let in makes every round long, and who is
- * refused would hear of it when all before him had been served; so that work waits until no more arrive, for a moment at most. A client
- * that shares the processor leaves pauses: once the engine has enough to do, only a longer one counts.
+ * Node accepts one connection in each round of its event loop. In a burst, work for the requests let in makes every
+ * round long, and a client to be refused would hear of it only after all before it were served. So that work waits
+ * until no more requests arrive, at most for a moment. A client on the same processor makes pauses of its own: once the
+ * engine has enough to do, only a longer pause ends a burst.
  */
 import type { AppError } from '#base/errors/errors.js'
 import type { Admission, RequestContext } from './environment.js'

@@ -1,9 +1,10 @@
 /**
- * What one connection may ask of the server: one request at a time, a bounded number behind it, and answers that are read.
+ * Limits of one connection: one request at a time, a bounded number waiting behind it, and a client that reads its
+ * answers.
  *
- * Node parses what a client sends ahead (pipelining) and starts all of it at once, though answers go out in order; and it never says of an
- * answer whose turn has not come that its connection has ended. So a request starts when the one ahead of it is answered, and what
- * waits is dropped with its connection. Knows nothing of routes.
+ * Node starts all requests that a client sends ahead (pipelining) at once, though answers go out in order, and it does
+ * not tell a waiting answer that its connection has closed. So here a request starts when the one before it is
+ * answered, and waiting requests are dropped with their connection. Knows nothing of routes.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'

@@ -1,5 +1,5 @@
 /**
- * Answers that repeat what a client sent, or what a model wrote, with its numbers as they were. Knows nothing of what they mean.
+ * Sends JSON whose numbers are written as the client or the model wrote them. Knows nothing of what they mean.
  */
 import { stringifyExact } from '#base/json/exact-json.js'
 import type { JsonValue } from '#base/util/json.js'

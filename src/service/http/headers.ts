@@ -1,5 +1,5 @@
 /**
- * Request headers that change what a create means.
+ * Request headers that make a create safe to repeat: `Idempotency-Key`, and the retry count of OpenAI's clients.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { RequestContext } from './environment.js'

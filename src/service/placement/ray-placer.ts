@@ -1,11 +1,13 @@
 /**
  * Keeps as many workers alive on a Ray cluster as have something to do.
  *
- * Every few seconds it lists Ray's jobs and compares: missing workers are submitted, superfluous ones that still wait for a node are
- * stopped; those that run end by themselves when they had nothing to do. What runs it reads from Ray each time, so a server that is
- * started again goes on with the workers of before; what it has just submitted it remembers until Ray lists it, which a restart forgets,
- * and why one of several servers places as long as it lives. It owns no state of training jobs: workers claim those themselves, and what Ray says of
- * a worker shortens the wait for its lease and nothing else.
+ * Every few seconds it lists Ray's jobs and compares: missing workers are submitted, surplus ones that still wait for a
+ * node are stopped. Running workers end by themselves when they have nothing to do. The list comes from Ray each time,
+ * so a restarted server goes on with the workers that are there. Only what was just submitted is remembered here, until
+ * Ray lists it; for that reason only one of several servers places workers.
+ *
+ * It owns no state of training jobs: workers claim those themselves. If Ray says that a worker has ended, its job need
+ * not wait for the lease to run out; nothing else follows from it.
  */
 import { createHash } from 'node:crypto'
 import type { Logger } from '#base/logging/logger.js'

@@ -1,9 +1,9 @@
 /**
  * Plans of training jobs: one short-lived process each, which runs the job's own code up to its first step.
  *
- * One at a time, keys in turns: a plan tokenizes all rows and measures the machine, which two at once would falsify. It may take
- * as long as it gets on, for the machine may be busy: a process that shows no sign of life, or computes and reports nothing done, is
- * given up, and its heap bounds what there can be to do. A client that goes away ends its plan.
+ * One at a time, and keys take turns: a plan tokenizes all rows and measures the machine, and two at once would falsify
+ * the measurement. There is no fixed time limit, because the machine may be busy: a process is given up when it shows
+ * no sign of life or reports no progress, and its heap limit bounds its work. A client that goes away ends its plan.
  */
 import type { ChildProcess } from 'node:child_process'
 import { AppError, shuttingDown } from '#base/errors/errors.js'

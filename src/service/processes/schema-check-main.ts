@@ -1,6 +1,8 @@
 /**
- * The process of one check: reads an answer and says what of its schema it violates. A process and no thread, for a schema is anybody's:
- * a pattern may take for ever, and V8 ends the whole process where one piece of a thread's work passes its heap.
+ * Entry of the process that checks one answer against its JSON Schema and lists the violations.
+ *
+ * A process and not a thread, because anybody may send a schema: a pattern may run for ever, and V8 ends the whole
+ * process when a thread uses too much memory within one piece of work.
  */
 
 import { Ajv, type ErrorObject, type Options } from 'ajv'

@@ -1,7 +1,7 @@
 /**
- * Says what of its schema a finished answer violates, where the schema says more than an answer can be held to.
+ * Checks finished answers against their JSON Schemas, for schemas with keywords that generation cannot enforce.
  *
- * A process for each, bounded in time and memory: schemas are anybody's. Keys take turns.
+ * One process for each check, bounded in time and memory, because anybody may send a schema. Keys take turns.
  */
 import { RuntimeError } from '#base/errors/errors.js'
 import { askProcess } from '#base/processes/ask-process.js'

@@ -1,6 +1,7 @@
 /**
- * What a server does for the others on its database, which judge a job by its row alone: leases of its living workers never run out, and a worker on
- * another machine that answers and does not move on is seen by its row, whichever server it answers to.
+ * What a server does for other servers on the same database, which see a job's row only. It renews the leases of its
+ * own living workers, and it takes jobs from workers on other machines that answer but make no progress, whichever
+ * server they answer to.
  */
 import type { IdSource } from '#base/util/ids.js'
 import type { DatabaseHandle } from '#service/storage/database.js'

@@ -1,8 +1,9 @@
 /**
- * This server among those that share its database: it says by a lease that it lives, knows how many do, and hears what the others say.
+ * This server among those that share its database: it renews its lease there, counts the servers that live, and sends
+ * and receives their notices.
  *
- * What servers say carries no data, like a signal: who hears it reads the database, so that what is lost costs a delay only. A server whose
- * lease ran out while it lived (its database was away) loses nothing by it either: jobs and sessions are fenced by their attempts.
+ * A notice carries no data: whoever gets one reads the database, so a lost notice costs only a delay. A server whose
+ * lease runs out while the database is away loses nothing: jobs and sessions are fenced by their attempts.
  */
 import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'

@@ -1,6 +1,6 @@
 /**
- * Whether there is a worker that can take a job, and what is said of one that nobody can. The claim itself asks the database the same
- * (`findClaimableJob`).
+ * Says why no known worker can take a job, for whoever waits for it. The claim itself asks the database the same
+ * question (`findClaimableJob`).
  */
 import type { Claimant } from '#service/storage/jobs/states.js'
 

@@ -1,6 +1,6 @@
 /**
- * The chat template variables that a job trains for, and its checkpoint keeps: its own, else those of the checkpoint that it begins
- * from, so that a model goes on to be asked as it was.
+ * The chat template variables that a job trains with, and its checkpoint keeps: the job's own, else those of the
+ * checkpoint that it starts from, so that a model is prompted as before.
  */
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'

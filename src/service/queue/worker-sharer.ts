@@ -1,5 +1,5 @@
 /**
- * Whoever has workers beside jobs, as the dispatcher sees it.
+ * The interface through which the dispatcher shares workers with something that is not the queue of jobs.
  */
 import type { RemoteClaim, RemoteWorker } from './remote-workers.js'
 

@@ -1,8 +1,9 @@
 /**
- * The one way to a transaction. What is done in it must be able to be done again: a database that several connections share may
- * refuse a commit and ask for it once more, so an action changes nothing but rows, and what it returns is used after it.
+ * The only way to open a transaction. Its action must be repeatable: a database that several connections share may
+ * refuse a commit, and then the action runs again. So an action changes nothing but rows, and its result is used only
+ * afterwards.
  *
- * {@link rehearseTransactions} holds that: each action runs once for nothing, is rolled back, and runs again.
+ * {@link rehearseTransactions} checks this: each action runs once, is rolled back, and runs again.
  */
 import type { Transaction } from 'kysely'
 import type { DatabaseHandle } from './database.js'

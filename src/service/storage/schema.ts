@@ -1,8 +1,8 @@
 /**
  * Every table, as Kysely sees it: the index of what is stored.
  *
- * Dialect-neutral on purpose (PostgreSQL comes later): text ids, integer milliseconds, 0/1 for booleans, JSON as text.
- * Big bodies are never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
+ * The same for SQLite and PostgreSQL: text ids, integer milliseconds, 0/1 for booleans, JSON as text. Big bodies are
+ * never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
 import type { FineTuningTables } from './fine-tuning/tables.js'

@@ -1,5 +1,6 @@
 /**
- * What every kind of job is opened with, and what it is once its data is read. Knows no kind.
+ * The interface between a job and its kind: what every kind is opened with, and what it returns once its data is read.
+ * Knows no kind.
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'

@@ -1,9 +1,10 @@
 /**
- * What a job's trainer computes of every token it trains on, noted beside the training and encoded at its end
+ * Records what a job's trainer computes for each token it trains on, and encodes it when the job ends
  * (`contract/processes/rollouts.ts`).
  *
- * Only reads what a step has computed anyway: a job that is noted trains the same bits as one that is not. Memory: the tokens of
- * all sequences and, for each trained token, a number a column, up to the bound; sequences beyond it are counted and not kept.
+ * Only reads what a step has computed anyway: recording does not change one bit of the training. Memory: the tokens of
+ * all sequences and, for each trained token, one number per column, up to a limit; sequences beyond it are counted and
+ * not kept.
  */
 import { differ } from '#base/differ.js'
 import {

@@ -1,9 +1,11 @@
 /**
- * A training session: one adapter that stays in memory with its moments and the gradients that have been added up since the last step.
+ * A training session: one adapter that stays in memory with its moments and the gradients that have been added up since
+ * the last step.
  *
- * What a job does in one go is asked for here piece by piece: gradients of rows, an update, the state as files. Deterministic: the
- * same calls from the same state give the same bits on the same machine, so that a session that lost its process is brought back by
- * repeating what came after its last stored state. A call either does all it says or, when it throws, changes nothing.
+ * What a job does in one go is a separate call here: gradients of rows, an update, the state as files. Deterministic:
+ * the same calls from the same state give the same bits on the same machine, so a session that lost its process is
+ * restored by repeating the calls after its last stored state. A call does all that it says or, when it throws, changes
+ * nothing.
  */
 import { RuntimeError, TrainingError } from '#base/errors/errors.js'
 import type { CheckedLossRequest } from '#formats/tinker/loss-inputs.js'

@@ -1,6 +1,6 @@
 /**
- * The engines of a training session, each made when rows first need it: by loss, by whether attention goes in blocks, and by whether
- * layers are computed again in the backward pass.
+ * The gradient engines of a training session, each made when first needed. There is one for each form of the loss, for
+ * attention in blocks or whole, and for activations recomputed or kept.
  */
 import { availableMemoryBytes } from '#base/machine/memory.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'

@@ -1,5 +1,5 @@
 /**
- * What RL and SFT jobs share: what they are given, the events they yield, what they leave behind.
+ * What jobs of all kinds share: what they are given, the events they yield, what they leave behind.
  *
  * A job is an async generator of events: whoever drives it stops it between two gradient steps by not asking for more.
  */

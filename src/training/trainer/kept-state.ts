@@ -1,5 +1,5 @@
 /**
- * Copies of adapter and optimizer between two gradient steps, and going back to one.
+ * Copies the adapter and optimizer state between two gradient steps, and restores such a copy.
  */
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { AdamWState } from '#numerics/optim/adamw.js'

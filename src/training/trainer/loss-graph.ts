@@ -1,8 +1,8 @@
 /**
- * A loss alone, without the decoder: log-probabilities in, the loss and its slope by each of them out.
+ * The graph of a loss without the decoder: log-probabilities in; the loss and its gradient by each of them out.
  *
- * What every engine but ONNX Runtime's own computes losses with. So there is one formula of each loss and option, whoever computes the
- * log-probabilities: an option that the train graph knows is known everywhere.
+ * For engines that compute log-probabilities outside ONNX Runtime (`training/torch/torch-engines.ts`). They use the
+ * same formulas as the train graph, so every loss and option that it has works there too.
  */
 import { backward } from '#numerics/autodiff/backward.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'

@@ -1,5 +1,5 @@
 /**
- * AdamW and clipping as a job's options ask for them.
+ * Settings of AdamW and gradient clipping, from a job's options.
  */
 import type { OptimizerOptions } from '#contract/jobs/shared-options.js'
 import type { Hyperparameters } from './hyperparameters.js'

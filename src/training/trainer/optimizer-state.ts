@@ -1,9 +1,9 @@
 /**
  * AdamW's state as a safetensors file, so that a job continues exactly where the last one stopped.
  *
- * Two float32 tensors per parameter (`<name>.first`, `<name>.second`); the number of updates and the kind of job that made
- * them stand in the metadata. State is dropped when RL and SFT alternate, as ART does: moments of
- * one loss say nothing about the other.
+ * Two float32 tensors per parameter (`<name>.first`, `<name>.second`); the number of updates and the kind of job that
+ * made them stand in the metadata. A job of another kind starts with a fresh state, as in ART: moments of one loss say
+ * nothing about another.
  */
 import { CheckpointError } from '#base/errors/errors.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'

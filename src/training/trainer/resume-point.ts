@@ -1,9 +1,10 @@
 /**
  * Where a job that lost its worker goes on: adapter, optimizer and progress between two gradient steps, as one file.
  *
- * A safetensors file with every adapter tensor `<name>` and its moments `<name>.first` and `<name>.second`, all float32, the
- * same under `best:<name>` where the job keeps its best state, and the progress as JSON in its metadata. Float32 and JSON numbers are read back bit for bit. There is no generator state: the
- * order of data and every random choice follow from the job's seed and the number of steps made.
+ * A safetensors file with every adapter tensor `<name>` and its moments `<name>.first` and `<name>.second`, all
+ * float32, the same under `best:<name>` where the job keeps its best state, and the progress as JSON in its metadata.
+ * Float32 and JSON numbers are read back bit for bit. There is no generator state: the order of data and every random
+ * choice follow from the job's seed and the number of steps made.
  */
 import { CheckpointError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'

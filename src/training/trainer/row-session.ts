@@ -1,10 +1,11 @@
 /**
  * A row graph loaded and ready to run: feeds in the form the trainer has them, outputs as host tensors.
  *
- * The model file is written beside the prepared weights, because external data must lie below the model's directory, and is
- * deleted once the session is loaded. Float32 weights are mapped, never copied: prepacking is off, so that the forward product
- * and the gradient through a weight share one copy; integers have a copy for each anyway. Memory patterns are off: row lengths change from step to step, and a pattern
- * would reserve a run's peak again, beside what the arena already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
+ * The model file is written beside the prepared weights, because external data must lie below the model's directory,
+ * and is deleted once the session is loaded. Float32 weights are mapped, never copied: prepacking is off, so that the
+ * forward product and the gradient through a weight share one copy; integer weights are copied anyway. Memory patterns
+ * are off: row lengths change from step to step, and a pattern would reserve a run's peak again, beside what the arena
+ * already holds (135M, 1,024 tokens: 4.2 GB instead of 2.6).
  */
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,9 +1,10 @@
 /**
- * What a training worker reads of the server: files whole, rows as they are trained on. A connection that breaks is made again, and bytes that are
- * wrong where the server keeps them are had from the server itself. Knows digests and connections, not what the bytes mean.
+ * Reads files of a job from the server: files whole, rows as a stream while training goes on. Broken connections are
+ * made again. Where the server redirects to its blob store and the bytes from there are wrong, they are read from the
+ * server itself. Knows digests and connections, not what the bytes mean.
  *
- * Rows that come from where the server keeps them are on this machine's disk, and compared with their digest, before the first is given: a damaged
- * one would be trained on before anybody knew. The server compares what it reads itself.
+ * Rows from the blob store are first written to this machine's disk and compared with their digest, so that no damaged
+ * row is trained on. Bytes from the server were compared there.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { open, unlink } from 'node:fs/promises'

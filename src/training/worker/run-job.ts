@@ -1,8 +1,9 @@
 /**
  * One attempt at one training job, from the server's description to the uploaded checkpoint.
  *
- * Knows the protocol's order: events as they happen, files, completion. A cancel is honoured after the gradient step that is
- * running. Resume points are left at intervals, from which the next attempt goes on. Nothing of a cancelled or failed attempt becomes visible, because only the completion makes a checkpoint.
+ * Knows the protocol's order: events as they happen, files, completion. A cancel is honoured after the gradient step
+ * that is running. Resume points are left at intervals, from which the next attempt goes on. Nothing of a cancelled or
+ * failed attempt becomes visible, because only the completion makes a checkpoint.
  */
 
 import { AppError, CheckpointError } from '#base/errors/errors.js'

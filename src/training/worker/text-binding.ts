@@ -1,5 +1,6 @@
 /**
- * Connects a model's tokenizer and chat template to what `training/data` needs of them.
+ * Connects a model's tokenizer and chat template to what the readers of rows (`formats/rows/`) and `training/rows/`
+ * need of them.
  */
 import type { JsonObject } from '#base/util/json.js'
 import type { PreferenceText } from '#formats/rows/preference-data.js'

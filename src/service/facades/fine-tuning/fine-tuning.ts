@@ -1,6 +1,6 @@
 /**
- * OpenAI's fine-tuning API: each job is an ordinary SFT or preference job of an ordinary model, and a row that remembers the words it was
- * asked for in.
+ * OpenAI's fine-tuning API: each job is an ordinary SFT or preference job of an ordinary model, and a row that keeps
+ * OpenAI's fields of the request, to be shown again.
  */
 
 import { randomBytes } from 'node:crypto'

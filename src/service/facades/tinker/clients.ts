@@ -1,5 +1,6 @@
 /**
- * Sessions of Tinker clients, and what they ask before anything else.
+ * Sessions of Tinker clients (create, heartbeat, end), and what the server can do: its models and their context
+ * lengths.
  */
 import type { CreateClientSession } from '#contract/wire/compatible/tinker.js'
 import { endClientSession, insertClientSession, touchClientSession } from '#service/storage/tinker/client-sessions.js'

@@ -1,5 +1,6 @@
 /**
- * What there is: sessions of clients, training runs, and what was saved of them.
+ * Lists and reads for the Tinker client: its sessions, its training runs, and the weights saved of them, with their
+ * files.
  */
 import type { Readable } from 'node:stream'
 import { NotFoundError } from '#base/errors/errors.js'

@@ -1,8 +1,8 @@
 /**
  * Sampling and scoring for the Tinker client: prompts and answers are token ids, no chat template is in between.
  *
- * A sample that is under way or done is kept in memory until it was not asked for in a while: the client sends one again whose result is
- * gone. What the stop token is ends the answer and is part of it.
+ * Samples, running or done, are kept in memory until nobody has asked for them for half an hour; the client repeats a
+ * request whose result is gone. A stop token ends the answer and is part of it.
  */
 import { AppError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'

@@ -1,6 +1,7 @@
 /**
- * Requests of training: each is checked, stored in its place of the run's order and answered at once; the run's worker does the rest
- * (`queue/sessions/session-runner.ts`). One that is refused keeps its place, for the client has counted on.
+ * Training requests of the Tinker client: each is checked, stored at its place in the order of its run, and answered at
+ * once; the run's worker does the rest (`queue/sessions/session-runner.ts`). A refused request keeps its number too,
+ * because the client goes on with the next one.
  */
 import { AppError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type {

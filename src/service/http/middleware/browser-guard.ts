@@ -1,6 +1,6 @@
 /**
- * Keeps web pages out: a `Host` that is not ours is DNS rebinding, an `Origin` that is not ours is a foreign page, be it on this host. No answer
- * carries CORS permissions, but to pages that the operator named.
+ * Keeps foreign web pages out: an unknown `Host` means DNS rebinding, an unknown `Origin` means a page of another site,
+ * or of another port of this host. Only pages that the operator named get CORS permissions.
  */
 import { isIP } from 'node:net'
 import type { MiddlewareHandler } from 'hono'

@@ -1,6 +1,6 @@
 /**
- * HEAD answers as GET does, without the body. Nobody would read that body, so what it holds is let go: a file stays open and an event
- * stream waits until somebody says that no reader comes.
+ * HEAD answers as GET does, without the body. The unread body is cancelled: otherwise its file would stay open, or its
+ * event stream would wait for a reader.
  */
 import type { MiddlewareHandler } from 'hono'
 import type { AppEnvironment } from '../environment.js'

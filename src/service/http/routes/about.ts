@@ -1,5 +1,6 @@
 /**
- * What this is: `GET /` for whoever opens the address, and what a path that does not exist here was probably meant to be.
+ * `GET /`, which says what this server is, and the error for an unknown path, which suggests the path that was probably
+ * meant.
  */
 import { NotFoundError } from '#base/errors/errors.js'
 import { API_ROUTES } from '#contract/endpoints/table.js'

@@ -1,5 +1,5 @@
 /**
- * Models.
+ * Models: create, read, list and delete them, and read their metrics.
  */
 import { reportIgnored } from '../body.js'
 import type { AppOptions } from '../environment.js'

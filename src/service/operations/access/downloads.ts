@@ -39,7 +39,7 @@ export function createDownloadService(context: Pick<ServiceContext, 'db' | 'ids'
         const { address: _, ...principal } = found
         return principal
       }
-      throw new AppError('authentication', 'invalid_ticket', 'the download was begun before, or its address is over', {
+      throw new AppError('authentication', 'invalid_ticket', 'the download address was used before or has expired', {
         hint: 'POST /v1/preview/downloads makes another; one gives its file once, within a minute',
       })
     },

@@ -1,5 +1,6 @@
 /**
- * How far downloads of base models are, told to the feed about once a second, and at once when one ends. Everybody's, as base models are.
+ * Tells the activity feed how far downloads of base models are: about once a second, and at once when one ends. Every
+ * key sees these notices, because base models belong to everybody.
  */
 import type { Clock } from '#base/util/clock.js'
 import type { ActivityFeed } from './feed.js'

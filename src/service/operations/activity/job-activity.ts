@@ -1,6 +1,6 @@
 /**
- * What happens to jobs, told to the feed: a notice says only that something about a job has changed, so its row is read and compared with what
- * was told before. At most four looks a second, whatever a job reports: a picture needs no more.
+ * Tells the activity feed what happens to jobs. A signal says only that something about a job has changed, so its row
+ * is read and compared with what was told before. Looks at most four times a second, which is enough to draw progress.
  */
 import type { Logger } from '#base/logging/logger.js'
 import type { JsonObject } from '#base/util/json.js'

@@ -1,8 +1,10 @@
 /**
- * A data directory as one file, also while a server works in it: the database as of one moment, and every blob it names.
+ * A data directory as one file, also while a server works in it: the database as of one moment, and every blob it
+ * names.
  *
- * Blobs never change, but those of deleted things are swept. So all of them are linked beside the database's copy first, which
- * takes a moment, and then written at leisure; if one went away meanwhile, the copy is taken again.
+ * Blobs never change, but the sweeper deletes those that are no longer needed. So all blobs are hard-linked beside the
+ * copy of the database first, which takes a moment, and are written to the file from there. If a blob went away
+ * meanwhile, the copy is taken again.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'

@@ -1,5 +1,6 @@
 /**
- * Whether a job will read the rows of a mark: asked while the reader is there, and not when the file is made.
+ * Checks that a job can read the training rows of a mark: when the mark is made, so that the reader hears of it, not
+ * when the file is made.
  */
 import { type AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'

@@ -1,10 +1,10 @@
 /**
  * Listing, deleting and downloading checkpoints.
  *
- * Deleting the latest is allowed: "latest" then means the newest that is left, or the base model, and step numbers go on
- * from where they were. The one a running job trains from stays: it is reported beside what was deleted, and refused when it
- * was the only one. A checkpoint that is answering may be
- * deleted: those answers finish, because the engine holds the weights in memory; new requests for it get 404.
+ * Deleting the latest is allowed: "latest" then means the newest that is left, or the base model, and step numbers go
+ * on from where they were. The one a running job trains from stays: it is reported beside what was deleted, and refused
+ * when it was the only one. A checkpoint that is answering may be deleted: those answers finish, because the engine
+ * holds the weights in memory; new requests for it get 404.
  */
 
 import type { Readable } from 'node:stream'

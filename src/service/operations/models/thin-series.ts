@@ -1,6 +1,6 @@
 /**
- * Fewer points of a series that look like all of them: of each bucket of the axis the first, the last, the lowest and the highest, so that
- * spikes stay. Knows no metrics.
+ * Thins a series of numbers for drawing: of each part of the axis it keeps the first, the last, the lowest and the
+ * highest point, so that spikes stay. Knows no metrics.
  */
 
 /** Points kept of one bucket. */

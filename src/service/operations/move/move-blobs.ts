@@ -1,6 +1,7 @@
 /**
- * Blobs from one store to another, by digest: bytes are read whole and compared with their name before they count, what is there already is
- * read there and not sent again, and what is damaged or gone in the source is named and stops nothing but the move's end.
+ * Copies blobs from one store to another. Each is read whole and compared with its digest before it counts. A blob that
+ * the target has already is checked there and not sent again. Blobs that are damaged or missing in the source are
+ * listed; the other blobs are copied, but the move then does not finish.
  */
 import { createReadStream } from 'node:fs'
 import { rm } from 'node:fs/promises'

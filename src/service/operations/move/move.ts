@@ -1,9 +1,10 @@
 /**
- * All that a service knows, from one place to another: a data directory, PostgreSQL, a bucket. Blobs go first, each by its digest, then all rows
- * in one transaction, so that rows never name what is not there; ids and digests stay, and every row is compared.
+ * Moves all data of a service between data directories, PostgreSQL and buckets. Blobs go first, each by its digest,
+ * then all rows in one transaction, so that no row names a blob that is not there. Ids and digests stay, and every row
+ * is compared.
  *
- * The source stays as it is. A move that was killed is begun again: blobs that are there are not sent again, and of rows there are none, or
- * all, which then are compared.
+ * The source stays as it is. A move that was killed is started again: blobs already there are not sent again; the
+ * target has either no rows, or all of them, which are then only compared.
  */
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,6 +1,6 @@
 /**
- * Where a service keeps what it knows, as the flags of its servers say it: rows in PostgreSQL or a data directory, blobs in a bucket or a data
- * directory. Of a move there are two, which may share one half.
+ * Where a service keeps its data, in the form of its servers' flags: rows in PostgreSQL or a data directory, blobs in a
+ * bucket or a data directory. A move has two such places; either rows or blobs may stay where they are.
  */
 import { resolve } from 'node:path'
 import type { Environment } from '#base/environment.js'

@@ -1,6 +1,6 @@
 /**
- * The data directory that a move fills: a new one, kept from servers by a marker until all is there, or the one of the source, of which a half
- * stays where it is.
+ * The data directory that a move fills: a new one, which a marker keeps from servers until all is there, or the
+ * source's own, if its rows or its blobs stay where they are.
  */
 import { copyFile, open, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'

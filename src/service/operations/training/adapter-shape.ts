@@ -1,5 +1,6 @@
 /**
- * A model's adapter has its shape from the first job on; asking for another one later must not be ignored.
+ * Checks a job's LoRA options against the model's adapter: its shape is fixed by the first job, and a later job that
+ * asks for another shape is refused.
  */
 import type { JsonObject } from '#base/util/json.js'
 import { assertSameShape, type LoraShape, shapeOfConfig } from '#contract/jobs/lora-options.js'

@@ -1,6 +1,6 @@
 /**
- * Place and expected start of waiting jobs. However many clients poll, working them out takes a twentieth of the time at most:
- * between two times an earlier answer stands, and a job that came since has none yet.
+ * Place and expected start of waiting jobs. Working them out takes at most a twentieth of the time, however many
+ * clients poll: in between, the last answer is given again, and a job that was created since has none yet.
  */
 import type { Clock } from '#base/util/clock.js'
 import { type Forecast, planQueue } from '#service/queue/plan.js'

@@ -1,5 +1,6 @@
 /**
- * What may go wrong while a session's request is ended or its state stored, and what is to be done about it.
+ * Sorts errors that occur while a session's request is finished or its state is stored: those that pass, so that the
+ * worker reports again; those that mean that another worker holds the session; and what the client is told.
  */
 import { AppError, ConflictError, fullMessage } from '#base/errors/errors.js'
 import { toStorageError } from '#service/storage/database.js'
@@ -18,5 +19,5 @@ export function isPassing(error: unknown): boolean {
 
 /** What its client is told. */
 export function reasonOf(error: unknown): string {
-  return error instanceof AppError ? fullMessage(error) : 'an internal error, which is in its log'
+  return error instanceof AppError ? fullMessage(error) : 'an internal error, see the log of the server'
 }

@@ -1,8 +1,8 @@
 /**
- * What a request of a training session is as an order for its worker.
+ * Turns a request of a training session into the order that its worker gets.
  *
- * A step is gradients and an update. Where the update waits when its gradients are ordered, both are one order: half the turns of a loop
- * that sends ahead.
+ * When an update already waits behind the request for its gradients, both become one order. This halves the round trips
+ * of a loop that sends requests ahead.
  */
 import type { SessionOrder, StepSettingsWire } from '#contract/processes/training-session.js'
 import type { Database } from '#service/storage/database.js'

@@ -1,9 +1,9 @@
 /**
- * How requests of a training session that save something end: files that its worker stored become weights with a name, a checkpoint of
- * a model, or what a sampler answers with.
+ * Ends the requests of a training session that save something: files that its worker stored become named weights, a
+ * checkpoint of a model, or weights to sample with.
  *
- * Weights saved for sampling under a name are checkpoints of a model, so that lists, chat and downloads have them. Those without a
- * name live for a day, and the newest few of a session.
+ * Weights saved for sampling under a name are checkpoints of a model, so that lists, chat and downloads have them.
+ * Those without a name are kept for a day, and only the newest few of a session.
  */
 import type { IdSource } from '#base/util/ids.js'
 import type { SessionFile } from '#contract/processes/training-session.js'

@@ -1,6 +1,7 @@
 /**
- * Rows of rights that are had once, for a while, by whoever knows their secret, at any of the servers that share the database, and also after a
- * start: codes that sign a browser in, tickets of downloads. The secret is stored hashed, as keys are, and ends with its key.
+ * Rows of secrets that can be used once and only for a short time: codes that sign a browser in, and tickets of
+ * downloads. They work at any server that shares the database, and after a restart. Secrets are stored hashed, as keys
+ * are, and end with the key that made them.
  */
 import type { IdSource } from '#base/util/ids.js'
 import { KEY_SCOPES, type KeyScope } from '#contract/wire/access/key-words.js'

@@ -1,6 +1,6 @@
 /**
- * Triggers and views of a database that came from elsewhere: they are programs that run when rows are read or written, so only those
- * that a migration made may be there, word for word.
+ * Checks the triggers and views of a database that came from elsewhere. They are programs that run when rows are read
+ * or written, so only those made by our migrations are allowed, word for word.
  */
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
 import { StorageError } from '#base/errors/errors.js'

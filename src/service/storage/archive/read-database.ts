@@ -1,8 +1,8 @@
 /**
- * A database to look at: nothing is written, no table changes, and it need not be this version's.
+ * Opens a database for reading only: nothing is written or migrated, and it may be of another version.
  *
- * SQLite reads a database with a write-ahead log only where it may make its shared memory beside it; on a read-only disk it reads a
- * copy instead.
+ * SQLite reads a database with a write-ahead log only if it can create a shared-memory file beside it; on a read-only
+ * disk a copy is read instead.
  */
 import { copyFile, mkdtemp, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

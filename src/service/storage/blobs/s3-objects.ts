@@ -1,6 +1,6 @@
 /**
- * What a blob store asks of S3: objects are written once or over, read from any byte on, listed, deleted. Everything is tried again
- * where that may help; large files go in parts. Knows keys and files, no digests' meaning.
+ * The operations that a blob store needs from S3: put an object (also only if it is new), read from any byte on, list,
+ * delete. Requests are repeated where that may help; large files go in parts. Knows object keys and files, not blobs.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'

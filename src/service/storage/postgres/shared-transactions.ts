@@ -1,10 +1,11 @@
 /**
- * Transactions on a database that several servers share: serializable, repeated when the database asks for it.
+ * Transactions on a database that several servers share: serializable, and repeated when the database asks for it.
  *
- * Of one server one runs at a time, as in SQLite: beside each other most of them would meet in the same rows and be repeated (of 64 creates at
- * once each one seven times, and one in fourteen in vain). Actions that come meanwhile wait, and go together in the next one: each behind a
- * savepoint, so that one that fails undoes nothing but its own, and all behind one commit, so that the disk is waited for once. An
- * action sees what those before it in the transaction did, and is told of its end when all of it is committed.
+ * Each server runs one at a time, as in SQLite. Side by side most of them would conflict in the same rows: of 64
+ * creates at once each was repeated seven times, and one in fourteen failed. Actions that arrive meanwhile share the
+ * next transaction. Each has its own savepoint, so a failed one undoes only itself, and all share one commit, so the
+ * disk is waited for once. An action sees the changes of those before it, and is told that it is done when all are
+ * committed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ControlledTransaction, Kysely, KyselyPlugin, Transaction } from 'kysely'

@@ -1,6 +1,6 @@
 /**
- * What became of a transaction whose commit was sent and whose connection was lost before its answer: PostgreSQL keeps that by the number of the
- * transaction. SQLite has nothing of the kind, and no connection to lose.
+ * Finds out whether a transaction was committed when the connection was lost after the commit was sent: PostgreSQL
+ * keeps the outcome under the transaction's id. SQLite needs nothing of the kind, because it has no connection to lose.
  *
  * Source: PostgreSQL's manual, 9.27.8, "Transaction ID and Snapshot Information Functions".
  */

@@ -1,8 +1,8 @@
 /**
- * What the rows need when the wall clock is set back: their times lie in the future then. Clocks that are set forward need nothing,
- * waits only end early.
+ * Corrects rows when the wall clock was set back, because their times then lie in the future. A clock that is set
+ * forward needs nothing: waits only end early.
  *
- * Lists go by ids, which never go back (`listNewestIds`), so none of this is about order.
+ * Lists are ordered by ids, which never go back (`listNewestIds`), so this does not concern order.
  */
 import { type Database, databaseNowMs } from '../database.js'
 

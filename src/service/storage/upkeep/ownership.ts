@@ -1,10 +1,10 @@
 /**
- * Does this database belong to this data directory? One that is empty, lost, of another directory or older than the data beside it
- * knows nothing of what lies there, and a server that went on with it would take all of that for nobody's.
+ * Does this database belong to this data directory? A database that is empty, lost, of another directory or older than
+ * the data does not know what lies there, and a server that used it would let those files be deleted as unneeded.
  *
  * The database has an id and a mark, a number that grows at every start and while a server works; the directory's file
- * `database-mark` repeats both. A database with a lower mark is older than the data, one with another id is another directory's.
- * What its rows mean is not known here.
+ * `database-mark` repeats both. A database with a lower mark is older than the data, one with another id belongs to
+ * another directory. What the rows mean is not known here.
  */
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * By which name the server of a data directory is known to others on its database. Each start has a new one: what a process left behind is
- * told from what runs, also where a directory was copied.
+ * The name by which other servers on the same database know the server of a data directory. Each start makes a new one,
+ * so that what a dead process left behind is not taken for a running one's, even if the directory was copied.
  */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,5 +1,6 @@
 /**
- * Preference pairs as rows of a graph: both answers of a pair run together, and each knows which tokens are whose.
+ * Preference pairs as rows of a graph: both answers of a pair run in the same batch, and a matrix says which tokens
+ * belong to which answer.
  */
 
 import { answers, type PreferencePair, type PreferenceSurvey } from '#formats/rows/preference-data.js'

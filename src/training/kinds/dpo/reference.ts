@@ -1,5 +1,5 @@
 /**
- * Forward passes over preference pairs: what the reference thinks of them, and the loss on pairs that are not trained on.
+ * Forward passes over preference pairs: log-probabilities under the reference, and the loss on validation pairs.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#formats/rows/preference-data.js'

@@ -1,5 +1,6 @@
 /**
- * An RL job's groups as its rollouts list them: rewards, what trains with which advantage, and why the rest does not.
+ * Describes the groups of an RL job for its list of rollouts: rewards, the advantage that each trajectory trains with,
+ * and why others are left out.
  */
 import type { RolloutTrajectory } from '#contract/processes/rollouts.js'
 import type { LeftOutReason } from '#contract/wire/training/rollout-words.js'

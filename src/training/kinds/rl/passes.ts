@@ -1,9 +1,10 @@
 /**
- * Several passes over the optimizer steps of one rollout: their order, and when the policy has left the rollout too far behind.
+ * Several passes over the optimizer steps of one rollout: their order, and when to stop because the policy has moved
+ * too far from the one that sampled.
  *
- * Sampling is the dear part where a processor does it, and a ratio says what a second look at the same answers is worth
- * (PPO, arXiv:1707.06347, algorithm 1: K epochs over one rollout). What stands in a step is the same in every pass, so that its
- * rows are packed, and scored under a reference, once.
+ * On a CPU sampling costs the most, so the same answers are used more than once; the loss corrects for this by its
+ * ratio (PPO, arXiv:1707.06347, algorithm 1: K epochs over one rollout). A step holds the same sequences in every pass,
+ * so its rows are packed, and scored under a reference, only once.
  */
 import { shuffle } from '#training/rows/optimizer-steps.js'
 import type { JobReport } from '#training/trainer/report.js'

@@ -1,5 +1,6 @@
 /**
- * What an RL job does to rewards before advantages are taken of them, and which groups then teach something.
+ * Lowers rewards of overlong answers before advantages are computed, and counts the groups that have something to train
+ * on.
  */
 import { differ } from '#base/differ.js'
 import { countBatch } from '#formats/rows/metrics.js'

@@ -1,8 +1,8 @@
 /**
- * A worker that holds a training session: restores its state, then carries out one order of the server after the other.
+ * A worker that holds a training session: restores its state, then carries out the server's orders one after the other.
  *
- * Knows the protocol and nothing of clients: which request an order comes from, what is stored and what is repeated after a loss is the
- * server's to say. An order that fails is reported and has changed nothing.
+ * Knows the protocol and nothing of clients: the server decides which request an order comes from, when state is
+ * stored, and what is repeated after a worker was lost. An order that fails is reported and has changed nothing.
  */
 import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'

@@ -1,5 +1,6 @@
 /**
- * Marks on answers, and the training file that is made of them. Whose something is, is asked before a body is read.
+ * Marks on answers, and the training file made of them. Whether the caller may see the job or model is checked before
+ * the body is read.
  */
 import type { AppOptions } from '../../environment.js'
 import { handlers } from '../../handlers.js'

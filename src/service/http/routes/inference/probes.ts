@@ -1,5 +1,5 @@
 /**
- * Watched prompts.
+ * Watched prompts (probes): each new checkpoint of a model answers them.
  */
 import type { AppOptions } from '../../environment.js'
 import { handlers } from '../../handlers.js'

@@ -1,13 +1,16 @@
 /**
- * Calls of the model's own accord (`tool_choice: "auto"`) that are held to the schemas of their tools, in the form of the model's template.
+ * Tool calls with `tool_choice: "auto"`: builds the grammar that makes a model's own calls follow the schemas of their
+ * tools, in the form of the model's template.
  *
- * Beside a response format an answer is either calls or what the format says, held to one grammar, so that an agent calls its tools and
- * ends with an object of its type; where the form writes arguments otherwise than as JSON, calls are a JSON list, as required ones are.
+ * With a response format, an answer is either calls or what the format says, under one grammar: so an agent calls its
+ * tools and ends with an object of its type. If the template does not write arguments as JSON, calls are a JSON list,
+ * as with required calls.
  *
- * Without one, where a tool is strict, an answer is free text up to the mark of a call; from there on names and arguments are held, and
- * the answer ends behind its calls. Strict tools are held as a whole, or refused; the others beside them as far as required calls are.
+ * Without a response format, and if a tool is strict, an answer is free text up to the mark that begins a call; from
+ * there on names and arguments follow the schemas, and the answer ends after its calls. Schemas of strict tools are
+ * kept in full, or refused; those of the other tools as far as those of required calls.
  *
- * Knows nothing of a constraint by another field than `response_format`: that one holds the whole answer.
+ * Other constraints than `response_format` hold the whole answer and are not combined with calls here.
  */
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'

@@ -1,6 +1,6 @@
 /**
- * The tokens of an answer that comes in chunks, for formats that have no place of their own for them: trained on, they must be those
- * that were sampled.
+ * Collects the exact tokens and log-probabilities of an answer that comes in chunks, for formats that have no place for
+ * them. Training needs the tokens that were sampled, not the text tokenized again.
  */
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 

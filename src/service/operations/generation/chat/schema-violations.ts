@@ -1,5 +1,6 @@
 /**
- * What of their schemas finished answers violate: asked where a schema says more than an answer can be held to.
+ * Checks finished answers against their JSON Schemas, for schemas with keywords that the grammar of generation cannot
+ * hold an answer to.
  */
 
 import { stringifyExact } from '#base/json/exact-json.js'

@@ -1,5 +1,6 @@
 /**
- * Noted tokens as columns of the wire: their text, and null for what is no number.
+ * Per-token columns of rollouts as they are sent: the text of each token, or its bytes in hex where they are no text,
+ * and null where a value is not a finite number.
  */
 import { isUtf8 } from 'node:buffer'
 import type { RolloutColumn, RolloutsHead } from '#contract/processes/rollouts.js'

@@ -1,5 +1,5 @@
 /**
- * Single answers as rows of a graph, and what was said of them in the order of their batch.
+ * Single answers as rows of a graph, and their log-probabilities in the order of their batch.
  */
 import type { AnswerSequence } from '#formats/rows/preference-data.js'
 import type { UnpairedSurvey } from '#formats/rows/unpaired-data.js'

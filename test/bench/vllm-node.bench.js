@@ -20,7 +20,7 @@ import { createInterface } from 'node:readline'
 import { startService } from '../support/service/service-process.js'
 import { quantile } from './support/http-load.js'
 import { median } from './support/median.js'
-import { childrenOf } from './support/processes.js'
+import { childrenOf, processorTimes } from './support/processes.js'
 
 export const title = 'vLLM through an engine node, beside vLLM alone'
 
@@ -179,21 +179,5 @@ function ownProcesses(serverPid, nodePid) {
   return [serverPid, ...descendants(serverPid), nodePid, ...childrenOf(nodePid)]
 }
 
-/** Processor time so far. */
-function cpuMs(pids) {
-  return pids.reduce((sum, pid) => {
-    const stat = readStat(pid)
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    // clock ticks in user and kernel mode, 100 a second: proc(5)
-    return sum + (stat === '' ? 0 : 10 * (Number(fields[11]) + Number(fields[12])))
-  }, 0)
-}
-
-/** Empty for a process that has ended. */
-function readStat(pid) {
-  try {
-    return readFileSync(`/proc/${pid}/stat`, 'utf8')
-  } catch {
-    return ''
-  }
-}
+/** Processor time so far, milliseconds. */
+const cpuMs = (pids) => pids.reduce((sum, pid) => sum + 1000 * processorTimes(pid).own, 0)

@@ -2,8 +2,8 @@
  * What a host says, as few messages: all of one step as one, and of steps that follow each other within milliseconds several.
  *
  * A message costs the engine's thread and the server's some 0.1 ms each, and a small model makes a step in one. So a text that goes on is
- * held back until `holdMs` behind the last message, or until the step that runs then has ended, which may be one of a long prompt; the first part of an answer, its end and all else goes at once, and takes along
- * what was held. Order is kept.
+ * held back until `holdMs` behind the last message, or until the step that runs then has ended, which may be one of a long prompt. The first
+ * part of an answer, its end and all else goes at once, and takes along what was held. Order is kept.
  */
 import type { Clock } from '#base/util/clock.js'
 import type { HostEvent, HostEvents } from './protocol.js'

@@ -13,9 +13,9 @@
  */
 import { appendFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
+import { treeSeconds } from '../support/processes.js'
 import { openCommandLine } from './command-line.js'
 import { openLibrary } from './library.js'
-import { processorSeconds } from './processor-time.js'
 import { SMOLLM, TASKS } from './tasks.js'
 
 const { values } = parseArgs({
@@ -54,7 +54,7 @@ function draw(rows, count, seed) {
 
 async function oneRun(door, name, seed) {
   const task = TASKS[name]
-  const [begin, processor] = [performance.now(), processorSeconds()]
+  const [begin, processor] = [performance.now(), treeSeconds(process.pid)]
   const minutes = () => (performance.now() - begin) / 60_000
   const [curve, jobs, said] = [[], [], []]
   const model = await door.create(`${name}-${seed}-${process.pid}`, task)
@@ -98,7 +98,7 @@ async function oneRun(door, name, seed) {
     curve,
     jobs,
     minutes: Number(minutes().toFixed(2)),
-    processorMinutes: Number(((processorSeconds() - processor) / 60).toFixed(2)),
+    processorMinutes: Number(((treeSeconds(process.pid) - processor) / 60).toFixed(2)),
     said: [...new Set(said.map(short))],
   }
 }

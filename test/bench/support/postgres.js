@@ -3,10 +3,11 @@
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { treeSeconds } from './processes.js'
 
 const DEBIAN = '/usr/lib/postgresql'
 
@@ -60,31 +61,12 @@ export async function startPostgres() {
     },
     query: (statement, database) => query(statement, database).stdout,
     /** Processor seconds so far of its processes, those that ended included. */
-    processorSeconds: () => secondsOf(server.pid),
+    processorSeconds: () => treeSeconds(server.pid),
     async stop() {
       const ended = once(server, 'exit')
       server.kill('SIGQUIT')
       await ended
       rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
     },
-  }
-}
-
-function secondsOf(pid) {
-  // children that ended count as their parent's: fields 16 and 17 of proc(5), in ticks of 100 a second
-  const own = fieldsOf(pid)
-  if (own === null) return 0
-  const ended = Number(own[13]) + Number(own[14])
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean)
-  const living = children.map(fieldsOf).filter((fields) => fields !== null)
-  return [own, ...living].reduce((sum, fields) => sum + Number(fields[11]) + Number(fields[12]), ended) / 100
-}
-
-function fieldsOf(pid) {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  } catch {
-    return null // it has ended
   }
 }

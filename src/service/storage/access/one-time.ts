@@ -30,8 +30,8 @@ export interface TakenRight extends OneTimeRight {
   readonly keyPrefix: string
 }
 
-/** Most of a kind that wait at once; one more ends those that would end first. */
-const MOST = 1000
+/** Most of a kind that wait at once for a key; one more ends the one that would end first. Keys do not end those of others. */
+const MOST = 100
 
 /** @returns its secret of 256 bits in letters and digits, which stay whole at the end of an address, and when it ends, milliseconds since 1970 */
 export async function insertOneTime(
@@ -45,11 +45,13 @@ export async function insertOneTime(
     const kept = transaction
       .selectFrom('one_time_secrets')
       .select('secret_hash')
+      .where('key_id', '=', right.keyId)
       .where('kind', '=', kind)
       .orderBy('expires_at_ms', 'desc')
       .limit(MOST - 1)
     await transaction
       .deleteFrom('one_time_secrets')
+      .where('key_id', '=', right.keyId)
       .where('kind', '=', kind)
       .where('secret_hash', 'not in', kept)
       .execute()

@@ -25,6 +25,11 @@ export async function moveWaits(db: Database, byMs: number): Promise<void> {
     }))
     .where('status', '=', 'pending')
     .execute()
+  // a code or a ticket would be worth something for as much longer
+  await db
+    .updateTable('one_time_secrets')
+    .set((e) => ({ expires_at_ms: e('expires_at_ms', '-', byMs) }))
+    .execute()
 }
 
 /**

@@ -139,6 +139,14 @@ describe('a code', () => {
     await again.dispose()
   })
 
+  it('is not ended by those that another key asks for, however many', async () => {
+    const [early, busy] = [await make((await key({ scope: 'read' })).key), await key({ scope: 'read' })]
+    const first = await make(busy.key)
+    for (let i = 0; i < 100; i += 1) await make(busy.key)
+    expect((await exchange(early.code)).status).toBe(200)
+    expect((await exchange(first.code)).status).toBe(401)
+  })
+
   it('is worth nothing once its key is revoked', async () => {
     const gone = await key({ scope: 'admin' })
     const made = await make(gone.key)

@@ -8,6 +8,8 @@ import { systemIds } from '#base/util/ids.js'
 import { createClockWatch } from '#service/queue/clock-watch.js'
 import { claimNextJob, createJob } from '#service/queue/queue.js'
 import { releaseAttempt } from '#service/queue/recovery.js'
+import { insertOneTime, takeOneTime } from '#service/storage/access/one-time.js'
+import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
 import { listNewestIds, moveWaits, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
 import {
   type DeliveryRecord,
@@ -74,6 +76,10 @@ async function setBack(byMs: number): Promise<void> {
       next_attempt_at_ms: e('next_attempt_at_ms', '+', byMs),
     }))
     .execute()
+  await db
+    .updateTable('one_time_secrets')
+    .set((e) => ({ expires_at_ms: e('expires_at_ms', '+', byMs) }))
+    .execute()
 }
 
 describe('a clock set back', () => {
@@ -87,6 +93,19 @@ describe('a clock set back', () => {
     expect((await claim())?.job.id).toBe(job)
     expect((await dueOf(fixture.db)).map(({ id }) => id)).toEqual([delivery])
     expect(await claim()).toBeNull()
+  })
+
+  it('while the server runs leaves a code no longer than it was to have', async () => {
+    const { db } = fixture
+    const key = await findApiKey(db, await createApiKey(db, systemIds, 'local'))
+    const right = { scope: 'read', sessionId: null, usageProject: null, address: null } as const
+    const codeFor = (lifeMs: number) =>
+      insertOneTime({ db, ids: systemIds }, 'sign-in', { right: { ...right, keyId: key?.id ?? '' }, lifeMs })
+    const [living, over] = [await codeFor(DAY_MS), await codeFor(1)]
+    await setBack(DAY_MS)
+    await moveWaits(db, DAY_MS)
+    expect(await takeOneTime(db, 'sign-in', over.secret)).toBeNull()
+    expect(await takeOneTime(db, 'sign-in', living.secret)).toMatchObject({ keyId: key?.id, entity: 'local' })
   })
 
   it('between two runs of the server ends waits that began in the future', async () => {

@@ -2,7 +2,7 @@
  * The path through vLLM with real numbers, every day: a program that stands for `vllm serve` computes with our own engine behind vLLM's wire, and
  * drops each adapter that was used. What real vLLM does is in `vllm.test.ts`.
  */
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -95,10 +95,13 @@ it('that was killed is started again, and its requests are an error that says so
     tuning: { engineNodeReportMs: 50 },
   })
   await startNode()
-  const json = { model: BASE, prompt: 'Once', max_tokens: 450, ignore_eos: true, n: 8, stream: true }
+  const hold = join(directory, 'hold')
+  await writeFile(hold, '')
+  const json = { model: BASE, prompt: 'Once', max_tokens: 20, ignore_eos: true, stream: true }
   const response = await service.fetch('/v1/completions', { json })
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
   let text = (await reader?.read())?.value ?? ''
+  await rm(hold)
   process.kill(Number((await said()).find((line) => line.startsWith('pid '))?.slice(4)), 'SIGKILL')
   for (let part = await reader?.read(); part?.done === false; part = await reader?.read()) text += part.value
   expect(text).toContain('broke off')

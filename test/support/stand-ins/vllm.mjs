@@ -6,7 +6,7 @@
  * Appends a line to `said` in its home when it is ready, for each load, and for each request what it was answered.
  */
 import { createHash } from 'node:crypto'
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
@@ -67,7 +67,14 @@ async function generate(request, response) {
   say(`generate ${isThere ? 200 : 404}${isListed ? '' : ' without log-probabilities'}`)
   if (!isThere) return send(response, 404, { error: { message: `The model \`${name}\` does not exist.`, code: 404 } })
   const write = response.write.bind(response)
-  response.write = (text) => write(toVllm(text, isListed))
+  // where the test says so, an answer begins and never ends
+  const isHeld = existsSync(join(HOME, 'hold'))
+  let events = 0
+  response.write = (text) => {
+    events += 1
+    return isHeld && events > 1 ? true : write(toVllm(text, isListed))
+  }
+  if (isHeld) response.end = () => response
   // the next one that asks for it finds it gone
   response.once('close', () => loaded.delete(name))
   // a word that our engine has no use for

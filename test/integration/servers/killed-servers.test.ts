@@ -54,11 +54,11 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers,
     for (const id of modelIds) await submit(id)
 
     for (let kill = 0; kill < KILLS; kill += 1) {
-      const before = await stepsOf(group, [...made.values()].flat())
+      const before = await stepsOf(group, made)
       await until(async () => {
         // there is always something to kill
         for (const id of modelIds) if (await isEnded(group, made.get(id)?.at(-1) ?? '')) await submit(id)
-        return (await stepsOf(group, [...made.values()].flat())) > before
+        return (await stepsOf(group, made)) > before
       }, `steps before kill ${kill}`)
       await sleep(rng.uniform() * SPREAD_MS)
       const victim = rng.uniform() < 0.5 ? 0 : 1
@@ -98,9 +98,13 @@ async function submitTo(group: Asking, modelId: string, key: string, seed: numbe
   return (await group.ask<{ id: string }>('/v1/preview/sft-training-jobs', { json, key })).id
 }
 
-async function stepsOf(group: Asking, ids: readonly string[]): Promise<number> {
-  const jobs = await Promise.all(ids.map((id) => group.ask<TrainingJob>(`${JOBS}/${id}`)))
-  return jobs.reduce((sum, job) => sum + job.num_gradient_steps, 0)
+/** Of all jobs; each model's last is asked for, those before it have ended. */
+async function stepsOf(group: Asking, made: ReadonlyMap<string, readonly string[]>): Promise<number> {
+  const steps = [...made.values()].map(async (ids) => {
+    const last = await group.ask<TrainingJob>(`${JOBS}/${ids.at(-1)}`)
+    return (ids.length - 1) * STEPS + last.num_gradient_steps
+  })
+  return (await Promise.all(steps)).reduce((sum, count) => sum + count, 0)
 }
 
 const isEnded = async (group: Asking, id: string): Promise<boolean> =>

@@ -84,6 +84,7 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers,
 })
 
 type Asking = Pick<Group, 'ask'>
+type CheckpointPage = { data: { step: number }[]; last_id: string; has_more: boolean }
 
 async function submitTo(group: Asking, modelId: string, key: string, seed: number): Promise<string> {
   const row = (i: number) => ({
@@ -127,8 +128,14 @@ async function eventsOf(group: Asking, id: string): Promise<readonly TrainingEve
 /** Digests of the files of each checkpoint; there is one for each job. */
 async function filesOf(group: Asking, modelId: string, count: number): Promise<unknown> {
   const path = `/v1/preview/models/${modelId}/checkpoints`
-  const { data } = await group.ask<{ data: { step: number }[] }>(path)
-  expect(data.map(({ step }) => step).sort((a, b) => a - b)).toEqual(Array.from({ length: count }, (_, i) => i + 1))
+  const found: number[] = []
+  for (let after = '', more = true; more; ) {
+    const page: CheckpointPage = await group.ask(`${path}?limit=100${after}`)
+    found.push(...page.data.map(({ step }) => step))
+    after = `&after=${page.last_id}`
+    more = page.has_more
+  }
+  expect(found.sort((a, b) => a - b)).toEqual(Array.from({ length: count }, (_, i) => i + 1))
   const steps = Array.from({ length: count }, async (_, i) => {
     const { files } = await group.ask<{ files: { name: string; sha256: string }[] }>(`${path}/${i + 1}/files`)
     return files.map(({ name, sha256 }) => [name, sha256])

@@ -10,8 +10,11 @@ export const ALONE_MS = 300
 const FAIR_GAP_MS = 150
 const FAIR_GAP = 5
 const MOST_GAP_MS = 300
-/** The same for one prompt, for each of several and for the gap, where the choices that run came together with the prompts that wait. */
-const SHARING_ALONE_TOGETHER_MS = 90
+/**
+ * The same where the choices that run came together with the prompts that wait. One prompt: its window and a round, so that with what
+ * a chunk takes longer than expected (up to 15 ms of a prompt of 2,000 tokens) no gap is above 100 ms. Several: for each, and the gap.
+ */
+const ALONE_TOGETHER_GAP_MS = 80
 const SHARING_TOGETHER_MS = 120
 const MOST_TOGETHER_MS = 1000
 /** A step of so many tokens says what a token takes. */
@@ -38,7 +41,8 @@ export function sharingMs({
   readonly isTogether: boolean
 }): number {
   if (isTogether) {
-    return prompts > 1 ? Math.min(SHARING_TOGETHER_MS * prompts, MOST_TOGETHER_MS) : SHARING_ALONE_TOGETHER_MS
+    if (prompts > 1) return Math.min(SHARING_TOGETHER_MS * prompts, MOST_TOGETHER_MS)
+    return Math.max(SHARING_MS, ALONE_TOGETHER_GAP_MS - roundMs)
   }
   const gap = Math.min(MOST_GAP_MS, Math.max(FAIR_GAP_MS, FAIR_GAP * roundMs))
   const most = Math.max(SHARING_MS, gap - roundMs)

@@ -29,7 +29,15 @@ describe('time of prompts beside running choices', () => {
 
   test('is long for those that came together with the choices that run', () => {
     const at = (prompts: number): number => sharingMs({ prompts, roundMs: 80, isTogether: true })
-    expect([1, 2, 8, 32].map(at)).toEqual([90, 240, 960, 1000])
+    expect([2, 8, 32].map(at)).toEqual([240, 960, 1000])
+  })
+
+  test.each([2, 11, 20])('and keeps a round of %d ms and one prompt that came with it to 80 ms', (roundMs) => {
+    expect(sharingMs({ prompts: 1, roundMs, isTogether: true }) + roundMs).toBe(80)
+  })
+
+  test.each([21, 80, 400])('and is never shorter for it than for one that came later (%d ms)', (roundMs) => {
+    expect(sharingMs({ prompts: 1, roundMs, isTogether: true })).toBe(60)
   })
 })
 

@@ -1,20 +1,41 @@
 /**
- * Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), ui (a browser), e2e (the binary, a port).
+ * Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), alone (the same, and no other test beside it), ui
+ * (a browser), e2e (the binary, a port).
  *
  * Tests run the TypeScript sources; `#layer/file.js` is mapped to `src/`. Child processes run the build in `dist/`,
  * which is why `npm test` builds first.
  */
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 const root = import.meta.dirname
 const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
-const serial = { pool: 'forks' as const, fileParallelism: false, testTimeout: 300_000, hookTimeout: 300_000 }
+const slow = { pool: 'forks' as const, testTimeout: 300_000, hookTimeout: 300_000 }
+const serial = { ...slow, fileParallelism: false }
+
+/**
+ * What runs one file at a time: it kills, stops or starves processes and waits for leases, measures memory or processor time, fills a disk, or
+ * keeps both cores of a small machine busy by itself. Everything else runs two files at a time: a test has ports, folders and databases of its
+ * own, and waits for conditions, so that another beside it is no more than a busy machine.
+ */
+const ALONE = [
+  'test/integration/{children,devices,engine-nodes,faults,servers,workers}/**/*.test.ts',
+  'test/integration/api/{engine-faults,faults,real-children,resume}.test.ts',
+  'test/integration/api/access/limits.test.ts',
+  'test/integration/api/fuzz/**/*.test.ts',
+  'test/integration/inference/{core-sharing,engine-memory}.test.ts',
+  'test/integration/storage/{clock-jumps,crashes,disk-faults,s3-faults}.test.ts',
+  'test/integration/storage/faults/**/*.test.ts',
+  'test/integration/storage/postgres/{faults,full-disk}.test.ts',
+  'test/integration/training/rollouts.test.ts',
+]
 
 export default defineConfig({
   test: {
     teardownTimeout: 120_000,
     reporters: ['default', './test/support/summary-reporter.ts'],
+    // projects that run files side by side come one after another, then those that do not, file by file
     projects: [
       {
         resolve,
@@ -22,11 +43,23 @@ export default defineConfig({
           name: 'unit',
           include: ['test/{unit,contract,architecture}/**/*.test.ts'],
           pool: 'forks',
+          maxWorkers: Math.max(2, availableParallelism() - 1),
           testTimeout: 120_000,
           hookTimeout: 120_000,
         },
       },
-      { resolve, test: { name: 'integration', include: ['test/integration/**/*.test.ts'], ...serial } },
+      {
+        resolve,
+        test: {
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
+          exclude: ALONE,
+          ...slow,
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      { resolve, test: { name: 'alone', include: ALONE, ...serial } },
       { resolve, test: { name: 'ui', include: ['test/ui/**/*.test.ts'], ...serial } },
       { resolve, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...serial, testTimeout: 600_000 } },
     ],

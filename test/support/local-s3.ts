@@ -7,11 +7,11 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { AwsClient } from 'aws4fetch'
+import { unassignedPorts } from './service/unassigned-port.js'
 import { until } from './until.js'
 
 const BIN = path.resolve(import.meta.dirname, '../../.cache/s3-venv/bin')
@@ -101,7 +101,7 @@ async function startSeaweed(): Promise<S3Server> {
   }
   await writeFile(path.join(folder, 's3.json'), JSON.stringify({ identities: [identity] }))
   const parts = ['master', 'volume', 'filer', 's3']
-  const ports = await freePorts(2 * parts.length)
+  const ports = await unassignedPorts(2 * parts.length)
   const flags = parts.flatMap((part, i) => [`-${part}.port=${ports[2 * i]}`, `-${part}.port.grpc=${ports[2 * i + 1]}`])
   const child = spawn(
     WEED,
@@ -175,15 +175,4 @@ function serverAt(endpoint: string, stop: () => Promise<void>): S3Server {
     },
     stop,
   }
-}
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
-  await Promise.all(servers.map((server) => once(server, 'listening')))
-  const ports = servers.map((server) => {
-    const address = server.address()
-    return typeof address === 'object' && address !== null ? address.port : 0
-  })
-  await Promise.all(servers.map((server) => once(server.close(), 'close')))
-  return ports
 }

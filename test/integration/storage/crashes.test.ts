@@ -1,6 +1,9 @@
 /**
- * Every state transition with a crash before each of its writes: the process is killed there, and what is found at the next start
- * is either all of the transition or nothing of it, with every blob that a row names whole.
+ * Every state transition with a crash before each of its writes: what is found at the next start is either all of the transition or nothing
+ * of it, with every blob that a row names whole.
+ *
+ * One run of a transition leaves copies of the data directory as a kill before each write would find it; at one of these points, another
+ * with each transition, a process is killed indeed (`CRASH_KILLS=all`: at all of them).
  */
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -43,6 +46,7 @@ const COUNTED = [
 ] as const
 
 interface Outcome {
+  readonly point: number
   readonly signal: string | null
   readonly stdout: string
 }
@@ -52,12 +56,14 @@ interface Uncrashed {
   readonly result: unknown
 }
 
-function run(dataDir: string, transition: string, point: number): Promise<Outcome> {
+/** @param copied points before which the directory is copied aside */
+function run(dataDir: string, transition: string, point: number, copied: readonly number[] = []): Promise<Outcome> {
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [SCRIPT, dataDir, transition, String(point)], (error, stdout, stderr) => {
+    const args = [SCRIPT, dataDir, transition, String(point), copied.join(',')]
+    execFile(process.execPath, args, (error, stdout, stderr) => {
       const signal = error?.signal ?? null
       if (error !== null && signal !== 'SIGKILL') reject(new Error(`${transition} at ${point}: ${stderr}`))
-      else resolve({ signal, stdout })
+      else resolve({ point, signal, stdout })
     })
   })
 }
@@ -74,6 +80,7 @@ async function stateOf(dataDir: string): Promise<unknown> {
   }
   const jobs = await db.selectFrom('training_jobs').selectAll().orderBy('id').execute()
   const events = await db.selectFrom('events').select(['job_id', 'type']).orderBy('position').execute()
+  const models = await db.selectFrom('models').select(['name', 'step']).orderBy('name').execute()
   const checkpoints = await db.selectFrom('checkpoints').select(['job_id', 'step']).orderBy('step').execute()
   const terminal = new Set(['training_ended', 'training_failed'])
   for (const job of jobs) {
@@ -90,7 +97,7 @@ async function stateOf(dataDir: string): Promise<unknown> {
     runs: await db.selectFrom('wandb_runs').select(['state', 'summary']).execute(),
     versions: await db.selectFrom('wandb_artifacts').select(['version_index']).orderBy('id').execute(),
     aliases: await db.selectFrom('wandb_aliases').select('alias').orderBy('alias').execute(),
-    models: await db.selectFrom('models').select(['name', 'step']).orderBy('name').execute(),
+    models: models.map(({ name, step }) => ({ name: name.replace(/-[0-9a-f]{8}$/, ''), step })),
     checkpoints: checkpoints.map(({ step }) => step),
     jobs: jobs.map((job) => ({
       status: job.status,
@@ -123,47 +130,72 @@ function pointsOf(writes: number): number[] {
   const count = Math.min(writes, MOST_POINTS)
   return Array.from({ length: count }, (_, i) => 1 + Math.round((i * (writes - 1)) / Math.max(1, count - 1)))
 }
+/** Points of a transition, the i-th of all, at which a process is killed. */
+function killsOf(taken: readonly number[], i: number): readonly number[] {
+  return process.env['CRASH_KILLS'] === 'all' ? taken : taken.slice(i % taken.length).slice(0, 1)
+}
 /** Processes at once: most of their time is their start. */
 const AT_ONCE = 4
+async function inTurns<T, R>(values: readonly T[], one: (value: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  for (let i = 0; i < values.length; i += AT_ONCE) {
+    results.push(...(await Promise.all(values.slice(i, i + AT_ONCE).map(one))))
+  }
+  return results
+}
 let points = 0
+let kills = 0
 
 describe('a crash before each write of', { timeout: 600_000 }, () => {
   it.each(transitions)('%s leaves all of it or nothing', async (transition) => {
-    const directory = (point: number | string) => join(folder, `${transition} ${point}`)
-    await run(directory('before'), transition, -1)
-    const { writes, result } = JSON.parse((await run(directory('after'), transition, 0)).stdout) as Uncrashed
+    const directory = (name: string) => join(folder, `${transition} ${name}`)
+    const [, whole] = await Promise.all([
+      run(directory('before'), transition, -1),
+      run(directory('after'), transition, 0),
+    ])
+    const { writes, result } = JSON.parse(whole.stdout) as Uncrashed
     expect(writes).toBeGreaterThan(0)
     const before = await stateOf(directory('before'))
     const after = await stateOf(directory('after'))
     const taken = pointsOf(writes)
-    const unreached: number[] = []
-    for (let i = 0; i < taken.length; i += AT_ONCE) {
-      const crashes = taken.slice(i, i + AT_ONCE).map((point) => run(directory(point), transition, point))
-      for (const [k, { signal, stdout }] of (await Promise.all(crashes)).entries()) {
-        if (signal === 'SIGKILL') continue
-        // how often an outbox looks hangs on when answers come: this one had done with fewer writes
-        expect((JSON.parse(stdout) as Uncrashed).writes, `writes, point ${taken[i + k]}`).toBeLessThan(
-          taken[i + k] ?? 0,
-        )
-        unreached.push(taken[i + k] ?? 0)
+    const killed = killsOf(taken, transitions.indexOf(transition))
+    const [copying, outcomes] = await Promise.all([
+      run(directory('copied'), transition, 0, taken),
+      inTurns(killed, (point) => run(directory(`killed ${point}`), transition, point)),
+    ])
+    expect(await stateOf(directory('copied')), 'of which copies were made').toEqual(after)
+    // how often an outbox looks hangs on when answers come: a run may have done with fewer writes
+    const { writes: copiedWrites } = JSON.parse(copying.stdout) as Uncrashed
+    const left = new Set<string>()
+    for (const point of taken.filter((point) => point <= copiedWrites)) left.add(directory(`copied ${point}`))
+    for (const { point, signal, stdout } of outcomes) {
+      if (signal === 'SIGKILL') {
+        left.add(directory(`killed ${point}`))
+        kills += 1
+      } else {
+        expect((JSON.parse(stdout) as Uncrashed).writes, `writes, point ${point}`).toBeLessThan(point)
+        expect(await stateOf(directory(`killed ${point}`)), `not reached: ${point}`).toEqual(after)
       }
     }
-    for (const point of taken) {
-      const found = await stateOf(directory(point))
-      const isAll = JSON.stringify(found) === JSON.stringify(after)
-      if (!isAll) expect(found, `point ${point} of ${writes}`).toEqual(unreached.includes(point) ? after : before)
-      if (repeated.includes(transition)) {
-        const again = JSON.parse((await run(directory(point), transition, 0)).stdout) as Uncrashed
-        expect(again.result, `point ${point} of ${writes}, begun again`).toEqual(result)
-      }
+    for (const found of left) {
+      const state = await stateOf(found)
+      const isAll = JSON.stringify(state) === JSON.stringify(after)
+      if (!isAll) expect(state, `${found} of ${writes}`).toEqual(before)
       points += 1
-      await rm(directory(point), { recursive: true, force: true, maxRetries: 20 })
     }
+    if (repeated.includes(transition)) {
+      await inTurns([...left], async (found) => {
+        const again = JSON.parse((await run(found, transition, 0)).stdout) as Uncrashed
+        expect(again.result, `${found} of ${writes}, begun again`).toEqual(result)
+      })
+    }
+    for (const found of left) await rm(found, { recursive: true, force: true, maxRetries: 20 })
   })
 
   it('all of these is many crashes', () => {
-    console.log(`${points} crashes in ${transitions.length} transitions`)
+    console.log(`${points} crashes in ${transitions.length} transitions, ${kills} of them kills`)
     // far fewer would mean that transitions are not tried or that writes are not counted
     expect(points).toBeGreaterThan(200)
+    expect(kills).toBeGreaterThan(transitions.length / 2)
   })
 })

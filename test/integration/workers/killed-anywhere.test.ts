@@ -5,7 +5,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, it } from 'vitest'
+import { describe, expect, it, type TestContext } from 'vitest'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { type KillableServer, startKillableServer } from '../../support/service/killable-server.js'
 import { type KillingProxy, type KillPoint, startKillingProxy } from '../../support/service/killing-proxy.js'
@@ -55,92 +55,109 @@ const ENDING: readonly KillPoint[] = [
   { victim: 'server', at: 'complete', when: 'before' },
 ]
 
-let directory: string
-let server: KillableServer
-let worker: WorkerProcess | null = null
-let proxy: KillingProxy
-let apiKey: string
-let workerKey: string
+/** A server and a worker, and who kills them: one for each test, as both wait most of their time and run side by side. */
+interface Scene {
+  /** That of the server that runs now. */
+  readonly server: KillableServer
+  readonly proxy: KillingProxy
+  /** What the worker that runs now wrote. */
+  workerErrors(): string | undefined
+  startWorker(): void
+  /** Resolves when it was killed there and started again. */
+  dieAt(point: KillPoint): Promise<void>
+  stepsOf(ids: readonly string[]): Promise<number[]>
+  /** Digests of the last checkpoint of each model. */
+  filesOf(modelIds: readonly string[], step?: number): Promise<unknown>
+  /** Ends the server; the next one has another directory, and a worker of its own. */
+  moveToQuietServer(): Promise<void>
+}
 
-beforeEach(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'trainyard-killed-'))
-})
-afterEach(async () => {
-  proxy.close()
-  worker?.child.kill('SIGKILL')
-  await worker?.ended
-  await server.kill('SIGKILL')
-  await rm(directory, { recursive: true, force: true, maxRetries: 20 })
-})
-
-async function startServer(): Promise<void> {
-  server = await startKillableServer({
-    dataDir: join(directory, 'data'),
-    threads: 1,
-    trainWorkers: 0,
-    resumeIntervalMs: 0,
-    tuning: { jobs: { leaseMs: LEASE_MS, startMs: START_MS } },
-    ...(apiKey === '' ? {} : { apiKey }),
+async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
+  const directory = await mkdtemp(join(tmpdir(), 'trainyard-killed-'))
+  let worker: WorkerProcess | null = null
+  /** Kills, and starts again what was killed. */
+  const proxy = await startKillingProxy(async ({ victim }) => {
+    if (victim === 'worker') {
+      worker?.child.kill('SIGKILL')
+      await worker?.ended
+      worker = null
+    } else {
+      proxy.target = null
+      await server.kill('SIGKILL')
+    }
   })
-  apiKey = server.apiKey
-  proxy.target = server.url
-}
-
-function startWorker(): void {
-  worker = startWorkerProcess({ url: proxy.url, key: workerKey, directory, flags: ['--jobs', '3', '--name', 'box'] })
-}
-
-/** Kills, and starts again what was killed. */
-async function kill({ victim }: KillPoint): Promise<void> {
-  if (victim === 'worker') {
+  const startServer = async (apiKey: string | null): Promise<KillableServer> => {
+    const started = await startKillableServer({
+      dataDir: join(directory, 'data'),
+      threads: 1,
+      trainWorkers: 0,
+      resumeIntervalMs: 0,
+      tuning: { jobs: { leaseMs: LEASE_MS, startMs: START_MS } },
+      ...(apiKey === null ? {} : { apiKey }),
+    })
+    proxy.target = started.url
+    return started
+  }
+  let server = await startServer(null)
+  onTestFinished(async () => {
+    proxy.close()
     worker?.child.kill('SIGKILL')
     await worker?.ended
-    worker = null
-  } else {
-    proxy.target = null
     await server.kill('SIGKILL')
+    await rm(directory, { recursive: true, force: true, maxRetries: 20 })
+  })
+  const { key } = await server.call<{ key: string }>('/v1/preview/keys', { scope: 'worker' })
+
+  function startWorker(): void {
+    worker = startWorkerProcess({ url: proxy.url, key, directory, flags: ['--jobs', '3', '--name', 'box'] })
+  }
+
+  return {
+    get server() {
+      return server
+    },
+    proxy,
+    workerErrors: () => worker?.stderr(),
+    startWorker,
+    async dieAt(point) {
+      proxy.armed = point
+      const { victim } = point
+      const name = `${victim} killed ${point.when} ${point.at}`
+      await until(() => (victim === 'worker' ? worker === null : proxy.target === null), name)
+      if (victim === 'server') {
+        await until(() => server.child.signalCode !== null, 'its death')
+        server = await startServer(server.apiKey)
+      } else startWorker()
+    },
+    stepsOf: async (ids) =>
+      Promise.all(ids.map(async (id) => (await server.call<TrainingJob>(`${JOBS}/${id}`)).num_gradient_steps)),
+    filesOf: async (modelIds, step = 1) => {
+      const digests = modelIds.map(async (id) => {
+        const path = `/v1/preview/models/${id}/checkpoints`
+        const { data } = await server.call<{ data: { step: number }[] }>(path)
+        expect(data.map((each) => each.step).sort()).toEqual(Array.from({ length: step }, (_, i) => i + 1))
+        const { files } = await server.call<{ files: { name: string; sha256: string }[] }>(`${path}/${step}/files`)
+        return files.map(({ name, sha256 }) => [name, sha256])
+      })
+      return Promise.all(digests)
+    },
+    async moveToQuietServer() {
+      await server.kill('SIGTERM')
+      server = await startKillableServer({ dataDir: join(directory, 'quiet'), threads: 1 })
+    },
   }
 }
 
-const stepsOf = async (ids: readonly string[]): Promise<number[]> =>
-  Promise.all(ids.map(async (id) => (await server.call<TrainingJob>(`${JOBS}/${id}`)).num_gradient_steps))
-
-async function dieAt(point: KillPoint): Promise<void> {
-  proxy.armed = point
-  const { victim } = point
-  const name = `${victim} killed ${point.when} ${point.at}`
-  await until(() => (victim === 'worker' ? worker === null : proxy.target === null), name)
-  if (victim === 'server') {
-    await until(() => server.child.signalCode !== null, 'its death')
-    await startServer()
-  } else startWorker()
-}
-
-/** Digests of the last checkpoint of each model. */
-async function filesOf(modelIds: readonly string[], step = 1): Promise<unknown> {
-  const digests = modelIds.map(async (id) => {
-    const path = `/v1/preview/models/${id}/checkpoints`
-    const { data } = await server.call<{ data: { step: number }[] }>(path)
-    expect(data.map((each) => each.step).sort()).toEqual(Array.from({ length: step }, (_, i) => i + 1))
-    const { files } = await server.call<{ files: { name: string; sha256: string }[] }>(`${path}/${step}/files`)
-    return files.map(({ name, sha256 }) => [name, sha256])
-  })
-  return Promise.all(digests)
-}
-
-it('jobs end once, with the bytes of a run where nobody died', { timeout: 600_000 }, async () => {
-  apiKey = ''
-  proxy = await startKillingProxy(kill)
-  await startServer()
-  const made = await server.call<{ key: string }>('/v1/preview/keys', { scope: 'worker' })
-  workerKey = made.key
-  const modelIds = await Promise.all(['a', 'b', 'c'].map((name) => server.createModel(name)))
-  const ids = await Promise.all(modelIds.map((id, i) => server.submitRows(id, STEPS, { seed: i })))
+async function killEverywhere(context: TestContext): Promise<void> {
+  const scene = await createScene(context)
+  const { proxy, dieAt, stepsOf } = scene
+  const modelIds = await Promise.all(['a', 'b', 'c'].map((name) => scene.server.createModel(name)))
+  const ids = await Promise.all(modelIds.map((id, i) => scene.server.submitRows(id, STEPS, { seed: i })))
   const allow = (count: number): void => {
     proxy.budget = new Map(ids.map((id) => [id, count]))
   }
   allow(0)
-  startWorker()
+  scene.startWorker()
   for (const round of ROUNDS) {
     // enough for the point to come, and not so much that the job ends before the next
     allow(2)
@@ -152,31 +169,32 @@ it('jobs end once, with the bytes of a run where nobody died', { timeout: 600_00
       `steps after ${JSON.stringify(round)}`,
       60_000,
     ).catch(async (error: unknown) => {
-      const jobs = await Promise.all(ids.map((id) => server.call<TrainingJob>(`${JOBS}/${id}`)))
+      const jobs = await Promise.all(ids.map((id) => scene.server.call<TrainingJob>(`${JOBS}/${id}`)))
       const states = jobs.map((job) => [job.status, job.attempt, job.num_gradient_steps, job.error_message])
-      throw new Error(`${JSON.stringify(states)}, ${worker?.stderr()}`, { cause: error })
+      throw new Error(`${JSON.stringify(states)}, ${scene.workerErrors()}`, { cause: error })
     })
   }
   expect(Math.max(...(await stepsOf(ids)))).toBeLessThan(STEPS)
   proxy.budget = null
   for (const point of ENDING) await dieAt(point)
-  const jobs = await Promise.all(ids.map((id) => server.untilEnd(id)))
+  const jobs = await Promise.all(ids.map((id) => scene.server.untilEnd(id)))
   expect(jobs.map(({ status, worker: by }) => [status, by?.name])).toEqual(ids.map(() => ['completed', 'box']))
   for (const id of ids) {
-    const types = (await server.eventsOf(id)).map(({ type }) => type)
+    const types = (await scene.server.eventsOf(id)).map(({ type }) => type)
     expect(types).toEqual(['training_started', ...Array(STEPS).fill('gradient_step'), 'training_ended'])
   }
-  const killed = await filesOf(modelIds)
+  const killed = await scene.filesOf(modelIds)
 
-  await server.kill('SIGTERM')
-  server = await startKillableServer({ dataDir: join(directory, 'quiet'), threads: 1 })
-  const quietIds = await Promise.all(['a', 'b', 'c'].map((name) => server.createModel(name)))
-  for (const [i, id] of quietIds.entries()) await server.untilEnd(await server.submitRows(id, STEPS, { seed: i }))
-  expect(killed).toEqual(await filesOf(quietIds))
-})
+  await scene.moveToQuietServer()
+  const quietIds = await Promise.all(['a', 'b', 'c'].map((name) => scene.server.createModel(name)))
+  for (const [i, id] of quietIds.entries()) {
+    await scene.server.untilEnd(await scene.server.submitRows(id, STEPS, { seed: i }))
+  }
+  expect(killed).toEqual(await scene.filesOf(quietIds))
+}
 
 /** A job whose worker fetches other checkpoints: the one it goes on from, and the one it is held close to. */
-async function submitPairs(modelId: string): Promise<string> {
+async function submitPairs(server: KillableServer, modelId: string): Promise<string> {
   const answer = (content: string) => [{ role: 'assistant', content }]
   const row = (i: number) => ({
     input: { messages: [{ role: 'user', content: `What is ${1000 + i}?` }] },
@@ -191,47 +209,51 @@ async function submitPairs(modelId: string): Promise<string> {
 }
 
 /** Makes a checkpoint of each. */
-async function begin(modelIds: readonly string[]): Promise<void> {
+async function begin(server: KillableServer, modelIds: readonly string[]): Promise<void> {
   for (const id of modelIds) await server.untilEnd(await server.submitRows(id, 2, { seed: 1 }))
 }
 
 /** Jobs that fetch it. */
-async function goOn([first, second]: readonly [string, string]): Promise<readonly string[]> {
-  return [await server.submitRows(first, 4, { seed: 3 }), await submitPairs(second)]
+async function goOn(server: KillableServer, [first, second]: readonly [string, string]): Promise<readonly string[]> {
+  return [await server.submitRows(first, 4, { seed: 3 }), await submitPairs(server, second)]
 }
 
-it('so do those that fetch other checkpoints; one that fails fails once', { timeout: 600_000 }, async () => {
-  apiKey = ''
-  proxy = await startKillingProxy(kill)
-  await startServer()
-  workerKey = (await server.call<{ key: string }>('/v1/preview/keys', { scope: 'worker' })).key
-  const models = [await server.createModel('a'), await server.createModel('b')] as const
-  startWorker()
-  await begin(models)
+async function killWhereCheckpointsAreFetched(context: TestContext): Promise<void> {
+  const scene = await createScene(context)
+  const { dieAt } = scene
+  const models = [await scene.server.createModel('a'), await scene.server.createModel('b')] as const
+  scene.startWorker()
+  await begin(scene.server, models)
   const first = dieAt({ victim: 'worker', at: 'parent', when: 'after' })
-  const ids = await goOn(models)
+  const ids = await goOn(scene.server, models)
   await first
   await dieAt({ victim: 'worker', at: 'reference', when: 'after' })
   await dieAt({ victim: 'server', at: 'reference', when: 'before' })
   for (const id of ids) {
-    expect(await server.untilEnd(id)).toMatchObject({ status: 'completed' })
-    expect((await server.eventsOf(id)).filter(({ type }) => type === 'training_ended')).toHaveLength(1)
+    expect(await scene.server.untilEnd(id)).toMatchObject({ status: 'completed' })
+    expect((await scene.server.eventsOf(id)).filter(({ type }) => type === 'training_ended')).toHaveLength(1)
   }
-  const killed = await filesOf(models, 2)
+  const killed = await scene.filesOf(models, 2)
 
   // what ONNX Runtime does not train in
-  const model = await server.createModel('c')
+  const model = await scene.server.createModel('c')
   const second = dieAt({ victim: 'worker', at: 'fail', when: 'before' })
-  const failing = await server.submitRows(model, 1, { precision: 'bf16' })
+  const failing = await scene.server.submitRows(model, 1, { precision: 'bf16' })
   await second
   await dieAt({ victim: 'server', at: 'fail', when: 'before' })
-  expect(await server.untilEnd(failing)).toMatchObject({ status: 'failed', error_code: 'precision_unavailable' })
-  expect((await server.eventsOf(failing)).map(({ type }) => type)).toEqual(['training_started', 'training_failed'])
+  const failed = await scene.server.untilEnd(failing)
+  expect(failed).toMatchObject({ status: 'failed', error_code: 'precision_unavailable' })
+  const types = (await scene.server.eventsOf(failing)).map(({ type }) => type)
+  expect(types).toEqual(['training_started', 'training_failed'])
 
-  await server.kill('SIGTERM')
-  server = await startKillableServer({ dataDir: join(directory, 'quiet'), threads: 1 })
-  const quiet = [await server.createModel('a'), await server.createModel('b')] as const
-  await begin(quiet)
-  for (const id of await goOn(quiet)) await server.untilEnd(id)
-  expect(killed).toEqual(await filesOf(quiet, 2))
+  await scene.moveToQuietServer()
+  const quiet = [await scene.server.createModel('a'), await scene.server.createModel('b')] as const
+  await begin(scene.server, quiet)
+  for (const id of await goOn(scene.server, quiet)) await scene.server.untilEnd(id)
+  expect(killed).toEqual(await scene.filesOf(quiet, 2))
+}
+
+describe.concurrent('of a killed worker and a killed server', { timeout: 600_000 }, () => {
+  it('jobs end once, with the bytes of a run where nobody died', killEverywhere)
+  it('so do those that fetch other checkpoints; one that fails fails once', killWhereCheckpointsAreFetched)
 })

@@ -1,25 +1,35 @@
 /**
- * A port for a server that is stopped and started again. One that the system chose, `--port 0`, may be given to somebody else in
- * between, be it as the other end of a connection; those below its range of such ports are given to nobody.
+ * Ports for a server that is stopped and started again, or that is told all of its ports before it has one. Those that the system chooses,
+ * `--port 0`, may be given to somebody else in between, be it as the other end of a connection; those below its range of such ports are given
+ * to nobody.
  */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 
 const FIRST = 21_000
 const COUNT = 10_000
+/** No port is handed out twice: who asked for one may not have taken it yet. */
+let tried = 0
 
 export async function unassignedPort(): Promise<number> {
-  for (let i = 0; i < COUNT; i += 1) {
-    const port = FIRST + ((process.pid * 7 + i) % COUNT)
+  return (await unassignedPorts(1))[0] as number
+}
+
+/** @param count of ports, at most 16: test files that run side by side look at different ones first */
+export async function unassignedPorts(count: number): Promise<number[]> {
+  const ports: number[] = []
+  for (let i = 0; i < COUNT && ports.length < count; i += 1) {
+    const port = FIRST + ((process.pid * 16 + tried++) % COUNT)
     const server = createServer().listen(port, '127.0.0.1')
     try {
       await once(server, 'listening')
       server.close()
       await once(server, 'close')
-      return port
+      ports.push(port)
     } catch {
       // somebody has it
     }
   }
-  throw new Error('no port is free')
+  if (ports.length < count) throw new Error('no port is free')
+  return ports
 }

@@ -2,10 +2,15 @@
  * Runs one state transition of a service on a data directory and kills itself, as by SIGKILL, just before its n-th write.
  *
  *     node crash-at-write.mjs <data directory> <transition> <n>     0: to its end, printing how many writes there were and its result
+ *     node crash-at-write.mjs <data directory> <transition> 0 <points>  the same; before each of these writes the directory is copied
+ *
+ * A copy has what a kill at that point would leave: everything that was handed to the system, and no process that holds it. One process
+ * makes as many as are wanted, in the time that one kill takes.
  *
  * A write is a statement that changes the database, a commit, or a call that changes the file system. Transitions use the
  * built service's own functions; only ids are made here.
  */
+import { spawnSync } from 'node:child_process'
 import streams from 'node:fs'
 import fs, { open } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
@@ -38,8 +43,9 @@ import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-po
 import { openSqlite } from '../../../dist/src/service/storage/sqlite.js'
 import { moreTransitions } from './crash-transitions.mjs'
 
-const [root, name, point] = process.argv.slice(2)
+const [root, name, point, points = ''] = process.argv.slice(2)
 const dieAt = Number(point)
+const copiedAt = new Set(points.split(',').map(Number))
 let isArmed = false
 let writes = 0
 
@@ -47,6 +53,13 @@ function noteWrite() {
   if (!isArmed) return
   writes += 1
   if (writes === dieAt) process.kill(process.pid, 'SIGKILL')
+  if (copiedAt.has(writes)) copyAside(`${root} ${writes}`)
+}
+
+/** By another process: one that closes a file gives up the locks that it has on it through other descriptors. */
+function copyAside(target) {
+  const { status, stderr } = spawnSync('cp', ['-a', root, target], { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`cp: ${stderr}`)
 }
 
 function tap(object, method, isWrite = () => true) {

@@ -1,6 +1,6 @@
 /**
- * Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), alone (the same, and no other test beside it), ui
- * (a browser), e2e (the binary, a port).
+ * Vitest projects by what a test needs: unit (nothing), integration (disk, ONNX Runtime), e2e (the binary, a port), alone (any of these, and
+ * no other test beside it), ui (a browser).
  *
  * Tests run the TypeScript sources; `#layer/file.js` is mapped to `src/`. Child processes run the build in `dist/`,
  * which is why `npm test` builds first.
@@ -12,12 +12,14 @@ const root = import.meta.dirname
 const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
 const slow = { pool: 'forks' as const, testTimeout: 300_000, hookTimeout: 300_000 }
+const SIDE_BY_SIDE = { maxWorkers: 2, sequence: { groupOrder: 1 } }
 const serial = { ...slow, fileParallelism: false }
 
 /**
- * What runs one file at a time: it kills, stops or starves processes and waits for leases, measures memory or processor time, fills a disk, or
- * keeps both cores of a small machine busy by itself. Everything else runs two files at a time: a test has ports, folders and databases of its
- * own, and waits for conditions, so that another beside it is no more than a busy machine.
+ * What runs one file at a time: it kills, stops or starves processes and waits for leases, measures memory or processor time, fills a disk,
+ * writes the build that others run, opens a browser, or keeps both cores of a small machine busy by itself. Everything else runs two files
+ * at a time: a test has ports, folders and databases of its own, and waits for conditions, so that another beside it is no more than a busy
+ * machine.
  */
 const ALONE = [
   'test/integration/{children,devices,engine-nodes,faults,servers,workers}/**/*.test.ts',
@@ -29,13 +31,16 @@ const ALONE = [
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,full-disk}.test.ts',
   'test/integration/training/rollouts.test.ts',
+  // what packs the package builds it first
+  'test/e2e/{cli,demo,install,memory-limit,node-versions,package,privacy,proxy,terminal}.test.ts',
+  'test/e2e/{deployment,servers}/**/*.test.ts',
 ]
 
 export default defineConfig({
   test: {
     teardownTimeout: 120_000,
     reporters: ['default', './test/support/summary-reporter.ts'],
-    // projects that run files side by side come one after another, then those that do not, file by file
+    // first unit, then integration and e2e, then those that do not run side by side, file by file
     projects: [
       {
         resolve,
@@ -55,13 +60,22 @@ export default defineConfig({
           include: ['test/integration/**/*.test.ts'],
           exclude: ALONE,
           ...slow,
-          maxWorkers: 2,
-          sequence: { groupOrder: 1 },
+          ...SIDE_BY_SIDE,
         },
       },
-      { resolve, test: { name: 'alone', include: ALONE, ...serial } },
+      {
+        resolve,
+        test: {
+          name: 'e2e',
+          include: ['test/e2e/**/*.test.ts'],
+          exclude: ALONE,
+          ...slow,
+          ...SIDE_BY_SIDE,
+          testTimeout: 600_000,
+        },
+      },
+      { resolve, test: { name: 'alone', include: ALONE, ...serial, testTimeout: 600_000 } },
       { resolve, test: { name: 'ui', include: ['test/ui/**/*.test.ts'], ...serial } },
-      { resolve, test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...serial, testTimeout: 600_000 } },
     ],
   },
 })

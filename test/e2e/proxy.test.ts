@@ -26,9 +26,14 @@ const SHAPES = [
   { name: 'nginx', how: 'with --trusted-proxy', isPublicUrl: false, takesPrefixOff: true },
   { name: 'caddy', how: 'with --public-url', isPublicUrl: true, takesPrefixOff: true },
   { name: 'caddy', how: 'with --trusted-proxy', isPublicUrl: false, takesPrefixOff: true },
-].map((shape) => ({ ...shape, isInstalled: hasProxy(shape.name) }))
+].map((shape, i, shapes) => ({
+  ...shape,
+  isInstalled: hasProxy(shape.name),
+  // takes as long as a stream may be silent, and hangs on the proxy alone
+  awaitsPing: process.env['CI_HEAVY'] === '1' || shapes.findIndex(({ name }) => name === shape.name) === i,
+}))
 
-describe.each(SHAPES)('behind $name, $how', ({ name, isInstalled, isPublicUrl, takesPrefixOff }) => {
+describe.each(SHAPES)('behind $name, $how', ({ name, isInstalled, isPublicUrl, takesPrefixOff, awaitsPing }) => {
   let service: Awaited<ReturnType<typeof startService>>
   let proxy: ChildProcess
   let base: string
@@ -109,8 +114,8 @@ describe.each(SHAPES)('behind $name, $how', ({ name, isInstalled, isPublicUrl, t
     })
     expect(events.headers.get('content-type')).toContain('text/event-stream')
     const reader = events.body?.getReader()
-    // no worker runs: the stream says nothing more and does not end
-    expect(new TextDecoder().decode((await reader?.read())?.value)).not.toBe('')
+    // no worker runs: the stream says nothing but that it lives, and does not end
+    if (awaitsPing) expect(new TextDecoder().decode((await reader?.read())?.value)).not.toBe('')
     await reader?.cancel()
   })
 

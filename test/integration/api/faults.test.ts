@@ -119,7 +119,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
   it('of many leases costs the job nothing', async () => {
     const server = await startServer({
       tuning: { jobs: { leaseMs: 600 } },
-      seams: { environment: { STAND_IN_START_MS: '9000' } },
+      seams: { environment: { STAND_IN_START_MS: '4500' } },
     })
     const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 2 })

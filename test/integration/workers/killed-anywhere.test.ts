@@ -12,8 +12,7 @@ import { type KillingProxy, type KillPoint, startKillingProxy } from '../../supp
 import { startWorkerProcess, type WorkerProcess } from '../../support/service/worker-process.js'
 import { until } from '../../support/until.js'
 
-/** More than all rounds of a test make. */
-const STEPS = 24
+const STEPS = 40
 const JOBS = '/v1/preview/training-jobs'
 /** Short, so that a killed worker's job is soon taken up; long enough for a living one on a busy machine. */
 const LEASE_MS = 5000
@@ -24,7 +23,7 @@ const START_MS = 20_000
  * Between two rounds each job makes steps. A round kills twice at most: three losses in a row without a new event end a job.
  * What comes at the start of an attempt only needs an attempt that was killed before it.
  */
-const ROUNDS_OF_WORKERS: readonly (readonly KillPoint[])[] = [
+const ROUNDS: readonly (readonly KillPoint[])[] = [
   [{ victim: 'worker', at: 'base-model-file', when: 'after' }],
   [
     { victim: 'worker', at: 'events', when: 'after' },
@@ -42,8 +41,6 @@ const ROUNDS_OF_WORKERS: readonly (readonly KillPoint[])[] = [
     { victim: 'worker', at: 'resume', when: 'before' },
     { victim: 'server', at: 'claims', when: 'after' },
   ],
-]
-const ROUNDS_OF_SERVERS: readonly (readonly KillPoint[])[] = [
   [{ victim: 'server', at: 'events', when: 'after' }],
   [{ victim: 'server', at: 'events', when: 'before' }],
   [{ victim: 'server', at: 'resume', when: 'after' }],
@@ -151,11 +148,7 @@ async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
   }
 }
 
-async function killIn(
-  context: TestContext,
-  rounds: readonly (readonly KillPoint[])[],
-  ending: readonly KillPoint[] = [],
-): Promise<void> {
+async function killEverywhere(context: TestContext): Promise<void> {
   const scene = await createScene(context)
   const { proxy, dieAt, stepsOf } = scene
   const modelIds = await Promise.all(['a', 'b', 'c'].map((name) => scene.server.createModel(name)))
@@ -165,7 +158,7 @@ async function killIn(
   }
   allow(0)
   scene.startWorker()
-  for (const round of rounds) {
+  for (const round of ROUNDS) {
     // enough for the point to come, and not so much that the job ends before the next
     allow(2)
     for (const point of round) await dieAt(point)
@@ -183,7 +176,7 @@ async function killIn(
   }
   expect(Math.max(...(await stepsOf(ids)))).toBeLessThan(STEPS)
   proxy.budget = null
-  for (const point of ending) await dieAt(point)
+  for (const point of ENDING) await dieAt(point)
   const jobs = await Promise.all(ids.map((id) => scene.server.untilEnd(id)))
   expect(jobs.map(({ status, worker: by }) => [status, by?.name])).toEqual(ids.map(() => ['completed', 'box']))
   for (const id of ids) {
@@ -261,9 +254,6 @@ async function killWhereCheckpointsAreFetched(context: TestContext): Promise<voi
 }
 
 describe.concurrent('of a killed worker and a killed server', { timeout: 600_000 }, () => {
-  it('jobs end once, with the bytes of a run where nobody died: of the worker before and between steps', (context) =>
-    killIn(context, ROUNDS_OF_WORKERS))
-  it('jobs end once, with the bytes of a run where nobody died: of the server between steps, of both at the end', (context) =>
-    killIn(context, ROUNDS_OF_SERVERS, ENDING))
+  it('jobs end once, with the bytes of a run where nobody died', killEverywhere)
   it('so do those that fetch other checkpoints; one that fails fails once', killWhereCheckpointsAreFetched)
 })

@@ -24,6 +24,7 @@ import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
 import { createMessageService } from '../operations/generation/messages/messages.js'
+import { createResponseStore } from '../operations/generation/responses/response-store.js'
 import { createResponseService } from '../operations/generation/responses/responses.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createLogComparisonService } from '../operations/log-comparison.js'
@@ -181,6 +182,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const answerInTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
   const probes = createProbeRunner(context, storage.group === null ? undefined : answerInTurn)
   lifetimes.add('probes', () => probes.stop())
+  const responseStore = createResponseStore(context, { limits: options.tuning?.storedResponses })
+  lifetimes.add('responses', () => responseStore.stop())
   const services = {
     auth: createAuthService(db),
     keys: createKeyService(context),
@@ -206,7 +209,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     chat,
     completions: createCompletionService(context),
     tokens,
-    responses: createResponseService(context, { chat, tokens }),
+    responses: createResponseService(context, { chat, tokens, store: responseStore }),
     messages: createMessageService(context, { chat, tokens }),
     systemCheck: createSystemCheckService(context),
     verify: createVerifyService(context),

@@ -7,6 +7,7 @@
 import type { Generated } from 'kysely'
 import type { FineTuningTables } from './fine-tuning/tables.js'
 import type { ProbeTables } from './probes/tables.js'
+import type { ResponseTables } from './responses/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
 import type { WandbTables } from './wandb/tables.js'
 import type { WebhookTables } from './webhooks/tables.js'
@@ -367,7 +368,13 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema extends WandbTables, FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
+export interface Schema
+  extends WandbTables,
+    FineTuningTables,
+    WebhookTables,
+    TinkerTables,
+    ProbeTables,
+    ResponseTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable

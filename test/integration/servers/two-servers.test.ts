@@ -98,6 +98,36 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers'
     expect(fetched.map(({ status }) => status).sort()).toEqual([200, 401])
   })
 
+  it('a response that one answered is gone on from, got and deleted at the other', async () => {
+    group = await startGroup(await shared.newGroup(), [IDLE, IDLE])
+    const servers = [group.at(0), group.at(1)] as const
+    interface Kept {
+      readonly id: string
+      readonly output: unknown
+      readonly usage: { readonly input_tokens: number }
+    }
+    let last: Kept | null = null
+    // each at once behind the other's answer
+    for (let i = 0; i < 12; i += 1) {
+      const json = { input: 'Count.', max_output_tokens: 2, temperature: 0, previous_response_id: last?.id }
+      const next: Kept = await at(i).call<Kept>('/v1/responses', json)
+      expect(next.usage.input_tokens).toBeGreaterThan(last?.usage.input_tokens ?? 0)
+      expect(await at(i + 1).call<Kept>(`/v1/responses/${next.id}`)).toEqual(next)
+      last = next
+    }
+    const path = `/v1/responses/${last?.id}`
+    expect(await statusOf(0, 'DELETE')).toBe(200)
+    expect([await statusOf(0, 'GET'), await statusOf(1, 'GET'), await statusOf(1, 'DELETE')]).toEqual([404, 404, 404])
+
+    function at(index: number) {
+      return servers[index % 2] as (typeof servers)[0]
+    }
+    async function statusOf(index: number, method: string): Promise<number> {
+      const headers = { authorization: `Bearer ${at(index).apiKey}` }
+      return (await fetch(at(index).url + path, { method, headers })).status
+    }
+  })
+
   it('an event is told to a webhook once, whichever of them stored it', async () => {
     const heard: string[] = []
     const receiver = createServer((request, response) => {

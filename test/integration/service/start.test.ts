@@ -31,6 +31,7 @@ const PARTS = [
   'remote data',
   'outbox',
   'probes',
+  'responses',
   'server',
 ]
 

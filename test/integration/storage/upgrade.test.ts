@@ -59,6 +59,7 @@ beforeAll(async () => {
   const key = await post('/v1/preview/keys', { name: 'reader', scope: 'read', project: 'tests' })
   await post('/v1/preview/sessions', { name: 'a browser', is_kept: true })
   await post('/v1/preview/sessions/codes', {})
+  const response = await post('/v1/responses', { input: 'kept' })
   const probe = await post(`/v1/preview/models/${model}/probes`, { messages: [{ role: 'user', content: 'a' }] })
   const probeAnswers = `/v1/preview/models/${model}/probes/${probe.id}/answers`
   await until(async () => {
@@ -115,6 +116,7 @@ beforeAll(async () => {
     [`${at}/marks`, '0037-marks'],
     ...[`${at}/probes?steps=0,1,2`, probeAnswers].map((path) => [path, '0038-probes'] as const),
     ['/v1/preview/keys/usage', '0040-usage-by-key'],
+    ...['', '/input_items'].map((path) => [`/v1/responses/${response.id}${path}`, '0044-stored-responses'] as const),
   ]
   // deliveries are written at the outbox's next look, not by the job
   const deliveries = `/v1/preview/webhooks/${webhook.id}/deliveries`

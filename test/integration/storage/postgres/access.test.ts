@@ -1,4 +1,4 @@
-/** Keys, sessions, tenants and limits on PostgreSQL: the tests of SQLite once more, as they stand. */
+/** Keys, sessions, tenants, limits and stored responses on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({
@@ -8,5 +8,6 @@ onPostgres({
   sessions: () => import('../../../integration/api/access/sessions.test.js'),
   limits: () => import('../../../integration/api/access/limits.test.js'),
   auth: () => import('../../../integration/api/auth.test.js'),
+  'stored responses': () => import('../../../integration/api/inference/stored-responses.test.js'),
   'system-check': () => import('../../../integration/api/access/system-check.test.js'),
 })

@@ -16,20 +16,26 @@ interface AssistantMessage extends Message {
 }
 
 /** What `item_reference` stands for; null: not known. */
-export type FindItem = (id: string) => InputItem | null
+export type FindItem = (id: string) => Promise<InputItem | null>
 
 /** A text is one message of the user. @throws {InvalidRequestError} naming the item */
-export function toInputItems(input: string | readonly InputItem[], findItem: FindItem): readonly InputItem[] {
+export async function toInputItems(
+  input: string | readonly InputItem[],
+  findItem: FindItem,
+): Promise<readonly InputItem[]> {
   if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }]
-  return input.map((item, index) => {
-    if (item.type !== 'item_reference') return item
-    const id = text(item['id'])
-    const found = id === null ? null : findItem(id)
-    if (found !== null) return found
-    throw invalid(`input[${index}].id`, `Item with id '${id ?? ''}' not found.`, {
-      hint: 'items are kept with stored responses for a while; send the item itself',
-    })
-  })
+  const items: InputItem[] = []
+  for (const [index, item] of input.entries()) {
+    const id = item.type === 'item_reference' ? text(item['id']) : null
+    const found = item.type !== 'item_reference' ? item : id === null ? null : await findItem(id)
+    if (found === null) {
+      throw invalid(`input[${index}].id`, `Item with id '${id ?? ''}' not found.`, {
+        hint: 'items are kept with stored responses for a while; send the item itself',
+      })
+    }
+    items.push(found)
+  }
+  return items
 }
 
 /**

@@ -20,7 +20,7 @@ import type { ChatService } from '../chat/chat.js'
 import type { TokenService } from '../text/tokens.js'
 import { checkInput, toInputItems, toListedItem, toMessages } from './response-input.js'
 import { toChatRequest } from './response-request.js'
-import { createResponseStore, type StoredResponse } from './response-store.js'
+import type { ResponseStore, StoredResponse } from './response-store.js'
 import { createResponseBuilder, type ResponseBuilder, type ResponseEvent } from './response-stream.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
@@ -30,6 +30,12 @@ export interface ResponseAnswer {
   readonly isStream: boolean
   response(): Promise<Response>
   events(): AsyncIterable<ResponseEvent>
+}
+
+interface Finished {
+  readonly events: readonly ResponseEvent[]
+  /** Resolves when whoever goes on from the response finds it; at once if it is not kept. */
+  readonly stored: Promise<void>
 }
 
 export interface ResponseService {
@@ -51,46 +57,43 @@ export interface ResponseService {
 
 export function createResponseService(
   context: Pick<ServiceContext, 'ids' | 'clock'>,
-  { chat, tokens }: { readonly chat: ChatService; readonly tokens: TokenService },
+  { chat, tokens, store }: { readonly chat: ChatService; readonly tokens: TokenService; readonly store: ResponseStore },
 ): ResponseService {
-  const store = createResponseStore()
   const createId = (prefix: string): string => `${prefix}_${context.ids.uuid().replaceAll('-', '')}`
 
-  function find(principal: Principal, id: string): StoredResponse {
-    const stored = store.find(principal, id)
-    if (stored !== null) return stored
-    throw new NotFoundError('response_not_found', `Response with id '${id.slice(0, 200)}' not found.`, {
-      hint: 'responses are kept unless store is false, the newest ones, until the server stops',
-    })
+  async function find(principal: Principal, id: string): Promise<StoredResponse> {
+    const stored = await store.find(principal, id)
+    if (stored === null) throw notFound(id)
+    return stored
   }
 
   /** The whole conversation of a request, and its own part. */
-  function readInput(principal: Principal, request: ResponseRequest): readonly InputItem[] {
+  async function readInput(principal: Principal, request: ResponseRequest): Promise<readonly InputItem[]> {
     const id = request.previous_response_id ?? null
-    const previous = id === null ? null : findPrevious(principal, id)
-    const own = toInputItems(request.input ?? [], (itemId) => store.findItem(principal, itemId))
+    const previous = id === null ? null : await findPrevious(principal, id)
+    const own = await toInputItems(request.input ?? [], (itemId) => store.findItem(principal, itemId))
     checkInput(own, previous === null)
     // clients number what they send, so that it can be referred to
     const numbered = own.map((item) => (typeof item['id'] === 'string' ? item : { ...item, id: createId('item') }))
     return previous === null ? numbered : [...previous.items, ...previous.response.output, ...numbered]
   }
 
-  function findPrevious(principal: Principal, id: string): StoredResponse {
-    const stored = store.find(principal, id)
+  async function findPrevious(principal: Principal, id: string): Promise<StoredResponse> {
+    const stored = await store.find(principal, id)
     if (stored !== null) return stored
     throw new NotFoundError(
       'previous_response_not_found',
       `Previous response with id '${id.slice(0, 200)}' not found.`,
       {
         param: 'previous_response_id',
-        hint: 'responses are kept unless store is false, the newest ones, until the server stops; send all items instead',
+        hint: 'responses are kept for 30 days unless store is false, the newest ones; send all items instead',
       },
     )
   }
 
   return {
     create: async (principal, request, requestId, signal) => {
-      const items = readInput(principal, request)
+      const items = await readInput(principal, request)
       const chatRequest = toChatRequest(request, toMessages(items))
       const answer = await chat.create(principal, chatRequest, requestId, signal)
       const frame = toFrame(request, {
@@ -107,12 +110,11 @@ export function createResponseService(
         { ...frame, model },
         { hasLogprobs, hasTokens: answer.isTrainable, createId },
       )
-      const finish = (): readonly ResponseEvent[] => {
+      const finish = (): Finished => {
         const events = builder.end(Math.floor(context.clock.nowMs() / 1000))
         // its tokens are many times as large, and whoever trains on them has them
         const { token_generations: _, ...response } = builder.response()
-        if (frame.store) store.put({ tenant: principal, response, items })
-        return events
+        return { events, stored: frame.store ? store.put(principal, { response, items }) : Promise.resolve() }
       }
       return {
         checkpoint: answer.checkpoint,
@@ -121,15 +123,15 @@ export function createResponseService(
         response: async () => {
           for (let next = first; next.done !== true; next = await chunks.next()) builder.add(next.value)
           if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
-          finish()
+          await finish().stored
           return builder.response()
         },
         events: () => stream({ first, chunks, builder, finish }),
       }
     },
-    get: async (principal, id) => find(principal, id).response,
+    get: async (principal, id) => (await find(principal, id)).response,
     listInput: async (principal, id, { after, limit = DEFAULT_PAGE_LIMIT, order = 'desc' }) => {
-      const { items } = find(principal, id)
+      const { items } = await find(principal, id)
       const ordered = (order === 'asc' ? items : [...items].reverse()).map(toListedItem)
       // an id may be the client's own and stand there twice: behind the last one every walk ends
       const start = after === undefined ? 0 : 1 + ordered.findLastIndex((item) => item['id'] === after)
@@ -144,18 +146,23 @@ export function createResponseService(
       }
     },
     delete: async (principal, id) => {
-      find(principal, id)
-      store.delete(principal, id)
+      if (!(await store.delete(principal, id))) throw notFound(id)
       return { id, object: 'response', deleted: true }
     },
     countInput: async (principal, request) => {
-      const chatRequest = toChatRequest(request, toMessages(readInput(principal, request)))
+      const chatRequest = toChatRequest(request, toMessages(await readInput(principal, request)))
       const { messages, tools, reasoning_effort, chat_template_kwargs, model } = chatRequest
       const counted: ChatRequest = { messages, tools, reasoning_effort, chat_template_kwargs, model }
       const { count } = await tokens.tokenize(principal, counted)
       return { object: 'response.input_tokens', input_tokens: count }
     },
   }
+}
+
+function notFound(id: string): NotFoundError {
+  return new NotFoundError('response_not_found', `Response with id '${id.slice(0, 200)}' not found.`, {
+    hint: 'responses are kept for 30 days unless store is false, the newest ones',
+  })
 }
 
 /** A field of chat in the words of responses. */
@@ -172,12 +179,16 @@ async function* stream({
   readonly first: Awaited<ReturnType<AsyncIterator<Parameters<ResponseBuilder['add']>[0]>['next']>>
   readonly chunks: AsyncIterator<Parameters<ResponseBuilder['add']>[0]>
   readonly builder: ResponseBuilder
-  readonly finish: () => readonly ResponseEvent[]
+  readonly finish: () => Finished
 }): AsyncGenerator<ResponseEvent> {
   try {
     yield* builder.begin()
     for (let next = first; next.done !== true; next = await chunks.next()) yield* builder.add(next.value)
-    yield* finish()
+    const { events, stored } = finish()
+    yield* events.slice(0, -1)
+    // what goes on from it may come behind the last event, at another server
+    await stored
+    yield* events.slice(-1)
   } catch (error) {
     const isShown = error instanceof AppError && error.category !== 'internal'
     yield builder.fail({ code: 'server_error', message: isShown ? error.message : 'Internal server error' })

@@ -21,7 +21,15 @@ import { packageRoot } from '#base/util/package-root.js'
 import type { Device } from '#numerics/tensor/device.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { InMemoryModel, Runtime, Session, SessionOptions } from './runtime.js'
+import type {
+  DeviceTensor,
+  Feeds,
+  InMemoryModel,
+  ResidentSession,
+  Runtime,
+  Session,
+  SessionOptions,
+} from './runtime.js'
 
 type OrtTensorType = 'float32' | 'float64' | 'float16' | 'int8' | 'uint8' | 'int32' | 'int64' | 'bool'
 
@@ -44,6 +52,9 @@ const PROVIDERS: Readonly<Record<Device, InferenceSession.ExecutionProviderConfi
   webgpu: 'webgpu',
   cuda: 'cuda',
 }
+
+/** Where outputs that stay are left. The binding knows no place for CUDA's: its "gpu-buffer" is WebGPU's alone. */
+const RESIDENT: Readonly<Record<Device, Tensor.DataLocation | null>> = { cpu: 'cpu', webgpu: 'gpu-buffer', cuda: null }
 
 type Library = typeof import('onnxruntime-node')
 
@@ -85,23 +96,40 @@ function whereItRuns(): string {
  */
 export function createOrtRuntime(defaults: Pick<SessionOptions, 'spinMicroseconds' | 'device'> = {}): Runtime {
   const { device = 'cpu' } = defaults
-  const { InferenceSession, env } = ort()
+  const { env } = ort()
   return {
     name: `onnxruntime-node ${env.versions.node ?? env.versions.common}`,
     device,
-    async loadSession(model: string | InMemoryModel, given: SessionOptions = {}): Promise<Session> {
+    async loadSession(model, given = {}): Promise<Session> {
       const options = { ...defaults, ...given }
-      // cuBLAS would round factors to 10 bits, and the binding has no option for it: an error of 1e-3 where 1e-6 is due.
-      if (options.device === 'cuda') setEnvironmentVariable('NVIDIA_TF32_OVERRIDE', '0')
-      const name = typeof model === 'string' ? model : `a model with data in ${model.directory}`
-      const session = await attempt(`load ${name}`, () =>
-        typeof model === 'string'
-          ? InferenceSession.create(model, toOrtOptions(options, null))
-          : InferenceSession.create(model.bytes, toOrtOptions(options, model.directory)),
-      )
-      return wrapSession(session, name, options.profilePrefix !== undefined)
+      return wrapSession(await open(model, options), nameOf(model), options.profilePrefix !== undefined)
+    },
+    async loadResident(model, given = {}): Promise<ResidentSession | null> {
+      const options = { ...defaults, ...given }
+      const location = RESIDENT[options.device ?? 'cpu']
+      return location === null ? null : wrapResident(await open(model, options, location), nameOf(model))
     },
   }
+}
+
+function nameOf(model: string | InMemoryModel): string {
+  return typeof model === 'string' ? model : `a model with data in ${model.directory}`
+}
+
+async function open(
+  model: string | InMemoryModel,
+  options: SessionOptions,
+  location: Tensor.DataLocation = 'cpu',
+): Promise<InferenceSession> {
+  const { InferenceSession } = ort()
+  // cuBLAS would round factors to 10 bits, and the binding has no option for it: an error of 1e-3 where 1e-6 is due.
+  if (options.device === 'cuda') setEnvironmentVariable('NVIDIA_TF32_OVERRIDE', '0')
+  const isFile = typeof model === 'string'
+  const given = toOrtOptions(options, isFile ? null : model.directory)
+  const placed = location === 'cpu' ? given : { ...given, preferredOutputLocation: location }
+  return await attempt(`load ${nameOf(model)}`, () =>
+    isFile ? InferenceSession.create(model, placed) : InferenceSession.create(model.bytes, placed),
+  )
 }
 
 function toOrtOptions(options: SessionOptions, dataDirectory: string | null): InferenceSession.SessionOptions {
@@ -156,21 +184,56 @@ function wrapSession(session: InferenceSession, modelPath: string, isProfiled: b
   }
 }
 
+function wrapResident(session: InferenceSession, modelPath: string): ResidentSession {
+  return {
+    async run(feeds) {
+      const outputs = await attempt(`run ${modelPath}`, () => session.run(toOrtTensors(feeds)))
+      return Object.fromEntries(
+        Object.entries(outputs).map(([name, tensor]) => [name, new ResidentTensor(name, tensor)]),
+      )
+    },
+    release: () => session.release(),
+  }
+}
+
+/** A tensor of the binding that JavaScript does not look into: to read one of WebGPU's ends the process. */
+class ResidentTensor implements DeviceTensor {
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  readonly tensor: Tensor
+
+  constructor(name: string, tensor: Tensor) {
+    const dtype = (Object.keys(TENSOR_TYPES) as DType[]).find((each) => TENSOR_TYPES[each] === tensor.type)
+    if (dtype === undefined) throw unsupportedOutput(name, tensor)
+    this.dtype = dtype
+    this.shape = tensor.dims
+    this.tensor = tensor
+  }
+
+  dispose(): void {
+    this.tensor.dispose()
+  }
+}
+
 function isList<T>(list: readonly string[] | T): list is readonly string[] {
   return Array.isArray(list)
 }
 
 /** A step has hundreds of inputs: a loop makes a quarter of the garbage that entries would. */
-function toOrtTensors(tensors: Readonly<Record<string, HostTensor>>): Record<string, Tensor> {
+function toOrtTensors(tensors: Feeds): Record<string, Tensor> {
   const wrappedTensors: Record<string, Tensor> = {}
-  for (const name in tensors) wrappedTensors[name] = toOrtTensor(name, tensors[name] as HostTensor)
+  for (const name in tensors) wrappedTensors[name] = toOrtTensor(name, tensors[name] as HostTensor | DeviceTensor)
   return wrappedTensors
 }
 
 /** Tensors handed in again and again, such as keys and values of every step, are wrapped once. */
 const wrapped = new WeakMap<HostTensor, Tensor>()
 
-function toOrtTensor(name: string, tensor: HostTensor): Tensor {
+function toOrtTensor(name: string, tensor: HostTensor | DeviceTensor): Tensor {
+  if (!('data' in tensor)) {
+    if (tensor instanceof ResidentTensor) return tensor.tensor
+    throw new RuntimeError('unsupported_dtype', `input "${name}" is a tensor of another runtime`)
+  }
   const known = wrapped.get(tensor)
   if (known !== undefined) return known
   const fresh = wrapTensor(name, tensor)
@@ -225,10 +288,11 @@ function fromOrtTensor(name: string, tensor: Tensor): HostTensor {
     default:
       break
   }
-  throw new RuntimeError(
-    'unsupported_dtype',
-    `output "${name}" is ${tensor.type}, which this project has no tensor for`,
-  )
+  throw unsupportedOutput(name, tensor)
+}
+
+function unsupportedOutput(name: string, { type }: Tensor): RuntimeError {
+  return new RuntimeError('unsupported_dtype', `output "${name}" is ${type}, which this project has no tensor for`)
 }
 
 /** Native failures become a RuntimeError that quotes ONNX Runtime's message. */

@@ -5,6 +5,7 @@
  * float32) count as zero.
  */
 import type { Device } from '#numerics/tensor/device.js'
+import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 
 /** How a session is built. */
@@ -35,6 +36,24 @@ export interface SessionOptions {
   readonly profilePrefix?: string
 }
 
+/** Numbers that lie where a device has computed them: an input of other runs on that device, which nothing here reads. */
+export interface DeviceTensor {
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  /** Gives the memory back; the collector of garbage does not know how much it is. It must be no input any more. */
+  dispose(): void
+}
+
+/** Inputs by name. */
+export type Feeds = Readonly<Record<string, HostTensor | DeviceTensor>>
+
+/** A loaded model whose outputs all stay where they were computed. */
+export interface ResidentSession {
+  /** @throws {RuntimeError} `runtime_failed` */
+  run(feeds: Feeds): Promise<Record<string, DeviceTensor>>
+  release(): Promise<void>
+}
+
 /** A loaded model. `run` blocks the calling thread whatever its type says: keep it out of the server process. */
 export interface Session {
   readonly inputNames: readonly string[]
@@ -48,7 +67,7 @@ export interface Session {
    * @throws {RuntimeError} `runtime_failed`
    */
   run(
-    feeds: Readonly<Record<string, HostTensor>>,
+    feeds: Feeds,
     fetches?: readonly string[] | Readonly<Record<string, HostTensor>>,
   ): Promise<Record<string, HostTensor>>
   release(): Promise<void>
@@ -64,7 +83,8 @@ export interface InMemoryModel {
 export function onDevice(runtime: Runtime, device: Device): Runtime {
   if (device === runtime.device) return runtime
   const loadSession: Runtime['loadSession'] = (model, options) => runtime.loadSession(model, { device, ...options })
-  return { ...runtime, device, loadSession }
+  const loadResident: Runtime['loadResident'] = (model, options) => runtime.loadResident(model, { device, ...options })
+  return { ...runtime, device, loadSession, loadResident }
 }
 
 /** Whether a runtime's sessions compute on something else than the processor. */
@@ -87,4 +107,11 @@ export interface Runtime {
    * @throws {RuntimeError} `runtime_failed` if the file is not a model the runtime can run
    */
   loadSession(model: string | InMemoryModel, options?: SessionOptions): Promise<Session>
+  /**
+   * The same for a model whose outputs stay on the device.
+   *
+   * @returns null where the runtime can leave nothing on that device
+   * @throws {RuntimeError} `runtime_failed`
+   */
+  loadResident(model: string | InMemoryModel, options?: SessionOptions): Promise<ResidentSession | null>
 }

@@ -19,7 +19,7 @@ import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepa
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createAdapter } from '#model/weights/adapter.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
+import type { Feeds, Runtime } from '#numerics/runtime/runtime.js'
 import { GREEDY, RANDOM } from '../../support/generation-rules.js'
 
 export { GREEDY, RANDOM }
@@ -72,6 +72,40 @@ export function countingRuntime(defaults: Parameters<typeof createOrtRuntime>[0]
     },
   }
   return { runtime, steps }
+}
+
+/**
+ * A runtime that does on the CPU what is done for a device: graphs are rewritten, and caches have copies beside JavaScript's memory. It
+ * counts what a device would be sent: the bytes of tensors that come from there.
+ */
+export function deviceLikeRuntime(): { readonly runtime: Runtime; readonly sent: { bytes: number } } {
+  const cpu = createOrtRuntime()
+  const sent = { bytes: 0 }
+  const count = (feeds: Feeds): void => {
+    for (const tensor of Object.values(feeds)) if ('data' in tensor) sent.bytes += tensor.data.byteLength
+  }
+  const runtime: Runtime = {
+    ...cpu,
+    device: 'webgpu',
+    async loadSession(model, options) {
+      const session = await cpu.loadSession(model, { ...options, device: 'cpu' })
+      const run: typeof session.run = (feeds, fetches) => {
+        count(feeds)
+        return session.run(feeds, fetches)
+      }
+      return { ...session, run }
+    },
+    async loadResident(model, options) {
+      const session = await cpu.loadResident(model, { ...options, device: 'cpu' })
+      if (session === null) return null
+      const run: typeof session.run = (feeds) => {
+        count(feeds)
+        return session.run(feeds)
+      }
+      return { ...session, run }
+    },
+  }
+  return { runtime, sent }
 }
 
 /** What one request got. */

@@ -34,6 +34,7 @@ const rewriting: Runtime = {
   ...cpu,
   device: 'webgpu',
   loadSession: (model, options) => cpu.loadSession(model, { ...options, device: 'cpu' }),
+  loadResident: (model, options) => cpu.loadResident(model, { ...options, device: 'cpu' }),
 }
 
 function expectSame(actual: HostTensor | undefined, expected: HostTensor | undefined, name: string): void {

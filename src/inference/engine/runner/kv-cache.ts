@@ -8,6 +8,7 @@
  * as rows and capacity need it. Knows nothing of tokens, requests or the graph.
  */
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { KvChanges } from './kv-changes.js'
 import { KvLayout } from './kv-layout.js'
 import type { KvMemory } from './kv-memory.js'
 import {
@@ -47,6 +48,7 @@ export class KvCache {
   #views: { rows: number; tensors: readonly HostTensor<'float32'>[] } | null = null
   readonly #isGrowing: boolean
   readonly #memory: KvMemory | null
+  #changes: KvChanges | null = null
 
   constructor(shape: KvShape, width = 1, options: KvCacheOptions = {}) {
     const { room = { rows: 0, tokens: 0 }, isGrowing = false, memory = null } = options
@@ -98,6 +100,7 @@ export class KvCache {
       else this.#moveTo(this.#newLayout(row + 1, this.capacity))
     }
     for (let member = 0; member < this.width; member++) this.#lengths.push(0)
+    this.#changes?.addRow()
     return row
   }
 
@@ -117,11 +120,14 @@ export class KvCache {
     this.#lengths.length -= this.width
     // What the next row finds must be finite: its masked columns are multiplied by zero.
     for (const { layout, sides } of this.#kept()) layout.clearRow(sides, last)
+    this.#changes?.removeRow(row, last)
     return last
   }
 
   /** Forgets the tokens of a member; their memory is zeroed so that non-finite values cannot linger. */
   clear(place: KvPlace): void {
+    // whoever keeps a copy may keep what is left in it, masked: zero times a number is zero
+    this.#changes?.clear(place, this.#layout.isFinite(place, this.lengthOf(place.row, place.member)))
     for (const { layout, sides } of this.#kept()) layout.clearMember(sides, place)
     this.#lengths[place.row * this.width + place.member] = 0
   }
@@ -131,6 +137,13 @@ export class KvCache {
     this.#dropNext()
     this.#layout.release()
     this.#views = null
+    this.#changes?.release()
+  }
+
+  /** What changes from now on, for the one who keeps a copy elsewhere. */
+  watch(): KvChanges {
+    this.#changes = new KvChanges()
+    return this.#changes
   }
 
   /** Makes C `tokens`, rounded to a whole unit and not less than the longest member's, moving what is there. */
@@ -210,6 +223,7 @@ export class KvCache {
     // a capacity that is prepared for shorter members is of no use any more
     if (end > this.preparedCapacity) this.#dropNext()
     this.#lengths[row * this.width + member] = end
+    this.#changes?.append({ row, member }, start, count)
     return start
   }
 

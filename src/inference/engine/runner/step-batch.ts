@@ -5,9 +5,11 @@
 import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { ATTENTION_INPUTS, cacheInput } from '#model/architectures/step-attention.js'
 import { STEP_INPUTS } from '#model/architectures/step-graph.js'
+import type { DeviceTensor } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor, int64Tensor } from '#numerics/tensor/host-tensor.js'
 import type { AdapterLayout } from './adapter-layout.js'
 import type { KvCache } from './kv-cache.js'
+import type { KvOnDevice } from './kv-on-device.js'
 import type { KvPlace } from './kv-shape.js'
 
 /** One sequence of a step: its slot and its new tokens. */
@@ -139,6 +141,25 @@ export function cacheFeeds(config: DecoderConfig, batch: StepBatch, least: numbe
     for (let layer = 0; layer < layerCount; layer++) {
       feeds[cacheInput(layer, part, 'keys')] = isEmpty ? empty : cache.tensor(layer, 0)
       feeds[cacheInput(layer, part, 'values')] = isEmpty ? empty : cache.tensor(layer, 1)
+    }
+  }
+  return feeds
+}
+
+/** Those of `cacheFeeds` that a device has copies of: all but the zeros where nothing is cached. */
+export async function residentFeeds(
+  resident: KvOnDevice,
+  batch: Pick<StepBatch, 'prompts' | 'tails'>,
+): Promise<Record<string, DeviceTensor>> {
+  const parts = (['prompt', 'tail'] as const).flatMap((part) => {
+    const cache = part === 'prompt' ? batch.prompts : batch.tails
+    return cache === null || cache.capacity === 0 ? [] : [{ part, cache }]
+  })
+  const tensors = await resident.tensorsOf(parts.map(({ cache }) => cache))
+  const feeds: Record<string, DeviceTensor> = {}
+  for (const [at, { part }] of parts.entries()) {
+    for (const [side, tensor] of (tensors[at] ?? []).entries()) {
+      feeds[cacheInput(side >> 1, part, side % 2 === 0 ? 'keys' : 'values')] = tensor
     }
   }
   return feeds

@@ -9,13 +9,14 @@ import { buildStepGraph, isHiddenState, STEP_INPUTS, STEP_OUTPUTS } from '#model
 import { forDevice } from '#numerics/graph/passes/for-device.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { productShares } from '#numerics/runtime/product-shares.js'
-import { isAccelerated, type Runtime, type Session } from '#numerics/runtime/runtime.js'
+import { type DeviceTensor, isAccelerated, type Runtime, type Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { StepFetch } from '../logits-row.js'
 import type { AdapterLayout } from './adapter-layout.js'
 import { JoinedAdapters } from './joined-adapters.js'
+import { KvOnDevice } from './kv-on-device.js'
 import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
-import { batchFeeds, cacheFeeds, longestSequence, type StepBatch, tokenCount } from './step-batch.js'
+import { batchFeeds, cacheFeeds, longestSequence, residentFeeds, type StepBatch, tokenCount } from './step-batch.js'
 import { StepSessions } from './step-sessions.js'
 
 /** Valid until the model's next step, which may write to the same memory. */
@@ -37,6 +38,8 @@ export interface StepModelOptions {
   readonly threadsBesideJob?: number | null | undefined
   /** Positions served; the rotary tables have as many rows. */
   readonly contextLength: number
+  /** Memory on a device for copies of keys and values; default 1 GB. The CPU takes them where they lie. */
+  readonly kvBytes?: number
 }
 
 /** The step graph, loaded. */
@@ -73,6 +76,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   const isOnDevice = isAccelerated(options.runtime)
   // A device takes no product over nothing: columns that are hidden from everybody stand where nothing is cached.
   const least = isOnDevice ? DEVICE_COLUMNS : leastColumns(config, shares)
+  const resident = isOnDevice ? await openResident(options) : null
   const joined = new JoinedAdapters(config, shares)
   const results = new ResultMemory(config)
   return {
@@ -81,8 +85,9 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     async run(given, fetch) {
       const batch = isOnDevice ? withOneRow(given) : given
       const session = sessions.current
-      const feeds = batchFeeds(config, batch, least)
+      const feeds: Record<string, HostTensor | DeviceTensor> = batchFeeds(config, batch, least)
       Object.assign(feeds, cacheFeeds(config, batch, least), zeroPointFeeds(session, batch), joined.feeds(batch))
+      if (resident !== null) Object.assign(feeds, await residentFeeds(resident, batch))
       feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
       feeds[STEP_INPUTS.wantsProbabilities] = flag(fetch.includes('probabilities'))
       feeds[STEP_INPUTS.hasTemperatures] = flag(batch.inverseTemperatures.some((inverse) => inverse !== 1))
@@ -96,8 +101,16 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     },
     async release() {
       await sessions.release()
+      await resident?.release()
     },
   }
+}
+
+/** Copies of keys and values on the device, where the runtime can leave something there. */
+function openResident({ runtime, prepared, kvBytes = 1e9 }: StepModelOptions): Promise<KvOnDevice | null> {
+  const { config, directory } = prepared
+  const { layerCount, kvHeadCount, headSize } = config
+  return KvOnDevice.open(runtime, { shape: { layerCount, kvHeadCount, headSize }, mostBytes: kvBytes, directory })
 }
 
 /**

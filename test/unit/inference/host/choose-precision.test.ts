@@ -49,6 +49,7 @@ describe('default precision', () => {
       name: 'none',
       device: 'cpu',
       loadSession: () => Promise.reject(new Error('nothing is measured')),
+      loadResident: () => Promise.reject(new Error('nothing is measured')),
     }
     for (const precision of ['f32', 'int8', 'int4'] as const) {
       const command = { precision, sourcePath: 'nowhere', preparedDir: 'nowhere', threads: null }

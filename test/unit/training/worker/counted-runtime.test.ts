@@ -8,6 +8,7 @@ const runtime: Runtime = {
   name: 'none',
   device: 'webgpu',
   loadSession: () => Promise.reject(new Error('nothing is loaded')),
+  loadResident: () => Promise.reject(new Error('nothing is loaded')),
 }
 
 // a graph that is not rewritten for its device gives wrong gradients there, and no error says so

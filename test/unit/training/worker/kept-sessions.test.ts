@@ -24,6 +24,7 @@ function recordingRuntime(): { runtime: Runtime; log: string[] } {
         release: async () => void log.push(`free ${id}`),
       }
     },
+    loadResident: async () => null,
   }
   return { runtime, log }
 }

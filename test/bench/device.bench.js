@@ -7,7 +7,7 @@
  *     npm run bench -- device --shape small        a small model, for software Vulkan: figures say nothing there
  *
  * Each measurement runs in a process of its own, whose death is told and ends nothing else. Bytes beside a decoding step are its keys and
- * values, which cross to the device and back at each step as long as the host owns them.
+ * values: WebGPU has a copy of them, to CUDA they cross at each step.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'

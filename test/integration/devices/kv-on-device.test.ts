@@ -1,7 +1,7 @@
 /**
  * Copies of caches follow whatever is done to the caches, and are sent no more than what was written.
  *
- * Here on the CPU, where the same sessions and tensors can be read; on WebGPU by `device-proof.test.ts`.
+ * Here on the CPU, where the same sessions and tensors can be read; on WebGPU in `device-proof.test.ts`.
  */
 import { expect, it } from 'vitest'
 import { createRng, type Rng } from '#base/util/rng.js'

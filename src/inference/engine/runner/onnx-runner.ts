@@ -1,5 +1,6 @@
 /**
- * Steps by ONNX Runtime: the step graph in a session, keys and values in JavaScript's memory. Knows nothing of requests.
+ * Steps by ONNX Runtime: the step graph in a session, keys and values in JavaScript's memory, with copies where a device computes. Knows
+ * nothing of requests.
  */
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { AdapterSource } from '../generation.js'

@@ -38,6 +38,8 @@ export class NodeCall {
   #sent: NodeRequest | null = null
   #isStarted = false
   #hasToken = false
+  /** The node ended every choice so far itself, so that its answer comes to its end without us. */
+  #endsByItself = true
   #promptPositions = 0
   #isOver = false
 
@@ -201,13 +203,15 @@ export class NodeCall {
       const mayGoOn = this.#listener.onToken(event)
       if (mayGoOn && event.finishReason === null) continue
       this.#open.delete(choice.index)
+      if (event.finishReason === null) this.#endsByItself = false
       break
     }
     if (this.#open.has(choice.index) && isCutShort(choice)) {
       this.#failAt(node, nodeLost(node, `ended the answer by itself (${choice.finish_reason})`), true)
     } else if (this.#open.size === 0) {
       // what may still come belongs to nobody
-      this.#cut()
+      if (this.#endsByItself) this.#sent?.leave()
+      else this.#cut()
       this.#finish()
     }
   }

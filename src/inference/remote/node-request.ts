@@ -35,6 +35,8 @@ export type NodeFailure =
 export interface NodeRequest {
   /** Gives the answer up: nothing is heard any more, and the node stops computing it. */
   cut(): void
+  /** All that is wanted has come: nothing is heard any more, and the connection stays for the next request. */
+  leave(): void
   /** The same, told as a failure: the node counts as gone. */
   lose(reason: string): void
 }
@@ -47,6 +49,8 @@ const MAX_ERROR_CHARACTERS = 100_000
 /** Largest event of a stream, and largest answer in one piece. */
 const MAX_CHARACTERS = 64 * 1024 ** 2
 const END_OF_EVENT = '\n\n'
+/** How long an answer that is complete may take to say so; then its connection is given up. */
+const LEAVE_MS = 1000
 
 /** @param adapter digest the node has to hold; null: none */
 export function sendToNode(
@@ -94,6 +98,11 @@ export function sendToNode(
     cut: () => {
       isOver = true
       drop()
+    },
+    leave: () => {
+      isOver = true
+      const timer = setTimeout(drop, LEAVE_MS)
+      request.once('close', () => clearTimeout(timer))
     },
     lose: (reason) => {
       end({ kind: 'lost', reason })
@@ -155,6 +164,7 @@ function readEvents(
   let parts: string[] = []
   let length = 0
   response.on('data', (part: string) => {
+    if (isOver()) return
     const last = parts.at(-1)?.at(-1) ?? ''
     parts.push(part)
     length += part.length

@@ -1,9 +1,12 @@
 /**
  * One line and one count per request: method, path, status, time, and what a route adds, such as the model. Never bodies, headers or queries.
+ *
+ * Where there is a connection the line is written behind the answer's first bytes: a write of a log waits for whoever reads it.
  */
 import type { MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
+import { connectionOf } from '../event-stream.js'
 
 const QUIET_PATHS: ReadonlySet<string> = new Set(['/v1/health', '/health', '/ping', '/metrics'])
 
@@ -27,8 +30,10 @@ export function accessLog(
     }
     // health checks and worker traffic would drown everything else
     const isQuiet = QUIET_PATHS.has(c.req.path) || c.req.path.startsWith('/internal/')
-    if (c.res.status >= 500) options.logger.error(line, 'http.request')
-    else options.logger[isQuiet ? 'debug' : 'info'](line, 'http.request')
+    const level = c.res.status >= 500 ? 'error' : isQuiet ? 'debug' : 'info'
+    const write = (): void => options.logger[level](line, 'http.request')
+    if (connectionOf(c) === null) write()
+    else setImmediate(write)
   }
 }
 

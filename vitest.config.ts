@@ -17,12 +17,15 @@ const serial = { ...slow, fileParallelism: false }
 
 /**
  * What runs one file at a time: it kills, stops or starves processes and waits for leases, measures memory or processor time, fills a disk,
- * writes the build that others run, opens a browser, or keeps both cores of a small machine busy by itself. Everything else runs two files
+ * opens a browser, or keeps both cores of a small machine busy by itself. Everything else runs two files
  * at a time: a test has ports, folders and databases of its own, and waits for conditions, so that another beside it is no more than a busy
  * machine.
  */
 const ALONE = [
-  'test/integration/{children,devices,engine-nodes,faults,servers,workers}/**/*.test.ts',
+  'test/integration/{children,devices,servers}/**/*.test.ts',
+  'test/integration/engine-nodes/vllm.test.ts',
+  'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
+  'test/integration/workers/!(direct-reads|torch-worker).test.ts',
   'test/integration/api/{engine-faults,faults,real-children,resume}.test.ts',
   'test/integration/api/access/limits.test.ts',
   'test/integration/api/fuzz/**/*.test.ts',
@@ -31,8 +34,7 @@ const ALONE = [
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,full-disk}.test.ts',
   'test/integration/training/rollouts.test.ts',
-  // what packs the package builds it first
-  'test/e2e/{cli,demo,install,memory-limit,node-versions,package,privacy,proxy,terminal}.test.ts',
+  'test/e2e/{cli,demo,memory-limit,node-versions,privacy,proxy,terminal}.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
 ]
 

@@ -2,16 +2,19 @@
  * PostgreSQL on this machine (Debian's `postgresql`, see .ci/run): a server of its own for one test file, as an unprivileged user, on
  * a socket in a temporary folder, without waiting for the disk. It ends with the file.
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFile as execFileOf, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chownSync, existsSync, readdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import { loadDriver } from '#service/storage/postgres/driver.js'
 import { until } from './until.js'
 
 const DEBIAN = '/usr/lib/postgresql'
+/** Fails with what the program said. */
+const execFile = promisify(execFileOf)
 const BIN = existsSync(DEBIAN)
   ? (readdirSync(DEBIAN)
       .map((version) => path.join(DEBIAN, version, 'bin'))
@@ -63,12 +66,11 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
   const user = unprivileged()
   if (user.uid !== undefined && user.gid !== undefined) chownSync(folder, user.uid, user.gid)
   const data = path.join(folder, 'data')
-  const made = spawnSync(
+  await execFile(
     path.join(bin, 'initdb'),
     ['-D', data, '-U', 'tests', '-A', 'trust', '-E', 'UTF8', '--no-sync', '--locale=C.UTF-8'],
-    { ...user, cwd: folder, encoding: 'utf8' },
+    { ...user, cwd: folder },
   )
-  if (made.status !== 0) throw new Error(`initdb: ${made.stderr}`)
   const options = {
     fsync: 'off',
     synchronous_commit: 'off',

@@ -129,6 +129,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
       remoteLimits: { startMs: timing.startMs, silenceMs: timing.leaseMs, stallMs: timing.stallMs },
       tickMs: timing.sweepMs,
       idleMs: settings.sessionIdleMs,
+      turnMs: timing.sessionTurnMs,
       saveIntervalMs: settings.resumeIntervalMs,
     },
     startWorker: ({ sessionId, baseModel, token, attempt }) => {

@@ -83,6 +83,8 @@ export interface JobTiming {
   readonly sweepMs: number
   /** How long a worker may take to honour a cancel before it is killed. */
   readonly cancelGraceMs: number
+  /** How long a training session that never pauses has its worker while others wait. */
+  readonly sessionTurnMs: number
 }
 
 export const DEFAULT_JOB_TIMING: JobTiming = {
@@ -92,6 +94,7 @@ export const DEFAULT_JOB_TIMING: JobTiming = {
   backoffMs: RESTART_BACKOFF_MS,
   sweepMs: 500,
   cancelGraceMs: 15_000,
+  sessionTurnMs: 15_000,
 }
 
 export interface Dispatcher {

@@ -33,8 +33,12 @@ export type ServerParts = Pick<KillableServerOptions, 'database' | 'blobStore' |
 
 export async function startSharedParts(): Promise<SharedParts> {
   if (STORE === undefined) throw new Error(String(NO_SEVERAL_SERVERS))
-  const postgres = await startPostgres()
-  const store: S3Server = await STORE.start()
+  const starting = STORE.start()
+  const postgres = await startPostgres().catch(async (error: unknown) => {
+    await (await starting).stop()
+    throw error
+  })
+  const store: S3Server = await starting
   await store.makeBucket('data')
   let count = 0
   return {

@@ -69,6 +69,8 @@ export interface SessionTiming {
   readonly tickMs: number
   /** A session without requests gives its worker back after so long. */
   readonly idleMs: number
+  /** Others wait: a busy session gives way after so long. */
+  readonly turnMs: number
   /** Least time between two stored states. */
   readonly saveIntervalMs: number
 }
@@ -124,8 +126,6 @@ const MOST_STARTS = 3
 const BACKOFF_MS = 1000
 /** Others wait: a session without requests gives way after so long, for a client thinks between two steps. */
 const YIELD_IDLE_MS = 1000
-/** Others wait: a busy session gives way after so long. */
-const TURN_MS = 15_000
 
 interface Held extends LiveSession {
   readonly tokenHash: string
@@ -454,7 +454,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       if (held.some(({ turns }) => turns.isClosing())) return
       const idle = held.filter(({ turns }) => turns.idleMs() >= YIELD_IDLE_MS)
       const nowMs = clock.monotonicMs()
-      const busy = held.filter(({ openedAtMs }) => nowMs - openedAtMs >= TURN_MS)
+      const busy = held.filter(({ openedAtMs }) => nowMs - openedAtMs >= timing.turnMs)
       const first = idle.sort((a, b) => b.turns.idleMs() - a.turns.idleMs())[0] ?? busy[0]
       first?.turns.close()
     },

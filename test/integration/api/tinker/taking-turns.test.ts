@@ -14,7 +14,7 @@ const AHEAD = 4
 let service: TestService
 let tinker: TinkerTestClient
 beforeAll(async () => {
-  service = await createTestService({ scripted: false, trainWorkers: 1 })
+  service = await createTestService({ scripted: false, trainWorkers: 1, tuning: { jobs: { sessionTurnMs: 5000 } } })
   tinker = await openTinker(service)
 })
 afterAll(() => service.dispose())

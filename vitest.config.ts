@@ -17,9 +17,8 @@ const serial = { ...slow, fileParallelism: false }
 
 /**
  * What runs one file at a time: it kills, stops or starves processes and waits for leases, measures memory or processor time, fills a disk,
- * opens a browser, or keeps both cores of a small machine busy by itself. Everything else runs two files
- * at a time: a test has ports, folders and databases of its own, and waits for conditions, so that another beside it is no more than a busy
- * machine.
+ * opens a browser, or keeps both cores of a small machine busy by itself. Everything else runs two files at a time: a test has ports, folders
+ * and databases of its own, and waits for conditions, so that another beside it is no more than a busy machine.
  */
 const ALONE = [
   'test/integration/{children,devices,servers}/**/*.test.ts',

@@ -19,7 +19,8 @@ const SAYING = {
 let service: TestService
 let count = 0
 beforeAll(async () => {
-  service = await createTestService({ scripted: false, threads: 1 })
+  // the worker of a job whose model is gone is killed after it
+  service = await createTestService({ scripted: false, threads: 1, tuning: { jobs: { cancelGraceMs: 3000 } } })
 })
 afterAll(() => service.dispose())
 

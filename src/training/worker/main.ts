@@ -142,6 +142,7 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
     await reportFailure(error, { client, logger: tools.logger })
     return error instanceof AppError && (error.category === 'cancelled' || error.category === 'invalid_request')
   } finally {
+    await client.close()
     await heartbeat.stop()
   }
 }

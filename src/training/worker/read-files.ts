@@ -4,17 +4,14 @@
  * server itself. Knows digests and connections, not what the bytes mean.
  *
  * Rows from the blob store are first written to this machine's disk and compared with their digest, so that no damaged
- * row is trained on. Bytes from the server were compared there.
+ * row is trained on, and stay there for as long as the job. Bytes from the server were compared there.
  */
 import { createHash, type Hash } from 'node:crypto'
-import { open, unlink } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
 import { isDirectAnswer } from '#base/util/direct-reads.js'
-import { systemIds } from '#base/util/ids.js'
 import type { FetchedFile } from '#training/kinds/start.js'
 import type { FencedRequests } from './fenced-requests.js'
+import type { KeptRows } from './kept-rows.js'
 
 /** How often bytes are asked for that break off before any new one has come. */
 const MAX_TRIES = 3
@@ -41,20 +38,22 @@ export async function fetchFile(send: FencedRequests, path: string): Promise<Fet
  * Bytes of a stored file, at the reader's pace, which may take as long as the job. One that breaks off goes on where it was: the
  * file does not change.
  *
+ * @param kept where they are looked for first, and what is filled with those that come from the blob store
  * @throws {AppError} `file_unreadable`; as `send` has it
  */
-export async function* readRows(send: FencedRequests, path: string): AsyncGenerator<Uint8Array> {
+export async function* readRows(send: FencedRequests, path: string, kept: KeptRows): AsyncGenerator<Uint8Array> {
   const given = { hash: createHash('sha256'), bytes: 0 }
   let failures = 0
   for (let isFromServer = false; ; isFromServer = true) {
-    const response = await send('GET', path, { isFromServer })
-    const sha256 = response.headers.get('x-content-sha256')
+    const known = isFromServer ? undefined : kept.find(path)
+    const response = known === undefined ? await send('GET', path, { isFromServer }) : null
+    const sha256 = known === undefined ? (response?.headers.get('x-content-sha256') ?? null) : known.sha256
     const before = given.bytes
     try {
-      if (response.body !== null) {
-        yield* rest(isDirectAnswer(response) ? onDisk(response.body) : response.body, given)
-      }
+      yield* rest(known?.read() ?? (await bodyOf(response)), given)
     } catch (error) {
+      // a disk that cannot be read is no better the next time
+      if (known !== undefined) await kept.forget(path)
       failures = given.bytes > before ? 1 : failures + 1
       if (failures === MAX_TRIES) throw unreadable(path, error)
       continue
@@ -64,7 +63,16 @@ export async function* readRows(send: FencedRequests, path: string): AsyncGenera
       hint: HINT,
     })
   }
+
+  async function bodyOf(response: Response | null): Promise<AsyncIterable<Uint8Array>> {
+    const body = response?.body ?? null
+    if (response === null || body === null) return nothing()
+    if (!isDirectAnswer(response)) return body
+    return (await kept.keep(path, response.headers.get('x-content-sha256'), body)).read()
+  }
 }
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 /** What has not been given yet. */
 async function* rest(
@@ -79,19 +87,6 @@ async function* rest(
     given.hash.update(part)
     given.bytes += part.length
     yield part
-  }
-}
-
-/** The same bytes, once all of them are there. The file has no name, so that nothing stays, however this process ends. */
-async function* onDisk(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const path = join(tmpdir(), `trainyard-rows-${systemIds.uuid()}`)
-  const file = await open(path, 'wx+', 0o600)
-  try {
-    await unlink(path)
-    for await (const chunk of body) await file.appendFile(chunk)
-    for await (const chunk of file.createReadStream({ start: 0, autoClose: false })) yield chunk
-  } finally {
-    await file.close()
   }
 }
 

@@ -17,6 +17,7 @@ import {
 } from '#contract/processes/worker.js'
 import type { JobSource } from '#training/kinds/start.js'
 import { createFencedRequests, type WorkerIdentity } from './fenced-requests.js'
+import { createKeptRows } from './kept-rows.js'
 import { fetchFile, readRows } from './read-files.js'
 
 /** A file the server stored, as the completion names it. */
@@ -43,6 +44,8 @@ export interface WorkerClient extends JobSource {
   putRollouts(bytes: Uint8Array, counts: { readonly groups: number; readonly trajectories: number }): Promise<void>
   complete(completion: WorkerCompletion): Promise<void>
   fail(failure: WorkerFailure): Promise<void>
+  /** Gives back the room on disk that rows took. */
+  close(): Promise<void>
 }
 
 /**
@@ -55,14 +58,15 @@ export function createWorkerClient(
   pause: (timeMs: number) => Promise<unknown> = sleep,
 ): WorkerClient {
   const send = createFencedRequests(identity, pause)
+  const kept = createKeptRows()
 
   const postJson = async (path: string, body: object): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
 
   return {
     getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
-    openInput: () => readRows(send, '/input'),
-    openValidation: () => readRows(send, '/validation'),
+    openInput: () => readRows(send, '/input', kept),
+    openValidation: () => readRows(send, '/validation', kept),
     getReferenceFile: (file) => fetchFile(send, `/reference/${file}`),
     getParentFile: (file) => fetchFile(send, `/parent/${file}`),
     getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
@@ -108,6 +112,7 @@ export function createWorkerClient(
     },
     complete: async (completion) => void (await postJson('/complete', completion)),
     fail: async (failure) => void (await postJson('/fail', failure)),
+    close: kept.close,
   }
 }
 

@@ -90,6 +90,7 @@ export async function attempt(
       held.completion = completion
     },
     fail: () => Promise.reject(new Error('unused')),
+    close: () => Promise.reject(new Error('unused')),
   }
   const described = workerJob({
     resume_seconds: death === null ? 3600 : 0,

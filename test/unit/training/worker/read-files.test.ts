@@ -4,8 +4,11 @@
  */
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { createServer, type RequestListener, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { expect, it, onTestFinished, vi } from 'vitest'
 import { createWorkerClient, type WorkerClient } from '#training/worker/worker-client.js'
@@ -92,3 +95,41 @@ it.each([
     expect(asked).toEqual([true, false])
   },
 )
+
+it('rows from where the server keeps them are fetched once for all passes of a job, and leave no file', async () => {
+  const [asked, fetched] = [[] as boolean[], [] as string[]]
+  const store = await listen((request, response) => {
+    fetched.push(request.url ?? '')
+    response.writeHead(200).end(ROWS)
+  })
+  const url = await listen((request, response) => {
+    const isDirect = request.headers['x-trainyard-direct'] === '1'
+    asked.push(isDirect)
+    const head = { 'x-content-sha256': SHA256 }
+    if (isDirect) response.writeHead(302, { ...head, location: `${store}${request.url}` }).end()
+    else response.writeHead(200, head).end(ROWS)
+  })
+  vi.resetModules()
+  const { createWorkerClient: create } = await import('#training/worker/worker-client.js')
+  const scratch = await mkdtemp(join(tmpdir(), 'trainyard-rows-'))
+  onTestFinished(() => rm(scratch, { recursive: true, force: true }))
+  vi.stubEnv('TMPDIR', scratch)
+  onTestFinished(() => void vi.unstubAllEnvs())
+  const client = create({ url, token: 't', jobId: 'j', attempt: 1, readsDirect: true })
+  expect((await read(client)).equals(ROWS)).toBe(true)
+  // one that is left early, and others while it is read
+  const early = client.openInput()[Symbol.asyncIterator]()
+  await early.next()
+  const passes = await Promise.all([read(client), read(client), buffer(client.openValidation())])
+  await early.return?.()
+  expect(passes.map((pass) => pass.equals(ROWS))).toEqual([true, true, true])
+  expect((await read(client)).equals(ROWS)).toBe(true)
+  expect(asked).toEqual([true, true])
+  expect(fetched.map((path) => path.split('/').at(-1))).toEqual(['input', 'validation'])
+  expect(await readdir(scratch)).toEqual([])
+  // of the next job nothing is kept
+  await client.close()
+  expect((await read(client)).equals(ROWS)).toBe(true)
+  expect(fetched).toHaveLength(3)
+  await client.close()
+})

@@ -75,15 +75,32 @@ function findOverridden(kind: JobKind, config: JsonObject): OptionNote[] {
   })
 }
 
+interface NeedyOption {
+  readonly name: string
+  readonly row: OptionTable[string]
+  readonly needs: NonNullable<OptionTable[string]['needs']>
+}
+
+/** Of a table's options those that need others: few of many, and asked for every job of a list. */
+const needyOptions = new Map<OptionTable, readonly NeedyOption[]>()
+
+function needyOptionsOf(table: OptionTable): readonly NeedyOption[] {
+  const known = needyOptions.get(table)
+  if (known !== undefined) return known
+  const found = Object.entries(table).flatMap(([name, row]) =>
+    row.needs === undefined ? [] : { name, row, needs: row.needs },
+  )
+  needyOptions.set(table, found)
+  return found
+}
+
 /** Known options that another one, left out, keeps from having an effect. */
 function findUnneeded(kind: JobKind, config: JsonObject): OptionNote[] {
   const { root, options: table } = JOB_DEFINITIONS[kind]
   const places = optionPlaces(kind, config).map(({ options }) => options)
   const given: JsonObject = Object.assign({}, ...places)
-  return Object.entries(table).flatMap(([name, row]) => {
-    const { needs } = row
-    const isIdle = needs !== undefined && isSet(row, given[name])
-    if (!isIdle || needs.any.some((other) => isSet(table[other], given[other]))) return []
+  return needyOptionsOf(table).flatMap(({ name, row, needs }) => {
+    if (!isSet(row, given[name]) || needs.any.some((other) => isSet(table[other], given[other]))) return []
     return [{ path: [root, name], message: `${root}.${name} has no effect without ${needs.said}` }]
   })
 }

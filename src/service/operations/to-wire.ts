@@ -13,7 +13,7 @@ import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'
 import type { FileRecord } from '#service/storage/files.js'
-import type { KeptDataRecord } from '#service/storage/jobs/kept-data.js'
+import type { KeptCounts } from '#service/storage/jobs/kept-data.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import type { TrajectoryLogRecord } from '#service/storage/trajectories.js'
@@ -49,8 +49,8 @@ export type KeptFacts = Pick<TrainingJob, 'data_kept_until' | 'group_count' | 't
 const NOT_KEPT: KeptFacts = { data_kept_until: null, group_count: null, trajectory_count: null }
 
 /** @param keepMs how long it is kept past the end of its job */
-export function toKeptFacts(kept: KeptDataRecord | undefined, keepMs: number): KeptFacts {
-  if (kept === undefined || kept.endedAtMs === null || keepMs === 0) return NOT_KEPT
+export function toKeptFacts(kept: KeptCounts | null | undefined, keepMs: number): KeptFacts {
+  if (kept == null || kept.endedAtMs === null || keepMs === 0) return NOT_KEPT
   const isNoted = kept.rolloutsSha256 !== null
   return {
     data_kept_until: toIso(kept.endedAtMs + keepMs),
@@ -110,6 +110,7 @@ function reportOf({ report }: JobRecord): JobReport | null {
 }
 
 function workerOf({ worker }: JobRecord): WorkerFacts | null {
+  if (worker === null) return null
   const result = workerFactsSchema.safeParse(worker)
   return result.success ? result.data : null
 }

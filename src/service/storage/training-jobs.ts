@@ -7,7 +7,7 @@ import { canonicalId } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
-import { insertKeptData } from './jobs/kept-data.js'
+import { insertKeptData, type KeptCounts } from './jobs/kept-data.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'
 import type { TrainingJobsTable } from './schema.js'
@@ -131,21 +131,47 @@ export async function findJobs(db: Database, ids: readonly string[]): Promise<Re
 
 /** Jobs of an entity, newest first. */
 export async function listJobs(db: Database, filter: JobFilter): Promise<Page<JobRecord>> {
-  let query = db.selectFrom('training_jobs').selectAll().where('entity', '=', filter.entity)
-  if (filter.project !== undefined) query = query.where('project', '=', filter.project)
-  if (filter.modelId !== undefined) query = query.where('model_id', '=', canonicalId(filter.modelId))
-  if (filter.status !== undefined) query = query.where('status', '=', filter.status)
+  const rows = await (await selectJobs(db, filter)).selectAll('training_jobs').execute()
+  return toPage(rows, filter.limit, toJob)
+}
+
+/** The same with what is kept of their data, in one statement; null where nothing is. */
+export async function listJobsAndData(
+  db: Database,
+  filter: JobFilter,
+): Promise<Page<{ readonly job: JobRecord; readonly kept: KeptCounts | null }>> {
+  const rows = await (await selectJobs(db, filter))
+    .leftJoin('kept_training_data as kept', 'kept.job_id', 'training_jobs.id')
+    .selectAll('training_jobs')
+    .select(['kept.job_id', 'kept.rollouts_sha256', 'kept.group_count', 'kept.trajectory_count'])
+    .execute()
+  return toPage(rows, filter.limit, (row) => ({
+    job: toJob(row),
+    kept:
+      row.job_id === null
+        ? null
+        : {
+            rolloutsSha256: row.rollouts_sha256,
+            groupCount: row.group_count,
+            trajectoryCount: row.trajectory_count,
+            endedAtMs: row.ended_at_ms,
+          },
+  }))
+}
+
+/** Those of a filter, one more than its limit. */
+async function selectJobs(db: Database, filter: JobFilter) {
+  let query = db.selectFrom('training_jobs').where('training_jobs.entity', '=', filter.entity)
+  if (filter.project !== undefined) query = query.where('training_jobs.project', '=', filter.project)
+  if (filter.modelId !== undefined) query = query.where('training_jobs.model_id', '=', canonicalId(filter.modelId))
+  if (filter.status !== undefined) query = query.where('training_jobs.status', '=', filter.status)
   if (filter.after !== undefined) {
     const cursor = await findJob(db, filter.after)
     const isOwn = cursor?.entity === filter.entity && (filter.project ?? cursor.project) === cursor.project
     if (!isOwn) throw unknownCursor(filter.after)
-    query = query.where('id', '<', filter.after)
+    query = query.where('training_jobs.id', '<', filter.after)
   }
-  const rows = await query
-    .orderBy('id', 'desc')
-    .limit(filter.limit + 1)
-    .execute()
-  return toPage(rows, filter.limit, toJob)
+  return query.orderBy('training_jobs.id', 'desc').limit(filter.limit + 1)
 }
 
 /** Jobs of a model that are queued or running, oldest first. */

@@ -11,7 +11,7 @@ import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
 import { listEvents } from '#service/storage/events.js'
 import { findKeptData } from '#service/storage/jobs/kept-data.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
-import { findJob, type JobRecord, listJobs, type NewJob } from '#service/storage/training-jobs.js'
+import { findJob, type JobRecord, listJobsAndData, type NewJob } from '#service/storage/training-jobs.js'
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models/models.js'
@@ -161,7 +161,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       return toWireJob(job, warnings, await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs))
     },
     list: async (principal, query) => {
-      const page = await listJobs(db, {
+      const page = await listJobsAndData(db, {
         entity: checkEntity(principal, query.entity ?? ''),
         project: checkProject(principal, query.project),
         modelId: query.model_id,
@@ -169,14 +169,9 @@ export function createTrainingJobService(context: Context): TrainingJobService {
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
-      const kept = await findKeptData(
-        db,
-        page.items.map(({ id }) => id),
+      const jobs = page.items.map(async ({ job, kept }) =>
+        toWireJob(job, [], await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs)),
       )
-      const jobs = page.items.map(async (job) => {
-        const facts = toKeptFacts(kept.get(job.id), context.keepTrainingDataMs)
-        return toWireJob(job, [], await forecast.placeOf(job), facts)
-      })
       return toList(await Promise.all(jobs), page.hasMore)
     },
     cancel: async (principal, id) => {

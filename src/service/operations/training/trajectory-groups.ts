@@ -17,10 +17,15 @@ export async function withGroups<T>(
   groups: ReceivedGroups<GroupsBodyName>,
   action: (publish: () => Promise<BlobRef>) => Promise<T>,
 ): Promise<T> {
+  let isTaken = false
   try {
-    return await action(() => blobs.adopt(groups.path, groups))
+    return await action(async () => {
+      const blob = await blobs.adopt(groups.path, groups)
+      isTaken = true
+      return blob
+    })
   } finally {
-    await rm(groups.path, { force: true })
+    if (!isTaken) await rm(groups.path, { force: true })
   }
 }
 

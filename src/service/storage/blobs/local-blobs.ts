@@ -101,16 +101,18 @@ export async function createLocalBlobs(root: string, clock: Clock = systemClock)
  * make it whole again. Whatever happens, its old name is gone.
  */
 async function publish(file: FileHandle, temporary: string, target: string): Promise<void> {
+  let isMoved = false
   try {
     await guardDisk(async () => {
       await file.sync()
       await mkdir(dirname(target), { recursive: true, mode: 0o700 })
       await moveFile(temporary, target)
+      isMoved = true
       await syncFolder(dirname(target))
     })
   } finally {
     await file.close()
-    await rm(temporary, { force: true })
+    if (!isMoved) await rm(temporary, { force: true })
   }
 }
 

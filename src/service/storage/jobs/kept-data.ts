@@ -21,6 +21,9 @@ export interface KeptDataRecord {
   readonly endedAtMs: number | null
 }
 
+/** What lists of jobs say of it. */
+export type KeptCounts = Pick<KeptDataRecord, 'rolloutsSha256' | 'groupCount' | 'trajectoryCount' | 'endedAtMs'>
+
 /** Under which name a worker's notes of an attempt wait among its files. */
 export const ROLLOUTS_FILE = 'rollouts'
 

@@ -15,9 +15,9 @@ import { until } from '../../support/until.js'
 const STEPS = 40
 const JOBS = '/v1/preview/training-jobs'
 /** Short, so that a killed worker's job is soon taken up; long enough for a living one on a busy machine. */
-const LEASE_MS = 5000
-/** Three processes start at once, and load what they compute with. */
-const START_MS = 20_000
+const LEASE_MS = 8000
+/** Five processes may start at once, and load what they compute with. */
+const START_MS = 25_000
 
 /**
  * Between two rounds each job makes steps. A round kills twice at most: three losses in a row without a new event end a job.
@@ -167,7 +167,6 @@ async function killEverywhere(context: TestContext): Promise<void> {
     await until(
       async () => (await stepsOf(ids)).every((steps, i) => steps > (before[i] ?? 0)),
       `steps after ${JSON.stringify(round)}`,
-      60_000,
     ).catch(async (error: unknown) => {
       const jobs = await Promise.all(ids.map((id) => scene.server.call<TrainingJob>(`${JOBS}/${id}`)))
       const states = jobs.map((job) => [job.status, job.attempt, job.num_gradient_steps, job.error_message])
@@ -253,7 +252,7 @@ async function killWhereCheckpointsAreFetched(context: TestContext): Promise<voi
   expect(killed).toEqual(await scene.filesOf(quiet, 2))
 }
 
-describe.concurrent('of a killed worker and a killed server', { timeout: 600_000 }, () => {
+describe.concurrent('of a killed worker and a killed server', { timeout: 900_000 }, () => {
   it('jobs end once, with the bytes of a run where nobody died', killEverywhere)
   it('so do those that fetch other checkpoints; one that fails fails once', killWhereCheckpointsAreFetched)
 })

@@ -60,6 +60,8 @@ const WORN_RATIO = 1.15
 const WORN_BYTES = 16e6
 /** A process that was smaller when loaded is loaded anew within a second; kept prompts and adapters of a larger one are dear. */
 const MOST_RENEWED_BYTES = 256e6
+/** How long a process whose device was lost waits for its last words to go. */
+const LOST_DEVICE_MS = 2000
 
 interface Loaded {
   readonly engine: Engine
@@ -161,7 +163,9 @@ export function createHost(options: HostOptions): Host {
       engine.submit(
         request,
         releasing(
-          createListener(command, { textModel, send, clock, request, prepared, unheld: lease?.unheld ?? [] }),
+          endingWithDevice(
+            createListener(command, { textModel, send, clock, request, prepared, unheld: lease?.unheld ?? [] }),
+          ),
           lease,
         ),
       )
@@ -188,6 +192,15 @@ export function createHost(options: HostOptions): Host {
     } catch (error) {
       send(toFailedEvent(command.id, error))
     }
+  }
+
+  /** A device that was lost is lost for as long as this process lives: the server starts another one. */
+  function endingWithDevice(listener: GenerationListener): GenerationListener {
+    const onFailed = (error: AppError): void => {
+      listener.onFailed(error)
+      if (error.code === 'device_lost') void shutdown(LOST_DEVICE_MS)
+    }
+    return { ...listener, onFailed }
   }
 
   function loadedModel(): Loaded {

@@ -21,6 +21,7 @@ import { packageRoot } from '#base/util/package-root.js'
 import type { Device } from '#numerics/tensor/device.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { toDeviceError } from './device-errors.js'
 import type {
   DeviceTensor,
   Feeds,
@@ -102,12 +103,12 @@ export function createOrtRuntime(defaults: Pick<SessionOptions, 'spinMicrosecond
     device,
     async loadSession(model, given = {}): Promise<Session> {
       const options = { ...defaults, ...given }
-      return wrapSession(await open(model, options), nameOf(model), options.profilePrefix !== undefined)
+      return wrapSession(await open(model, options), nameOf(model), options)
     },
     async loadResident(model, given = {}): Promise<ResidentSession | null> {
       const options = { ...defaults, ...given }
       const location = RESIDENT[options.device ?? 'cpu']
-      return location === null ? null : wrapResident(await open(model, options, location), nameOf(model))
+      return location === null ? null : wrapResident(await open(model, options, location), nameOf(model), options)
     },
   }
 }
@@ -127,8 +128,10 @@ async function open(
   const isFile = typeof model === 'string'
   const given = toOrtOptions(options, isFile ? null : model.directory)
   const placed = location === 'cpu' ? given : { ...given, preferredOutputLocation: location }
-  return await attempt(`load ${nameOf(model)}`, () =>
-    isFile ? InferenceSession.create(model, placed) : InferenceSession.create(model.bytes, placed),
+  return await attempt(
+    `load ${nameOf(model)}`,
+    () => (isFile ? InferenceSession.create(model, placed) : InferenceSession.create(model.bytes, placed)),
+    options,
   )
 }
 
@@ -159,7 +162,8 @@ function toOrtOptions(options: SessionOptions, dataDirectory: string | null): In
   }
 }
 
-function wrapSession(session: InferenceSession, modelPath: string, isProfiled: boolean): Session {
+function wrapSession(session: InferenceSession, modelPath: string, options: SessionOptions): Session {
+  const isProfiled = options.profilePrefix !== undefined
   let isReleased = false
   return {
     inputNames: session.inputNames,
@@ -167,10 +171,14 @@ function wrapSession(session: InferenceSession, modelPath: string, isProfiled: b
     async run(feeds, fetches) {
       if (isReleased) throw new RuntimeError('session_released', `session of ${modelPath} was released`)
       const inputs = toOrtTensors(feeds)
-      const outputs = await attempt(`run ${modelPath}`, () => {
-        if (fetches === undefined) return session.run(inputs)
-        return session.run(inputs, isList(fetches) ? fetches : toOrtTensors(fetches))
-      })
+      const outputs = await attempt(
+        `run ${modelPath}`,
+        () => {
+          if (fetches === undefined) return session.run(inputs)
+          return session.run(inputs, isList(fetches) ? fetches : toOrtTensors(fetches))
+        },
+        options,
+      )
       const result: Record<string, HostTensor> = {}
       for (const [name, tensor] of Object.entries(outputs)) result[name] = fromOrtTensor(name, tensor)
       return result
@@ -184,10 +192,10 @@ function wrapSession(session: InferenceSession, modelPath: string, isProfiled: b
   }
 }
 
-function wrapResident(session: InferenceSession, modelPath: string): ResidentSession {
+function wrapResident(session: InferenceSession, modelPath: string, options: SessionOptions): ResidentSession {
   return {
     async run(feeds) {
-      const outputs = await attempt(`run ${modelPath}`, () => session.run(toOrtTensors(feeds)))
+      const outputs = await attempt(`run ${modelPath}`, () => session.run(toOrtTensors(feeds)), options)
       return Object.fromEntries(
         Object.entries(outputs).map(([name, tensor]) => [name, new ResidentTensor(name, tensor)]),
       )
@@ -295,11 +303,17 @@ function unsupportedOutput(name: string, { type }: Tensor): RuntimeError {
   return new RuntimeError('unsupported_dtype', `output "${name}" is ${type}, which this project has no tensor for`)
 }
 
-/** Native failures become a RuntimeError that quotes ONNX Runtime's message. */
-async function attempt<T>(action: string, run: () => Promise<T>): Promise<T> {
+/** Native failures become a RuntimeError: what the device says, or else one that quotes ONNX Runtime's message. */
+async function attempt<T>(
+  action: string,
+  run: () => Promise<T>,
+  { device = 'cpu' }: Pick<SessionOptions, 'device'>,
+): Promise<T> {
   try {
     return await run()
   } catch (cause) {
+    const fault = toDeviceError(device, cause)
+    if (fault !== null) throw fault
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw new RuntimeError('runtime_failed', `ONNX Runtime could not ${action}: ${reason}`, { cause })
   }

@@ -64,7 +64,7 @@ export interface Session {
    * @param feeds one tensor per input, by name
    * @param fetches the outputs wanted; default all. As tensors by name: they are filled and returned, and must have the
    *   outputs' types and shapes
-   * @throws {RuntimeError} `runtime_failed`
+   * @throws {RuntimeError} `runtime_failed`; {AppError} of a device (`device-errors.ts`)
    */
   run(
     feeds: Feeds,

@@ -161,6 +161,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     maxContextLength: settings.maxContextLength,
     remoteData,
     trainWorkers: settings.trainWorkers,
+    deviceNotes: start.device.notes,
     maxQueuedJobs: settings.maxQueuedJobs,
     resumeIntervalMs: settings.resumeIntervalMs,
     keepTrainingDataMs: settings.keepTrainingDataMs,

@@ -23,9 +23,11 @@ export interface ServedDevice {
   readonly description: string
   /** What an accelerator's engines are told; null for the CPU. */
   readonly facts: DeviceFacts | null
+  /** Why none was taken where one might have been, a sentence each. */
+  readonly notes: readonly string[]
 }
 
-const CPU: ServedDevice = { description: 'cpu', facts: null }
+const CPU: ServedDevice = { description: 'cpu', facts: null, notes: [] }
 /** In the order in which `auto` tries them. */
 const ACCELERATORS: readonly Accelerator[] = ['cuda', 'webgpu']
 
@@ -52,22 +54,25 @@ export async function chooseDevice({
   if (setting === 'cpu') return CPU
   if (precision === 'int8' || precision === 'int4') {
     // of the CPU's steps, which is what auto takes here
-    if (setting === 'auto') return CPU
+    if (setting === 'auto')
+      return { ...CPU, notes: [`device auto took the CPU: precision ${precision} is the CPU's alone`] }
     throw new InvalidRequestError('invalid_setting', `device ${setting} serves in f32, precision is ${precision}`, {
       param: 'precision',
       hint: 'leave the precision to auto, or take --device cpu',
     })
   }
+  const notes: string[] = []
   for (const device of setting === 'auto' ? ACCELERATORS : [setting]) {
     logger.info({ device }, 'device.trying')
     const proof = await proveDevice(device, environment)
     const speedup = speedupOf(proof)
-    const facts = { device, speedup: speedup === null ? null : Number(speedup.toFixed(2)), ...placementOf(proof) }
+    const facts = { device, speedup: speedup === null ? null : Number(speedup.toPrecision(2)), ...placementOf(proof) }
     logger.info({ ...facts, problem: proof.problem }, proof.isTrusted ? 'device.proven' : 'device.refused')
     if (proof.isTrusted && (setting !== 'auto' || (speedup !== null && speedup > 1))) {
       const description = describe(device, await listCards())
-      return { description, facts: { name: device, description, placement: placementClause(proof) } }
+      return { description, facts: { name: device, description, placement: placementClause(proof) }, notes: [] }
     }
+    notes.push(`device auto did not take ${device}: ${whyNot(proof)}`)
     if (setting !== 'auto') {
       throw new InvalidRequestError('device_refused', proof.problem ?? `${device} cannot be used`, {
         param: 'device',
@@ -75,7 +80,14 @@ export async function chooseDevice({
       })
     }
   }
-  return CPU
+  return { ...CPU, notes }
+}
+
+function whyNot(proof: DeviceProof): string {
+  if (!proof.isTrusted) return proof.problem ?? 'it cannot be used'
+  const speedup = speedupOf(proof)
+  const times = speedup === null ? '' : `, ${speedup.toPrecision(2)} times as fast as the CPU at a small model`
+  return `it computes right, but no faster${times}; --device ${proof.device} takes it all the same`
 }
 
 /** The card's name where there is one that can be meant; which of several WebGPU takes is not told. */

@@ -78,6 +78,8 @@ export interface ServiceContext {
   readonly maxContextLength: number | null
   /** Jobs that train side by side. */
   readonly trainWorkers: number
+  /** Why this machine computes on no accelerator where one might have been taken. */
+  readonly deviceNotes: readonly string[]
   /** Jobs of one entity that may wait or run. */
   readonly maxQueuedJobs: number
   /** Least time between two resume points of a job. */

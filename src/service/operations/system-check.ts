@@ -51,6 +51,7 @@ type Context = Pick<
   | 'baseModels'
   | 'modelFacts'
   | 'trainWorkers'
+  | 'deviceNotes'
   | 'probeWorker'
 >
 
@@ -159,7 +160,11 @@ export function createSystemCheckService(context: Context): SystemCheckService {
       ...(await measure('cpu_queue', checkQueue)),
       ...(notes.length === 0 ? {} : { warnings: [...notes] }),
     }
-    const engine = await measure('gpu_queue', checkEngine)
+    const { deviceNotes } = context
+    const engine = {
+      ...(await measure('gpu_queue', checkEngine)),
+      ...(deviceNotes.length === 0 ? {} : { warnings: [...deviceNotes] }),
+    }
     const baseModels = await checkBaseModels()
     const checks = [database, blobStore, queue, engine, baseModels, await checkWorker()]
     const slowest = checks.filter((check) => check.is_slow).sort((a, b) => b.duration_ms - a.duration_ms)[0]

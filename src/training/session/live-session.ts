@@ -7,7 +7,7 @@
  * restored by repeating the calls after its last stored state. A call does all that it says or, when it throws, changes
  * nothing.
  */
-import { RuntimeError, TrainingError } from '#base/errors/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 import type { CheckedLossRequest } from '#formats/tinker/loss-inputs.js'
 import type { LossOutput } from '#formats/tinker/results.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
@@ -17,7 +17,7 @@ import { clipGradNorm } from '#numerics/optim/clip-grad-norm.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { addGradients, float32Of, gradientsOf } from '#training/trainer/gradients.js'
-import { memoryRemedy } from '#training/trainer/memory.js'
+import { isOutOfMemory, memoryRemedy } from '#training/trainer/memory.js'
 import { perToken } from '#training/trainer/row-batch.js'
 import { gradientName } from '#training/trainer/train-graph.js'
 import { adapterFeeds, adapterParameters } from '#training/trainer/trainer.js'
@@ -193,8 +193,7 @@ async function guarded<T>(run: () => Promise<T>): Promise<T> {
   try {
     return await run()
   } catch (cause) {
-    if (!(cause instanceof RuntimeError) || !/bad.?alloc|allocate memory|out of memory/i.test(cause.message))
-      throw cause
+    if (!isOutOfMemory(cause)) throw cause
     throw new TrainingError('out_of_memory', 'memory ran out while these rows were computed', {
       cause,
       hint: memoryRemedy({ loss: 'summed', measured: null }),

@@ -5,7 +5,7 @@
  * sums, and depends on nothing but the data.
  * An estimate from the shapes that autodiff keeps; checked against measured peaks in the training bench, within a third.
  */
-import { TrainingError } from '#base/errors/errors.js'
+import { AppError, TrainingError } from '#base/errors/errors.js'
 import { inMegabytes } from '#base/machine/memory.js'
 import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { attentionBlockRows, DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
@@ -105,6 +105,12 @@ const SHORTER_ROWS: Readonly<Record<LossKind['kind'], string>> = {
   cross_entropy: 'train on shorter rows',
   preference: 'train on shorter pairs',
   summed: 'send shorter sequences',
+}
+
+/** Whether a run ended because the processor's or a device's memory did not suffice. */
+export function isOutOfMemory(cause: unknown): boolean {
+  if (!(cause instanceof AppError)) return false
+  return cause.code === 'device_memory' || /bad.?alloc|allocate memory|out of memory/i.test(cause.message)
 }
 
 /** What to do when a job's memory does not suffice, as a hint. */

@@ -4,7 +4,7 @@
  * Knows nothing of trajectories or examples: it takes batches with their loss inputs. Deterministic: the same calls give the
  * same bits on the same machine. A step either changes adapter and optimizer together or, when it throws, neither.
  */
-import { RuntimeError, TrainingError } from '#base/errors/errors.js'
+import { TrainingError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { rankOf } from '#model/weights/adapter-config.js'
@@ -14,7 +14,7 @@ import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngines } from './gradient-engine.js'
 import { addGradients, float32Of, gradientsOf } from './gradients.js'
 import type { Dropout } from './masks/dropout.js'
-import { memoryRemedy } from './memory.js'
+import { isOutOfMemory, memoryRemedy } from './memory.js'
 import type { OptimizerSettings } from './optimizer-settings.js'
 import type { RowBatch } from './row-batch.js'
 import { adapterTensorNames } from './row-decoder.js'
@@ -173,8 +173,7 @@ async function guarded<T>(
   try {
     return await run()
   } catch (cause) {
-    if (!(cause instanceof RuntimeError) || !/bad.?alloc|allocate memory|out of memory/i.test(cause.message))
-      throw cause
+    if (!isOutOfMemory(cause)) throw cause
     throw new TrainingError('out_of_memory', `memory ran out in ${where}`, {
       cause,
       hint: memoryRemedy({ loss, measured: null }),

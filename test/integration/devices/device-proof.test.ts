@@ -10,6 +10,7 @@ import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { DEVICE_TOLERANCE, placementOf, proveDevice, speedupOf } from '#contract/processes/device-proof.js'
+import type { SystemCheckResponse } from '#contract/wire/health.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createTestedService, type ServiceSeams } from '#service/test-door.js'
 import { worstOf } from '../../../src/devices/prove.js'
@@ -126,6 +127,13 @@ describe.skipIf(!isLinux)('a server', () => {
   it('takes the CPU with auto where nothing else is right and faster', async () => {
     const service = await start({ device: 'auto' }, { environment: { ...noVulkan(), CUDA_VISIBLE_DEVICES: '' } })
     expect(service.device).toBe('cpu')
+    const headers = { authorization: `Bearer ${service.createdApiKey}` }
+    const { checks } = (await (await fetch(`${service.url}/system-check`, { headers })).json()) as SystemCheckResponse
+    const { warnings } = (checks ?? []).find(({ name }) => name === 'gpu_queue') ?? {}
+    expect(warnings).toEqual([
+      expect.stringMatching(/^device auto did not take cuda: cuda cannot be used: /),
+      expect.stringMatching(/^device auto did not take webgpu: webgpu cannot be used: no graphics card with a driver/),
+    ])
     await service.close(1000)
   })
 })
@@ -156,6 +164,23 @@ describe.skipIf(!hasSoftwareVulkan)(
         // the masks of two kinds of layers are most of it
         expect(sent, `step ${step}`).toBeLessThan(0.5 * prompts * cpu.promptBytes)
       }
+    })
+
+    it('says that memory is refused, and goes on where less is asked for', { timeout: SOFTWARE_MS }, async () => {
+      const environment = await softwareVulkan(await temporaryDirectory())
+      const script = join(import.meta.dirname, 'refused-memory.js')
+      // a limit of the process is one of this driver: its memory is the process's own
+      const limited = ['-c', 'ulimit -v 4000000; exec "$0" "$@"', process.execPath, script]
+      const { stdout } = await run('sh', limited, { env: { ...environment }, timeout: SOFTWARE_MS })
+      const [first, refused, last] = JSON.parse(stdout) as readonly object[]
+      expect(first).toEqual({ value: expect.closeTo(3, 4) })
+      expect(refused).toMatchObject({
+        code: 'device_memory',
+        category: 'unavailable',
+        message: 'webgpu is out of memory, or takes no buffer of that size',
+        hint: expect.stringContaining('--kv-cache-memory'),
+      })
+      expect(last).toEqual(first)
     })
   },
 )

@@ -105,6 +105,7 @@ const context = {
   dispatcher: { wake: () => undefined, remoteWorkers: () => [] },
   clock: systemClock,
   trainWorkers: 1,
+  deviceNotes: [],
   maxQueuedJobs: 100,
   keepTrainingDataMs: 86_400_000,
   requestSweep: () => undefined,

@@ -1,0 +1,52 @@
+/**
+ * What a device's driver says when it fails, as an error that a person can act on. ONNX Runtime quotes it in the middle of lines about its
+ * own sources; the words are those of Dawn, of Vulkan and of CUDA.
+ */
+import { AppError } from '#base/errors/errors.js'
+import type { Device } from '#numerics/tensor/device.js'
+
+interface DeviceFault {
+  readonly code: 'device_memory' | 'device_lost' | 'device_unavailable'
+  /** In the text of the runtime. */
+  readonly words: RegExp
+  /** What is wrong, behind the device's name. */
+  readonly says: string
+  readonly hint: string
+}
+
+/** In the order in which they are looked for: a buffer that could not be had is invalid for all who use it. */
+const FAULTS: readonly DeviceFault[] = [
+  {
+    code: 'device_lost',
+    words:
+      /device\]? (?:is |was )?lost|lost device|device_lost|device removed|cudaErrorDevicesUnavailable|unspecified launch failure/i,
+    says: 'was lost: its driver gave it up, or it was taken away',
+    hint: 'nothing is to be done if it was reset; look at the log of the system, and at `trainyard devices --try`',
+  },
+  {
+    code: 'device_unavailable',
+    words: /failed to get a webgpu adapter|no supported adapters|failed to load shared library|no CUDA-capable device/i,
+    says: 'cannot be had any more',
+    hint: '`trainyard devices` says what is there and what is missing; `serve --device cpu` always works',
+  },
+  {
+    code: 'device_memory',
+    words:
+      /out_of_(?:device_|host_)?memory|out of memory|invalid buffer|bad.?alloc|alloc_failed|exceeds the max (?:buffer|storage buffer)|(?:buffer|binding) size .{0,80}(?:larger|greater|exceeds)/i,
+    says: 'is out of memory, or takes no buffer of that size',
+    hint: 'serve fewer or smaller base models, shorter contexts (--max-context-length) and less --kv-cache-memory, train on shorter rows, or take --device cpu',
+  },
+]
+
+/**
+ * The error of a device that failed; of the CPU, and where the words mean nothing, null. It is shown to whoever asked, so it
+ * names nothing of this machine but the device.
+ */
+export function toDeviceError(device: Device, cause: unknown): AppError | null {
+  if (device === 'cpu') return null
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  const fault = FAULTS.find(({ words }) => words.test(reason))
+  if (fault === undefined) return null
+  const { code, says, hint } = fault
+  return new AppError('unavailable', code, `${device} ${says}`, { cause, hint })
+}

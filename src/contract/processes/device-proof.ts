@@ -90,13 +90,9 @@ export async function proveDevice(
   }
 }
 
-/** What the runtime says at the end of a long line about its own sources, said shortly. */
+/** The runtime names the device where it knows what its words mean (`numerics/runtime/device-errors.ts`). */
 function reasonOf(text: string): string {
-  const adapter = /Failed to get a WebGPU adapter: (.*)/.exec(text)
-  if (adapter !== null) return `no graphics card with a driver was found (${adapter[1]})`
-  if (text.includes('Failed to load shared library'))
-    return 'its library cannot be loaded, a file that it needs is missing'
-  return text.trim()
+  return text.trim().replace(/^(?:webgpu|cuda) cannot be used: /, '')
 }
 
 /** How many nodes of all graphs the CPU computed, and of how many. */

@@ -14,6 +14,8 @@ interface DeviceFault {
   readonly hint: string
 }
 
+const LISTED = '`trainyard devices` says what is there and what is missing; `serve --device cpu` always works'
+
 /** In the order in which they are looked for: a buffer that could not be had is invalid for all who use it. */
 const FAULTS: readonly DeviceFault[] = [
   {
@@ -25,9 +27,15 @@ const FAULTS: readonly DeviceFault[] = [
   },
   {
     code: 'device_unavailable',
-    words: /failed to get a webgpu adapter|no supported adapters|failed to load shared library|no CUDA-capable device/i,
-    says: 'cannot be had any more',
-    hint: '`trainyard devices` says what is there and what is missing; `serve --device cpu` always works',
+    words: /failed to get a webgpu adapter|no supported adapters|no CUDA-capable device/i,
+    says: 'cannot be used: no graphics card with a driver was found',
+    hint: LISTED,
+  },
+  {
+    code: 'device_unavailable',
+    words: /failed to load shared library/i,
+    says: 'cannot be used: its library cannot be loaded, a file that it needs is missing',
+    hint: LISTED,
   },
   {
     code: 'device_memory',

@@ -9,7 +9,9 @@ import { systemClock } from '#base/util/clock.js'
 import { createHost, type Host, type HostOptions } from '#inference/host/host.js'
 import type { HostCommand, LoadCommand } from '#inference/host/protocol.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { toDeviceError } from '#numerics/runtime/device-errors.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
 import { until } from '../../support/until.js'
 import { ask, converse, EventLog } from './host-harness.js'
 
@@ -242,5 +244,61 @@ describe('a host that rests', () => {
     await until(() => looked.length > 1, 'a look at the memory')
     const said = events.events.filter(({ type }) => type === 'worn')
     expect(said).toEqual(isWorth ? [{ type: 'worn', id: null, residentBytes: now, loadedBytes: loaded }] : [])
+  })
+})
+
+describe('a host whose device fails', () => {
+  /** The device's words once, and then what the CPU computes. */
+  function failingOnce(words: string): Runtime {
+    const cpu = createOrtRuntime()
+    let hasFailed = false
+    return {
+      ...cpu,
+      async loadSession(...given) {
+        const session = await cpu.loadSession(...given)
+        const run: typeof session.run = (...feeds) => {
+          const error = hasFailed ? null : toDeviceError('webgpu', new Error(words))
+          hasFailed = true
+          return error === null ? session.run(...feeds) : Promise.reject(error)
+        }
+        return { ...session, run }
+      },
+    }
+  }
+
+  it('ends where it was lost, after it has told its requests', async () => {
+    const events = new EventLog()
+    let isOver = false
+    const exit = (): void => {
+      isOver = true
+    }
+    const runtime = failingOnce('vkQueueSubmit failed with VK_ERROR_DEVICE_LOST')
+    const lost = createTestHost(events, { runtime, exit })
+    await lost.handle(load)
+    await lost.handle(ask('one', 'Hello'))
+    await until(() => isOver, 'its end')
+    const failed = events.events.filter(({ type }) => type === 'failed')
+    expect(failed).toMatchObject([
+      { id: 'one', error: { code: 'device_lost', message: expect.stringMatching(/^webgpu was lost/) } },
+    ])
+  })
+
+  it('goes on where memory was refused', async () => {
+    const events = new EventLog()
+    let isOver = false
+    const exit = (): void => {
+      isOver = true
+    }
+    const runtime = failingOnce('vkAllocateMemory failed with VK_ERROR_OUT_OF_DEVICE_MEMORY')
+    const short = createTestHost(events, { runtime, exit })
+    await short.handle(load)
+    await short.handle(ask('one', 'Hello'))
+    await until(() => events.events.some(({ type }) => type === 'failed'), 'its failure')
+    const answer = await converse((command) => void short.handle(command), events, ask('two', 'Hello'))
+    expect(answer.finishReason).toBe('length')
+    expect(events.events.filter(({ type }) => type === 'failed')).toMatchObject([
+      { id: 'one', error: { code: 'device_memory', category: 'unavailable' } },
+    ])
+    expect(isOver).toBe(false)
   })
 })

@@ -20,8 +20,10 @@ export interface KeptFile {
 
 export interface KeptRows {
   find(path: string): KeptFile | undefined
+  /** No room was found for it: it is not to be tried again. */
+  hasNoRoom(path: string): boolean
   /**
-   * Writes bytes to disk and keeps them; resolves when all of them are there.
+   * Writes bytes to disk and keeps them; resolves when all of them are there. Where another reader has kept them meanwhile, its are used.
    *
    * @throws whatever `body` throws, and errors of the disk: nothing is kept then
    */
@@ -33,9 +35,13 @@ export interface KeptRows {
 }
 
 const PART_BYTES = 256 * 1024
+/** Of a disk, a quota, or a limit of files. */
+const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
 
-export function createKeptRows(): KeptRows {
+/** @param onPart called for each part that is written or read: a pass over gigabytes is progress, though nothing is computed */
+export function createKeptRows(onPart: () => void): KeptRows {
   const kept = new Map<string, KeptFile & { readonly handle: FileHandle }>()
+  const withoutRoom = new Set<string>()
 
   async function forget(path: string): Promise<void> {
     const file = kept.get(path)
@@ -45,16 +51,25 @@ export function createKeptRows(): KeptRows {
 
   return {
     find: (path) => kept.get(path),
+    hasNoRoom: (path) => withoutRoom.has(path),
     keep: async (path, sha256, body) => {
       const handle = await openNameless()
       try {
-        for await (const chunk of body) await handle.appendFile(chunk)
+        for await (const chunk of body) {
+          await handle.appendFile(chunk)
+          onPart()
+        }
       } catch (error) {
         await handle.close()
+        if (NO_ROOM.has((error as NodeJS.ErrnoException).code ?? '')) withoutRoom.add(path)
         throw error
       }
-      await forget(path)
-      const file = { sha256, handle, read: () => readParts(handle) }
+      const earlier = kept.get(path)
+      if (earlier !== undefined) {
+        await handle.close()
+        return earlier
+      }
+      const file = { sha256, handle, read: () => readParts(handle, onPart) }
       kept.set(path, file)
       return file
     },
@@ -66,11 +81,12 @@ export function createKeptRows(): KeptRows {
 }
 
 /** A stream of Node's would close the file when its reader leaves early. */
-async function* readParts(handle: FileHandle): AsyncGenerator<Uint8Array> {
+async function* readParts(handle: FileHandle, onPart: () => void): AsyncGenerator<Uint8Array> {
   for (let position = 0; ; ) {
     const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafeSlow(PART_BYTES), 0, PART_BYTES, position)
     if (bytesRead === 0) return
     position += bytesRead
+    onPart()
     yield buffer.subarray(0, bytesRead)
   }
 }

@@ -116,7 +116,8 @@ function readReach(environment: Environment): Pick<WorkerIdentity, 'patienceMs' 
 
 /** Runs one attempt to its end. @returns whether this process may make another one */
 async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<boolean> {
-  const client = createWorkerClient(identity)
+  let noteProgress = (): void => undefined
+  const client = createWorkerClient(identity, { onRows: () => noteProgress() })
   const job = await takeJob(client, tools.logger)
   if (job === null) return true
   const heartbeat = startHeartbeat({
@@ -126,6 +127,7 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
     // a process of the server itself is given its base models
     isServerParent: process.send !== undefined && folders.base_model !== null,
   })
+  noteProgress = heartbeat.noteProgress
   try {
     await runJob({
       ...tools,
@@ -142,8 +144,8 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
     await reportFailure(error, { client, logger: tools.logger })
     return error instanceof AppError && (error.category === 'cancelled' || error.category === 'invalid_request')
   } finally {
-    await client.close()
     await heartbeat.stop()
+    await client.close()
   }
 }
 

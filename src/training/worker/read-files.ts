@@ -44,7 +44,7 @@ export async function fetchFile(send: FencedRequests, path: string): Promise<Fet
 export async function* readRows(send: FencedRequests, path: string, kept: KeptRows): AsyncGenerator<Uint8Array> {
   const given = { hash: createHash('sha256'), bytes: 0 }
   let failures = 0
-  for (let isFromServer = false; ; isFromServer = true) {
+  for (let isFromServer = kept.hasNoRoom(path); ; isFromServer = true) {
     const known = isFromServer ? undefined : kept.find(path)
     const response = known === undefined ? await send('GET', path, { isFromServer }) : null
     const sha256 = known === undefined ? (response?.headers.get('x-content-sha256') ?? null) : known.sha256

@@ -48,17 +48,23 @@ export interface WorkerClient extends JobSource {
   close(): Promise<void>
 }
 
+export interface WorkerClientOptions {
+  readonly onRows?: () => void
+  readonly pause?: (timeMs: number) => Promise<unknown>
+}
+
 /**
  * Creates the client; opens no connection.
  *
+ * @param onRows called for each part of rows that is written to this machine's disk or read from there
  * @param pause waits so many milliseconds; for tests
  */
 export function createWorkerClient(
   identity: WorkerIdentity,
-  pause: (timeMs: number) => Promise<unknown> = sleep,
+  { onRows = () => undefined, pause = sleep }: WorkerClientOptions = {},
 ): WorkerClient {
   const send = createFencedRequests(identity, pause)
-  const kept = createKeptRows()
+  const kept = createKeptRows(onRows)
 
   const postJson = async (path: string, body: object): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })

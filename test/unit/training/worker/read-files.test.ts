@@ -11,6 +11,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { expect, it, onTestFinished, vi } from 'vitest'
+import type { FencedRequests } from '#training/worker/fenced-requests.js'
+import { createKeptRows } from '#training/worker/kept-rows.js'
+import { readRows } from '#training/worker/read-files.js'
 import { createWorkerClient, type WorkerClient } from '#training/worker/worker-client.js'
 
 const ROWS = Buffer.from(Array.from({ length: 5000 }, (_, i) => `{"row":${i}}\n`).join(''))
@@ -28,7 +31,7 @@ async function listen(answer: RequestListener): Promise<string> {
 }
 
 const clientOf = (url: string): WorkerClient =>
-  createWorkerClient({ url, token: 't', jobId: 'j', attempt: 1, readsDirect: true }, async () => undefined)
+  createWorkerClient({ url, token: 't', jobId: 'j', attempt: 1, readsDirect: true }, { pause: async () => undefined })
 
 /** The first bytes, and then the connection ends once they are sent. */
 function cut(response: ServerResponse, bytes: number): void {
@@ -132,4 +135,53 @@ it('rows from where the server keeps them are fetched once for all passes of a j
   expect((await read(client)).equals(ROWS)).toBe(true)
   expect(fetched).toHaveLength(3)
   await client.close()
+})
+
+it('a pass over kept rows is progress, and where the disk has no room the server is asked from then on', async () => {
+  const store = await listen((_, response) => void response.writeHead(200).end(ROWS))
+  const asked: boolean[] = []
+  const url = await listen((request, response) => {
+    const isDirect = request.headers['x-trainyard-direct'] === '1'
+    asked.push(isDirect)
+    const head = { 'x-content-sha256': SHA256 }
+    if (isDirect) response.writeHead(302, { ...head, location: store }).end()
+    else response.writeHead(200, head).end(ROWS)
+  })
+  vi.resetModules()
+  const { createWorkerClient: create } = await import('#training/worker/worker-client.js')
+  let parts = 0
+  const onRows = (): void => {
+    parts += 1
+  }
+  const client = create({ url, token: 't', jobId: 'j', attempt: 1, readsDirect: true }, { onRows })
+  expect((await read(client)).equals(ROWS)).toBe(true)
+  const first = parts
+  expect(first).toBeGreaterThan(1)
+  expect((await read(client)).equals(ROWS)).toBe(true)
+  expect(parts).toBeGreaterThan(first)
+  await client.close()
+
+  const full = createKeptRows(() => undefined)
+  const noRoom = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
+  const failing = async function* (): AsyncGenerator<Uint8Array> {
+    yield ROWS.subarray(0, 10)
+    throw noRoom
+  }
+  await expect(full.keep('/input', SHA256, failing())).rejects.toBe(noRoom)
+  asked.length = 0
+  const send: FencedRequests = (method, _path, { isFromServer = false } = {}) =>
+    fetch(url, { method, headers: isFromServer ? {} : { 'x-trainyard-direct': '1' } })
+  expect((await buffer(readRows(send, '/input', full))).equals(ROWS)).toBe(true)
+  expect(asked).toEqual([false])
+})
+
+it('two that keep the same rows at once use one file', async () => {
+  const kept = createKeptRows(() => undefined)
+  const body = async function* (): AsyncGenerator<Uint8Array> {
+    yield ROWS
+  }
+  const files = await Promise.all([kept.keep('/input', SHA256, body()), kept.keep('/input', SHA256, body())])
+  const passes = await Promise.all(files.map((file) => buffer(file.read())))
+  expect(passes.every((pass) => pass.equals(ROWS))).toBe(true)
+  await kept.close()
 })

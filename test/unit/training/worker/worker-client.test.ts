@@ -35,9 +35,14 @@ async function serve(answer: RequestListener): Promise<Connection> {
   })
   let waited = 0
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  const client = createWorkerClient({ url, token: 't', jobId: 'j', attempt: 1 }, async (timeMs) => {
-    waited += timeMs
-  })
+  const client = createWorkerClient(
+    { url, token: 't', jobId: 'j', attempt: 1 },
+    {
+      pause: async (timeMs) => {
+        waited += timeMs
+      },
+    },
+  )
   return { client, waitedMs: () => waited }
 }
 

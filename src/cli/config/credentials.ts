@@ -69,7 +69,9 @@ export async function readKeyFile(path: string, origin: string): Promise<string>
   try {
     return await readFile(path, 'utf8')
   } catch (cause) {
-    throw new InvalidRequestError('invalid_api_key_file', `${path} (from ${origin}) cannot be read`, { cause })
+    const { code } = cause as NodeJS.ErrnoException
+    const why = code === 'ENOENT' ? 'there is no such file' : `${code ?? cause}`
+    throw new InvalidRequestError('invalid_api_key_file', `${path} (from ${origin}) cannot be read: ${why}`, { cause })
   }
 }
 

@@ -204,9 +204,9 @@ async function reportFailure(
   error: unknown,
   { client, logger }: { readonly client: WorkerClient; readonly logger: Logger },
 ): Promise<void> {
+  if (error instanceof FencedError) throw error
   // who cancelled it knows: nothing has gone wrong
   if (!(error instanceof CancelledError)) logger.error({ err: error }, 'train.failed')
-  if (error instanceof FencedError) throw error
   await client.fail(toFailure(error))
 }
 
@@ -249,6 +249,8 @@ main(readEnvironment()).catch((error: unknown) => {
   // what is told in a sentence needs no stack
   const said =
     error instanceof AppError ? { code: error.code, reason: error.message, hint: error.hint } : { err: error }
-  createLogger().error(said, 'worker.failed')
+  // the job went on elsewhere, or was taken away: whoever did that has said why
+  if (error instanceof FencedError) createLogger().warn(said, 'worker.stale')
+  else createLogger().error(said, 'worker.failed')
   process.exitCode = 1
 })

@@ -40,7 +40,8 @@ export function toNodeError(node: EngineNode, failure: NodeFailure): AppError {
   if (failure.kind === 'lost') return nodeLost(node, failure.reason)
   const error = readError(failure.body)
   const own = ownMessage(error)
-  if (own !== null) return own
+  // those of a device are of this machine's: the host ends with a device that it has lost
+  if (own !== null && !own.code.startsWith('device_')) return own
   const message = error?.message ?? `answered with status ${failure.status}`
   if (failure.status === 400 || failure.status === 422) {
     return new InvalidRequestError('invalid_value', message, error?.param == null ? {} : { param: error.param })

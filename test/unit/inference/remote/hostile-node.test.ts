@@ -2,6 +2,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { AppError } from '#base/errors/errors.js'
 import type { GenerationRequest } from '#inference/engine/generation.js'
 import type { EngineNode } from '#inference/remote/engine-node.js'
 import { createRoutedEngine, type RoutedEngine } from '#inference/remote/routed-engine.js'
@@ -51,6 +52,17 @@ function ask(at = engine, rules: Partial<GenerationRequest['rules']> = {}): Prom
         onFailed: ({ message }) => resolve([...heard, message]),
       },
     )
+  })
+}
+
+/** What the listener is told of a request that fails. */
+function failureOf(): Promise<AppError> {
+  const request = { id: 'f', promptTokenIds: [1], adapter: null, cacheSalt: null, owner: OWNER, rules: GREEDY }
+  const ignored = (): void => undefined
+  return new Promise((resolve, reject) => {
+    const onFinished = (): void => reject(new Error('it has finished'))
+    const heard = { onStarted: ignored, onToken: () => true, onAborted: ignored, onFinished, onFailed: resolve }
+    engine.submit(request, heard)
   })
 }
 
@@ -110,6 +122,23 @@ describe('an engine node that answers anything', () => {
     answer = streamed(event({ choices: [], error: { ...error, trainyard: own } }))
     expect(await ask()).toEqual(['ours'])
   })
+
+  it.each(['unavailable', 'internal', 'invalid_request'] as const)(
+    'is believed no error of a device, for which the host of all would end (%s)',
+    async (category) => {
+      const own = { category, code: 'device_lost', message: 'webgpu was lost' }
+      const error = { message: own.message, code: 'device_lost', trainyard: own }
+      answer = streamed(event({ choices: [], error }))
+      const streamedError = await failureOf()
+      answer = (response) => response.writeHead(503).end(JSON.stringify({ error }))
+      const statusError = await failureOf()
+      for (const failed of [streamedError, statusError]) {
+        expect(['engine_restarting', 'invalid_value']).toContain(failed.code)
+        expect(failed.message).toContain('webgpu was lost')
+      }
+      expect(statusError).toMatchObject({ code: 'engine_restarting', category: 'unavailable' })
+    },
+  )
 
   it('ends it when it sends without an end', async () => {
     answer = (response) => {

@@ -13,7 +13,7 @@ import {
   type GraphProof,
 } from '#contract/processes/device-proof.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import type { Runtime } from '#numerics/runtime/runtime.js'
+import type { Runtime, SessionOptions } from '#numerics/runtime/runtime.js'
 import { openSmallModel, type Results, type SmallModel } from './small-graphs.js'
 
 const GRAPHS = ['step', 'score', 'train'] as const
@@ -62,13 +62,24 @@ async function compare(
   const expected = await model[graph](cpu)
   const actual = await model[graph](accelerator)
   // once more and traced: a trace takes time of its own
-  await model[graph]({
-    ...accelerator,
-    loadSession: (bytes, options) => accelerator.loadSession(bytes, { ...options, profilePrefix: prefix }),
-  })
+  await model[graph](tracing(accelerator, prefix))
   const [output, error] = worstOf(actual.results, expected.results)
   const placement = await placementIn(prefix)
   return { graph, output, error, ...placement, deviceMs: actual.bestMs, cpuMs: expected.bestMs }
+}
+
+/** The same runtime, each of whose sessions leaves a trace: their names have no more than the time, which several may share. */
+export function tracing(runtime: Runtime, prefix: string): Runtime {
+  let count = 0
+  const traced = (options: SessionOptions = {}): SessionOptions => {
+    count += 1
+    return { ...options, profilePrefix: `${prefix}-${count}` }
+  }
+  return {
+    ...runtime,
+    loadSession: (model, options) => runtime.loadSession(model, traced(options)),
+    loadResident: (model, options) => runtime.loadResident(model, traced(options)),
+  }
 }
 
 /** The output that differs most, in parts of its largest number. What is missing or not a number differs without bound. */
@@ -96,7 +107,7 @@ function differenceOf(actual: Float32Array | undefined, expected: Float32Array):
 }
 
 /** Which nodes ran where, by the traces of that prefix: each run of a node counts. */
-async function placementIn(prefix: string): Promise<Pick<GraphProof, 'nodesOnCpu' | 'nodesOnDevice'>> {
+export async function placementIn(prefix: string): Promise<Pick<GraphProof, 'nodesOnCpu' | 'nodesOnDevice'>> {
   const nodesOnCpu: Record<string, number> = {}
   let nodesOnDevice = 0
   const folder = join(prefix, '..')

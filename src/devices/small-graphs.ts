@@ -1,7 +1,8 @@
 /**
  * Step, score and train graphs of the small random model, on any runtime: what a device is tried with.
  *
- * The step goes through what serving meets: nothing cached, prompts, choices beside empty slots, an adapter, rows that nobody reads.
+ * The step goes through what serving meets: nothing cached, prompts, choices beside empty slots, an adapter, rows that nobody reads,
+ * and keys and values that stay on a device while tokens are added to them and rows come and go.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -10,7 +11,7 @@ import { createRng } from '#base/util/rng.js'
 import { layoutAdapter } from '#inference/engine/runner/adapter-layout.js'
 import { KvCache } from '#inference/engine/runner/kv-cache.js'
 import type { StepBatch, StepSequence } from '#inference/engine/runner/step-batch.js'
-import { loadStepModel } from '#inference/engine/runner/step-model.js'
+import { loadStepModel, type StepResult } from '#inference/engine/runner/step-model.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
@@ -108,14 +109,47 @@ async function computeStep(runtime: Runtime, prepared: PreparedModel, weights: A
       ],
       { prompts, tails, width: 2 },
     )
-    let bestMs = Number.POSITIVE_INFINITY
-    for (let run = 0; run < RUNS; run += 1) {
-      const startMs = performance.now()
-      const result = await model.run(choices, ['logits', 'logprobs', 'probabilities'])
-      if (run > 0) bestMs = Math.min(bestMs, performance.now() - startMs)
+    const decode = async (batch: StepBatch, stem: string): Promise<StepResult> => {
+      const result = await model.run(batch, ['logits', 'logprobs', 'probabilities'])
       // slots without a token hold what nobody reads
-      note(results, 'choices', { ...result, newRows: null })
+      note(results, stem, { ...result, newRows: null })
+      return result
     }
+    /** The same choices, each one token further. */
+    const next = (batch: StepBatch, { newRows: data }: StepResult): StepBatch => {
+      const sequences = batch.sequences.map((each) => {
+        const { row, member } = each
+        tails.append({ row, member }, { ...each, data, slots: 4 * kvHeadCount, width: 2, tokens: 1, count: 1 })
+        return { ...each, ids: each.ids.map((id) => id + 2), tailLength: each.tailLength + 1 }
+      })
+      return { ...batch, sequences }
+    }
+    let last = await decode(choices, 'choices')
+    let bestMs = Number.POSITIVE_INFINITY
+    for (let run = 1; run < RUNS; run += 1) {
+      const startMs = performance.now()
+      last = await decode(choices, 'choices')
+      bestMs = Math.min(bestMs, performance.now() - startMs)
+    }
+    // copies of tails on the device are made, written to, and moved
+    tails.setCapacity(1)
+    const second = next(choices, last)
+    const third = next(second, await decode(second, 'second tokens'))
+    await decode(third, 'third tokens')
+    tails.setCapacity(tails.capacity + 1)
+    for (const each of [prompts, tails]) {
+      each.removeRow(0)
+      each.addRow()
+    }
+    const moved = batchOf(
+      [
+        { row: 0, member: 0, ids: [15], promptLength: PROMPT + 1, tailLength: 0, adapter: -1 },
+        { row: 0, member: 1, ids: [17], promptLength: PROMPT + 1, tailLength: tails.lengthOf(0, 1), adapter: 0 },
+        { row: 1, member: 0, ids: [19], promptLength: 0, tailLength: 0, adapter: 0 },
+      ],
+      { prompts, tails, width: 2 },
+    )
+    await decode(next(moved, await decode(moved, 'moved choices')), 'moved choices, later')
     return { results, bestMs }
   } finally {
     await model.release()

@@ -193,6 +193,7 @@ function wrapSession(session: InferenceSession, modelPath: string, options: Sess
 }
 
 function wrapResident(session: InferenceSession, modelPath: string, options: SessionOptions): ResidentSession {
+  const isProfiled = options.profilePrefix !== undefined
   return {
     async run(feeds) {
       const outputs = await attempt(`run ${modelPath}`, () => session.run(toOrtTensors(feeds)), options)
@@ -200,7 +201,10 @@ function wrapResident(session: InferenceSession, modelPath: string, options: Ses
         Object.entries(outputs).map(([name, tensor]) => [name, new ResidentTensor(name, tensor)]),
       )
     },
-    release: () => session.release(),
+    async release() {
+      if (isProfiled) session.endProfiling()
+      await session.release()
+    },
   }
 }
 

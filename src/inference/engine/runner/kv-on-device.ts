@@ -17,7 +17,7 @@ import type { KvShape } from './kv-shape.js'
 
 export interface KvOnDeviceOptions {
   readonly shape: KvShape
-  /** Memory of all copies; the one that was asked for longest ago goes first. */
+  /** Memory of all copies, until a device refuses as much; the one that was asked for longest ago goes first. */
   readonly mostBytes: number
   /** A folder that sessions may name; nothing is written there. */
   readonly directory: string
@@ -38,7 +38,7 @@ const PLACES = 'places'
 
 export class KvOnDevice {
   readonly #shape: KvShape
-  readonly #mostBytes: number
+  #mostBytes: number
   readonly #write: ResidentSession
   readonly #move: ResidentSession
   readonly #copyOf = new WeakMap<KvCache, Copy>()
@@ -61,7 +61,12 @@ export class KvOnDevice {
       runtime.loadResident({ bytes: toOnnxModel(graph.build(), `${directory}/${graph.name}.onnx`), directory })
     const write = await load(writingGraph(shape))
     if (write === null) return null
-    const move = await load(movingGraph(shape))
+    let move: ResidentSession | null = null
+    try {
+      move = await load(movingGraph(shape))
+    } finally {
+      if (move === null) await write.release()
+    }
     return move === null ? null : new KvOnDevice(options, write, move)
   }
 
@@ -69,6 +74,7 @@ export class KvOnDevice {
    * The dense tensors [rows * K * width, C, D] of caches as they are now, in the order of layers and sides. Valid until the next call.
    *
    * @param caches with at least one row and a capacity each
+   * @throws {AppError} of the device (`device-errors.ts`); then there are no copies any more
    */
   async tensorsOf(caches: readonly KvCache[]): Promise<readonly (readonly DeviceTensor[])[]> {
     const copies = caches.map((cache) => this.#copyFor(cache))
@@ -76,11 +82,23 @@ export class KvOnDevice {
       for (const [at, copy] of copies.entries()) await this.#follow(copy, caches[at] as KvCache)
     } catch (error) {
       // one may be half of one, and what the others hold may be the memory that was missing
-      for (const copy of this.#copies) this.#drop(copy)
+      this.drop()
       throw error
     }
     this.#keepWithin(copies)
     return copies.map(({ tensors }) => tensors)
+  }
+
+  /**
+   * Gives all copies back, because the device has refused memory. What they took was too much: from then on they take half of it.
+   *
+   * @returns whether there were any
+   */
+  drop(): boolean {
+    const bytes = this.#heldBytes()
+    if (bytes > 0) this.#mostBytes = Math.min(this.#mostBytes, bytes / 2)
+    for (const copy of this.#copies) this.#drop(copy)
+    return bytes > 0
   }
 
   async release(): Promise<void> {
@@ -197,14 +215,19 @@ export class KvOnDevice {
 
   #keepWithin(asked: readonly Copy[]): void {
     for (const copy of this.#copies) if (copy.changes.isReleased) this.#drop(copy)
-    let bytes = 0
-    for (const copy of this.#copies) bytes += bytesOf(copy)
+    let bytes = this.#heldBytes()
     for (const copy of this.#copies) {
       if (bytes <= this.#mostBytes) return
       if (asked.includes(copy)) continue
       bytes -= bytesOf(copy)
       this.#drop(copy)
     }
+  }
+
+  #heldBytes(): number {
+    let bytes = 0
+    for (const copy of this.#copies) bytes += bytesOf(copy)
+    return bytes
   }
 
   #drop(copy: Copy): void {

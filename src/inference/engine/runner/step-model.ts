@@ -2,6 +2,7 @@
  * Runs the step graph: owns its session, turns batches into inputs and outputs into rows. Knows nothing of requests or sampling.
  */
 import { join } from 'node:path'
+import { AppError } from '#base/errors/errors.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
 import { leastColumns } from '#model/architectures/step-attention.js'
@@ -76,7 +77,7 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   const isOnDevice = isAccelerated(options.runtime)
   // A device takes no product over nothing: columns that are hidden from everybody stand where nothing is cached.
   const least = isOnDevice ? DEVICE_COLUMNS : leastColumns(config, shares)
-  const resident = isOnDevice ? await openResident(options) : null
+  const resident = isOnDevice ? await openResident(options, sessions) : null
   const joined = new JoinedAdapters(config, shares)
   const results = new ResultMemory(config)
   return {
@@ -85,13 +86,16 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
     async run(given, fetch) {
       const batch = isOnDevice ? withOneRow(given) : given
       const session = sessions.current
-      const feeds: Record<string, HostTensor | DeviceTensor> = batchFeeds(config, batch, least)
+      const feeds = batchFeeds(config, batch, least)
       Object.assign(feeds, cacheFeeds(config, batch, least), zeroPointFeeds(session, batch), joined.feeds(batch))
-      if (resident !== null) Object.assign(feeds, await residentFeeds(resident, batch))
       feeds[STEP_INPUTS.wantsLogprobs] = flag(fetch.includes('logprobs'))
       feeds[STEP_INPUTS.wantsProbabilities] = flag(fetch.includes('probabilities'))
       feeds[STEP_INPUTS.hasTemperatures] = flag(batch.inverseTemperatures.some((inverse) => inverse !== 1))
-      const outputs = await session.run(feeds, results.tensors(batch, fetch))
+      const wanted = results.tensors(batch, fetch)
+      const outputs =
+        resident === null
+          ? await session.run(feeds, wanted)
+          : await withCopies(resident, batch, (copies) => session.run({ ...feeds, ...copies }, wanted))
       return {
         newRows: floats(outputs, STEP_OUTPUTS.newRows),
         logits: fetch.includes('logits') ? floats(outputs, STEP_OUTPUTS.logits) : null,
@@ -106,11 +110,48 @@ export async function loadStepModel(options: StepModelOptions): Promise<StepMode
   }
 }
 
-/** Copies of keys and values on the device, where the runtime can leave something there. */
-function openResident({ runtime, prepared, kvBytes = 1e9 }: StepModelOptions): Promise<KvOnDevice | null> {
+/**
+ * Copies of keys and values on the device, where the runtime can leave something there.
+ *
+ * @param sessions that are released where this fails
+ */
+async function openResident(
+  { runtime, prepared, kvBytes = 1e9 }: StepModelOptions,
+  sessions: StepSessions,
+): Promise<KvOnDevice | null> {
   const { config, directory } = prepared
   const { layerCount, kvHeadCount, headSize } = config
-  return KvOnDevice.open(runtime, { shape: { layerCount, kvHeadCount, headSize }, mostBytes: kvBytes, directory })
+  const shape = { layerCount, kvHeadCount, headSize }
+  try {
+    return await KvOnDevice.open(runtime, { shape, mostBytes: kvBytes, directory })
+  } catch (error) {
+    await sessions.release()
+    throw error
+  }
+}
+
+type Copies = Readonly<Record<string, DeviceTensor>>
+
+/**
+ * Runs a step with the copies of its caches on the device. Where the device has no memory for them, or beside them, it runs without any,
+ * and its keys and values are sent: slower, and what requests were promised.
+ */
+async function withCopies<T>(resident: KvOnDevice, batch: StepBatch, run: (copies: Copies) => Promise<T>): Promise<T> {
+  try {
+    return await run(await residentFeeds(resident, batch).catch(noneIfRefused))
+  } catch (error) {
+    if (!isRefusedMemory(error) || !resident.drop()) throw error
+    return await run({})
+  }
+}
+
+function noneIfRefused(error: unknown): Copies {
+  if (isRefusedMemory(error)) return {}
+  throw error
+}
+
+function isRefusedMemory(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'device_memory'
 }
 
 /**

@@ -21,7 +21,7 @@ const FAULTS: readonly DeviceFault[] = [
   {
     code: 'device_lost',
     words:
-      /device\]? (?:is |was )?lost|lost device|device_lost|device removed|cudaErrorDevicesUnavailable|unspecified launch failure/i,
+      /device\]? (?:is |was )?lost|lost device|device_lost|device removed|unspecified launch failure|an illegal memory access was encountered|uncorrectable ECC error|misaligned address|device-side assert/i,
     says: 'was lost: its driver gave it up, or it was taken away',
     hint: 'nothing is to be done if it was reset; look at the log of the system, and at `trainyard devices --try`',
   },
@@ -30,6 +30,12 @@ const FAULTS: readonly DeviceFault[] = [
     words: /failed to get a webgpu adapter|no supported adapters|no CUDA-capable device/i,
     says: 'cannot be used: no graphics card with a driver was found',
     hint: LISTED,
+  },
+  {
+    code: 'device_unavailable',
+    words: /CUDA-capable device\(?s\)? (?:is\/)?are busy or unavailable|cudaErrorDevicesUnavailable/i,
+    says: 'cannot be used: another process has it for itself, or it does not answer',
+    hint: 'look at `nvidia-smi`: who uses it, and its compute mode; `serve --device cpu` always works',
   },
   {
     code: 'device_unavailable',

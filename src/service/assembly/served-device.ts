@@ -23,7 +23,7 @@ export interface ServedDevice {
   readonly description: string
   /** What an accelerator's engines are told; null for the CPU. */
   readonly facts: DeviceFacts | null
-  /** Why none was taken where one might have been, a sentence each. */
+  /** Why those were not taken that might have been, a sentence each. */
   readonly notes: readonly string[]
 }
 
@@ -70,15 +70,15 @@ export async function chooseDevice({
     logger.info({ ...facts, problem: proof.problem }, proof.isTrusted ? 'device.proven' : 'device.refused')
     if (proof.isTrusted && (setting !== 'auto' || (speedup !== null && speedup > 1))) {
       const description = describe(device, await listCards())
-      return { description, facts: { name: device, description, placement: placementClause(proof) }, notes: [] }
+      return { description, facts: { name: device, description, placement: placementClause(proof) }, notes }
     }
-    notes.push(`device auto did not take ${device}: ${whyNot(proof)}`)
     if (setting !== 'auto') {
       throw new InvalidRequestError('device_refused', proof.problem ?? `${device} cannot be used`, {
         param: 'device',
         hint: '`trainyard devices` says what is there and what is missing; --device cpu always works',
       })
     }
+    notes.push(`device auto did not take ${device}: ${whyNot(proof)}`)
   }
   return { ...CPU, notes }
 }

@@ -154,6 +154,42 @@ it('what is no number is not kept in a copy once its cache has forgotten it', as
   await open.close()
 })
 
+it('what is no number does not come to rows that are new', async () => {
+  const rng = createRng('new rows')
+  const open = await opened()
+  const cache = new KvCache(SHAPE)
+  cache.addRow()
+  cache.setCapacity(16)
+  const data = new Float32Array(SIDES * SHAPE.kvHeadCount * SHAPE.headSize).fill(Number.NaN)
+  cache.append({ row: 0, member: 0 }, { row: 0, member: 0, data, slots: 2, width: 1, tokens: 1, count: 1 })
+  await open.resident.tensorsOf([cache])
+  cache.addRow()
+  append(cache, { row: 1, member: 0 }, 1, rng)
+  cache.setCapacity(32)
+  const [sides = []] = await open.resident.tensorsOf([cache])
+  for (const tensor of sides) {
+    const row = (await open.read(tensor)).subarray(SHAPE.kvHeadCount * 32 * SHAPE.headSize)
+    expect(row).toHaveLength(SHAPE.kvHeadCount * 32 * SHAPE.headSize)
+    expect(row.every(Number.isFinite)).toBe(true)
+  }
+  await open.close()
+})
+
+it('is sent nothing again when a choice of numbers has ended', async () => {
+  const rng = createRng('ended')
+  const open = await opened()
+  const cache = new KvCache(SHAPE, 2)
+  cache.addRow()
+  cache.setCapacity(16)
+  for (const member of [0, 1]) append(cache, { row: 0, member }, 3, rng)
+  await expectCopy(open, [cache])
+  cache.clear({ row: 0, member: 1 })
+  open.sent.bytes = 0
+  await expectCopy(open, [cache])
+  expect(open.sent.bytes).toBe(0)
+  await open.close()
+})
+
 it('drops the copies that were asked for longest ago, and makes them anew', async () => {
   const rng = createRng('budget')
   const caches = Array.from({ length: 3 }, () => {

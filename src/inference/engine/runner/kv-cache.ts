@@ -126,8 +126,7 @@ export class KvCache {
 
   /** Forgets the tokens of a member; their memory is zeroed so that non-finite values cannot linger. */
   clear(place: KvPlace): void {
-    // whoever keeps a copy may keep what is left in it, masked: zero times a number is zero
-    this.#changes?.clear(place, this.#layout.isFinite(place, this.lengthOf(place.row, place.member)))
+    this.#changes?.clear(place)
     for (const { layout, sides } of this.#kept()) layout.clearMember(sides, place)
     this.#lengths[place.row * this.width + place.member] = 0
   }

@@ -14,17 +14,20 @@ export interface KvWritten extends KvPlace {
 
 /** Changes in one go. */
 export interface KvDifference {
-  /** For each row now: which row it was, or -1 if there was none. Meaningless where the copy must be made anew. */
+  /** For each row now: which row it was, or -1 if there was none. Meaningless where the copy has never been made. */
   readonly origins: readonly number[]
   readonly written: readonly KvWritten[]
-  /** Whether the copy must be made anew: it has never been made, or holds what must not stay. */
+  /** Whether the copy has never been made. */
   readonly isAnew: boolean
+  /** Whether tokens were forgotten that a copy may still hold. */
+  readonly isCleared: boolean
 }
 
 export class KvChanges {
   #origins: number[] = []
   #written: KvWritten[] = []
   #isAnew = true
+  #isCleared = false
   #isReleased = false
 
   /** Whether the cache is gone. */
@@ -55,9 +58,9 @@ export class KvChanges {
     this.#written.push({ ...place, start, count })
   }
 
-  /** A member has no tokens any more. @param areNumbers whether all that it had were numbers */
-  clear({ row, member }: KvPlace, areNumbers: boolean): void {
-    if (!areNumbers) this.#isAnew = true
+  /** A member has no tokens any more. */
+  clear({ row, member }: KvPlace): void {
+    this.#isCleared = true
     this.#written = this.#written.filter((each) => each.row !== row || each.member !== member)
   }
 
@@ -67,10 +70,16 @@ export class KvChanges {
 
   /** What changed since the last call; what comes is counted from here. @param rows that the cache has */
   take(rows: number): KvDifference {
-    const difference = { origins: this.#origins, written: this.#written, isAnew: this.#isAnew }
+    const difference = {
+      origins: this.#origins,
+      written: this.#written,
+      isAnew: this.#isAnew,
+      isCleared: this.#isCleared,
+    }
     this.#origins = Array.from({ length: rows }, (_, row) => row)
     this.#written = []
     this.#isAnew = false
+    this.#isCleared = false
     return difference
   }
 }

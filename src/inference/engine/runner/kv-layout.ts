@@ -160,19 +160,6 @@ export class KvLayout {
     }
   }
 
-  /** Whether the first tokens of a member are numbers, in all sides. */
-  isFinite(place: KvPlace, tokens: number): boolean {
-    const { kvHeadCount, headSize } = this.shape
-    for (const index of this.#sides.keys()) {
-      const side = this.side(index)
-      for (let k = 0; k < kvHeadCount; k++) {
-        const start = this.offset(place, k)
-        for (let i = start; i < start + tokens * headSize; i++) if (!Number.isFinite(side[i])) return false
-      }
-    }
-    return true
-  }
-
   /** Writes new tokens of a step behind the first `at` of a member. */
   write(sides: number, place: KvPlace, at: number, rows: KvNewRows): void {
     const { kvHeadCount, headSize } = this.shape

@@ -30,6 +30,8 @@ interface Copy {
   tensors: readonly DeviceTensor[]
   rows: number
   capacity: number
+  /** Whether some of it, forgotten or not, is no number. */
+  holdsNonNumbers: boolean
 }
 
 const ROWS = 'rows'
@@ -110,7 +112,7 @@ export class KvOnDevice {
   #copyFor(cache: KvCache): Copy {
     let copy = this.#copyOf.get(cache)
     if (copy === undefined) {
-      copy = { changes: cache.watch(), tensors: [], rows: 0, capacity: 0 }
+      copy = { changes: cache.watch(), tensors: [], rows: 0, capacity: 0, holdsNonNumbers: false }
       this.#copyOf.set(cache, copy)
       this.#collected.register(cache, copy)
     }
@@ -121,14 +123,16 @@ export class KvOnDevice {
 
   async #follow(copy: Copy, cache: KvCache): Promise<void> {
     const { rowCount: rows, capacity } = cache
-    const { origins, written, isAnew } = copy.changes.take(rows)
-    // what a row holds that nobody wrote is masked, and must be numbers
+    const { origins, written, isAnew, isCleared } = copy.changes.take(rows)
     const some = origins.find((origin) => origin >= 0)
-    if (isAnew || copy.tensors.length === 0 || some === undefined) {
-      const first = [{ row: 0, member: 0, start: 0, count: 1 }]
-      await this.#scatter(copy, cache, { from: this.#onHost(cache), written: first })
+    const isMoved = capacity !== copy.capacity || rows !== copy.rows || origins.some((origin, row) => origin !== row)
+    // what nobody wrote, or is forgotten, is masked: zero times a number is zero
+    const isSpoiled = copy.holdsNonNumbers && (isCleared || isMoved)
+    if (isAnew || isSpoiled || copy.tensors.length === 0 || some === undefined) {
+      const from = this.#onHost(cache)
+      copy.holdsNonNumbers = !from.every(({ data }) => areNumbers(data))
+      await this.#scatter(copy, cache, { from, written: [{ row: 0, member: 0, start: 0, count: 1 }] })
     } else {
-      const isMoved = capacity !== copy.capacity || rows !== copy.rows || origins.some((origin, row) => origin !== row)
       if (isMoved) await this.#gather(copy, cache, { origins, some })
       if (written.length > 0) await this.#scatter(copy, cache, { from: copy.tensors, written })
     }
@@ -171,6 +175,7 @@ export class KvOnDevice {
         fresh.set(side.subarray(begin, begin + count * headSize), end)
         end += count * headSize
       }
+      if (!areNumbers(fresh)) copy.holdsNonNumbers = true
       feeds[cacheName(index)] = old
       feeds[freshName(index)] = float32Tensor(fresh, [tokens, headSize])
     }
@@ -207,7 +212,7 @@ export class KvOnDevice {
     })
   }
 
-  #onHost(cache: KvCache): readonly HostTensor[] {
+  #onHost(cache: KvCache): readonly HostTensor<'float32'>[] {
     return Array.from({ length: 2 * this.#shape.layerCount }, (_, index) =>
       cache.tensor(index >> 1, index % 2 === 0 ? 0 : 1),
     )
@@ -240,6 +245,11 @@ export class KvOnDevice {
 function bytesOf({ tensors }: Copy): number {
   const numbers = tensors.reduce((sum, { shape }) => sum + shape.reduce((product, dim) => product * dim, 1), 0)
   return numbers * Float32Array.BYTES_PER_ELEMENT
+}
+
+function areNumbers(data: Float32Array): boolean {
+  for (let i = 0; i < data.length; i++) if (!Number.isFinite(data[i])) return false
+  return true
 }
 
 function cacheName(index: number): string {

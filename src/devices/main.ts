@@ -6,6 +6,6 @@ import { answerProcess } from '#base/processes/ask-process.js'
 import type { DeviceProof, DeviceQuestion } from '#contract/processes/device-proof.js'
 import { prove } from './prove.js'
 
-void answerProcess<DeviceQuestion, DeviceProof>('device_failed', async ({ device }, { progress, answer }) => {
+void answerProcess<DeviceQuestion, DeviceProof>('proof_failed', async ({ device }, { progress, answer }) => {
   await answer(await prove(device, progress))
 })

@@ -9,6 +9,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Environment } from '#base/environment.js'
+import { AppError } from '#base/errors/errors.js'
 import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
 
@@ -81,7 +82,7 @@ export async function proveDevice(
   } catch (error) {
     if (isLate)
       return refused(`${device} cannot be used: the process that tried it did not end within ${mostMs / 1000} s`)
-    return refused(`${device} cannot be used: ${reasonOf(error instanceof Error ? error.message : String(error))}`)
+    return refused(problemOf(device, error))
   } finally {
     clearTimeout(timer)
     child.kill('SIGKILL')
@@ -90,9 +91,10 @@ export async function proveDevice(
   }
 }
 
-/** The runtime names the device where it knows what its words mean (`numerics/runtime/device-errors.ts`). */
-function reasonOf(text: string): string {
-  return text.trim().replace(/^(?:webgpu|cuda) cannot be used: /, '')
+/** Where the runtime knows what the device's words mean, it has made the sentence of them (`numerics/runtime/device-errors.ts`). */
+export function problemOf(device: Accelerator, error: unknown): string {
+  if (error instanceof AppError && error.code.startsWith('device_')) return error.message
+  return `${device} cannot be used: ${error instanceof Error ? error.message : String(error)}`
 }
 
 /** How many nodes of all graphs the CPU computed, and of how many. */

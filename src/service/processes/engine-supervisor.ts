@@ -111,7 +111,8 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
     const exited = createDeferred<void>()
     // a load that fails before anybody waits for it is reported to the next request
     loaded.promise.catch(() => undefined)
-    let frozen: string | null = null
+    /** Why it ends, where its own end does not say so. */
+    let cause: string | null = null
     let isUnloadable = false
     let isReplaced = false
 
@@ -137,7 +138,8 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
         isUnloadable = true
         loaded.reject(noteLoadFailure(event))
         link.kill()
-      } else if (event.type === 'threads') noteThreads(event)
+      } else if (event.type === 'failed' && event.error.code === 'device_lost') cause ??= 'lost its device'
+      else if (event.type === 'threads') noteThreads(event)
       else if (event.type === 'worn') replace(event)
     }
 
@@ -153,7 +155,7 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
         watchdog.stop()
         running = null
         loadedEvent = null
-        lastDeath = isUnloadable ? 'could not load its model' : (frozen ?? reason)
+        lastDeath = isUnloadable ? 'could not load its model' : (cause ?? reason)
         loaded.reject(restarting(baseModel, lastDeath))
         onDeath({ reason: lastDeath, livedMs: clock.monotonicMs() - startedMs, isUnloadable })
         exited.resolve()
@@ -169,7 +171,7 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
         link.send({ type: 'ping', id: WATCHDOG_PING })
       },
       onFrozen: (reason) => {
-        frozen = reason
+        cause = reason
         logger.error({ base_model: baseModel, reason, pid: link.pid }, 'engine.frozen')
         link.kill()
       },

@@ -135,6 +135,18 @@ describe('an engine host that keeps dying', () => {
   })
 })
 
+describe('an engine host whose device was lost', () => {
+  it('says so to all that it answered, and to the log', async () => {
+    await start()
+    const beside = await openStream('FOREVER')
+    const response = await service.fetch(CHAT, { json: say('LOST') })
+    expect([response.status, await response.text()]).toEqual([503, expect.stringContaining('webgpu was lost')])
+    expect(await beside.rest()).toContain('lost its device and restarts')
+    expect(logged('engine.died')).toMatchObject([{ reason: 'lost its device', deaths: 1 }])
+    expect((await service.json(CHAT, { json: say('hi') })).status).toBe(200)
+  })
+})
+
 describe('a base model that cannot be loaded', () => {
   it('is logged with the reason alone: that its host was then ended is no death', async () => {
     log = []

@@ -2,7 +2,7 @@
  * A scripted engine host for tests of the server: speaks `inference/host/protocol.ts`, computes nothing.
  *
  * The answer repeats the last message's text, one token (= one character) per delta. Words in that text steer it:
- * `CRASH` kills the process after the first token, `FREEZE` blocks it there for ever, `BUSY` lets it compute for three
+ * `CRASH` kills the process after the first token, `LOST` ends it there as a device that was lost does, `FREEZE` blocks it there for ever, `BUSY` lets it compute for three
  * seconds without a word, `SLOW` waits between tokens, `FOREVER` never stops by itself
  * unless `max_tokens` is given, `COUNT` answers with how many other
  * requests run, `PRIORITY` with its own, `WAIT` is not started before it is aborted, `WORN` has the host say at its end that it may be replaced.
@@ -93,6 +93,13 @@ function freeze() {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
 }
 
+/** Fails one request, and ends once that is told. */
+function loseDevice(id) {
+  const error = { category: 'unavailable', code: 'device_lost', message: 'webgpu was lost', param: null, hint: null }
+  process.send?.([{ type: 'failed', id, error }], undefined, undefined, () => process.exit(0))
+  return new Promise(() => undefined)
+}
+
 function computeForMs(durationMs) {
   const endMs = performance.now() + durationMs
   while (performance.now() < endMs);
@@ -102,6 +109,7 @@ async function answerChoice({ id, sampling }, choice, answer, text, limit) {
   const isEndless = text.includes('FOREVER')
   for (let t = 0; ; t += 1) {
     if (text.includes('CRASH') && t === 1) process.kill(process.pid, 'SIGKILL')
+    if (text.includes('LOST') && t === 1) await loseDevice(id)
     if (text.includes('FREEZE') && t === 1) freeze()
     if (text.includes('BUSY') && t === 1) computeForMs(3000)
     if (text.includes('SLOW') || isEndless) await sleep(5)

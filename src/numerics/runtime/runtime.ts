@@ -49,7 +49,7 @@ export type Feeds = Readonly<Record<string, HostTensor | DeviceTensor>>
 
 /** A loaded model whose outputs all stay where they were computed. */
 export interface ResidentSession {
-  /** @throws {RuntimeError} `runtime_failed` */
+  /** @throws {RuntimeError} `runtime_failed`; {AppError} of a device (`device-errors.ts`) */
   run(feeds: Feeds): Promise<Record<string, DeviceTensor>>
   release(): Promise<void>
 }
@@ -104,14 +104,14 @@ export interface Runtime {
   /**
    * Loads a model from a file or from memory; external data files are looked up in its folder and mapped, not read.
    *
-   * @throws {RuntimeError} `runtime_failed` if the file is not a model the runtime can run
+   * @throws {RuntimeError} `runtime_failed` if the file is not a model the runtime can run; {AppError} of a device (`device-errors.ts`)
    */
   loadSession(model: string | InMemoryModel, options?: SessionOptions): Promise<Session>
   /**
    * The same for a model whose outputs stay on the device.
    *
    * @returns null where the runtime can leave nothing on that device
-   * @throws {RuntimeError} `runtime_failed`
+   * @throws {RuntimeError} `runtime_failed`; {AppError} of a device (`device-errors.ts`)
    */
   loadResident(model: string | InMemoryModel, options?: SessionOptions): Promise<ResidentSession | null>
 }

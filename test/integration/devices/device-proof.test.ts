@@ -168,9 +168,12 @@ describe.skipIf(!hasSoftwareVulkan)(
     it('says that memory is refused, and goes on where less is asked for', { timeout: SOFTWARE_MS }, async () => {
       const environment = await softwareVulkan(await temporaryDirectory())
       const script = join(import.meta.dirname, 'refused-memory.js')
-      // a limit of the process is one of this driver: its memory is the process's own
+      // a limit of the process is one of this driver: its memory is the process's own; arenas of threads would count by the number of cores
       const limited = ['-c', 'ulimit -v 4000000; exec "$0" "$@"', process.execPath, script]
-      const { stdout } = await run('sh', limited, { env: { ...environment }, timeout: SOFTWARE_MS })
+      const { stdout } = await run('sh', limited, {
+        env: { ...environment, MALLOC_ARENA_MAX: '1' },
+        timeout: SOFTWARE_MS,
+      })
       const [first, refused, last] = JSON.parse(stdout) as readonly object[]
       expect(first).toEqual({ value: expect.closeTo(3, 4) })
       expect(refused).toMatchObject({

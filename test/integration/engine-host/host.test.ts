@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { createHost, type Host, type HostOptions } from '#inference/host/host.js'
-import type { HostCommand, LoadCommand } from '#inference/host/protocol.js'
+import type { HostCommand, HostEvent, LoadCommand } from '#inference/host/protocol.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { toDeviceError } from '#numerics/runtime/device-errors.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
@@ -268,17 +268,16 @@ describe('a host whose device fails', () => {
 
   it('ends where it was lost, after it has told its requests', async () => {
     const events = new EventLog()
-    let isOver = false
+    const told: HostEvent[][] = []
     const exit = (): void => {
-      isOver = true
+      told.push(events.events.filter(({ type }) => type === 'failed'))
     }
     const runtime = failingOnce('vkQueueSubmit failed with VK_ERROR_DEVICE_LOST')
     const lost = createTestHost(events, { runtime, exit })
     await lost.handle(load)
     await lost.handle(ask('one', 'Hello'))
-    await until(() => isOver, 'its end')
-    const failed = events.events.filter(({ type }) => type === 'failed')
-    expect(failed).toMatchObject([
+    await until(() => told.length > 0, 'its end')
+    expect(told[0]).toMatchObject([
       { id: 'one', error: { code: 'device_lost', message: expect.stringMatching(/^webgpu was lost/) } },
     ])
   })

@@ -1,6 +1,7 @@
 /** Connections to an engine node: kept from one answer to the next, given up where the node would go on computing or never ends. */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
-import { createServer, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, it } from 'vitest'
@@ -13,12 +14,22 @@ let engine: RoutedEngine
 let connections: number
 /** Answers as they were begun. */
 let answers: ServerResponse[]
+/** The same at the other end. */
+let received: IncomingMessage[]
 /** Of their only token. */
 let finishReason: string | null
+
+/** Published when the head of a response has come. */
+const RESPONSES = 'http.client.response.finish'
+function onResponse(message: unknown): void {
+  received.push((message as { readonly response: IncomingMessage }).response)
+}
 
 beforeEach(async () => {
   connections = 0
   answers = []
+  received = []
+  subscribe(RESPONSES, onResponse)
   finishReason = 'length'
   server = createServer((request, response) => {
     request.resume().once('end', () => {
@@ -40,6 +51,7 @@ beforeEach(async () => {
   engine.setNodes([{ id: 'a', name: 'a', url, token: 't', engine: 'onnx', owner: OWNER, ...facts }])
 })
 afterEach(async () => {
+  unsubscribe(RESPONSES, onResponse)
   await engine.close()
   server.closeAllConnections()
   await new Promise((resolve) => server.close(resolve))
@@ -66,12 +78,17 @@ function ask(mayGoOn = true): Promise<void> {
 }
 
 /** What a node says behind the last token. */
-async function endAnswer(response: ServerResponse | undefined): Promise<void> {
-  if (response === undefined || response.destroyed) return
-  response.end('data: [DONE]\n\n')
-  await once(response, 'close')
-  // it lies at the other end now, which reads it in its next turn
-  for (let i = 0; i < 3; i++) await turn()
+async function endAnswer(index: number): Promise<void> {
+  const [response, other] = [answers[index], received[index]]
+  if (response === undefined || other === undefined) throw new Error(`there is no answer ${index}`)
+  if (!response.destroyed) {
+    response.end('data: [DONE]\n\n')
+    await once(response, 'close')
+  }
+  // one that was cut off closes with an error
+  if (!other.closed) await new Promise((resolve) => other.once('close', resolve))
+  // its connection is free in the next turn
+  await turn()
 }
 
 it('serve the next answer when the node has ended the one before, however late it says so', async () => {
@@ -79,7 +96,7 @@ it('serve the next answer when the node has ended the one before, however late i
     // the listener has all that it wants before the answer's end is written
     await ask()
     expect(answers[i]?.writableEnded).toBe(false)
-    await endAnswer(answers[i])
+    await endAnswer(i)
     expect(answers[i]?.writableFinished).toBe(true)
   }
   expect(connections).toBe(1)
@@ -97,7 +114,7 @@ it('are given up when a complete answer has no end', async () => {
 it('are given up when an answer was ended here: the node would go on with it', async () => {
   finishReason = null
   await ask(false)
-  await endAnswer(answers[0])
+  await endAnswer(0)
   await ask(false)
   expect(connections).toBe(2)
 })

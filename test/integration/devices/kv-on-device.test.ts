@@ -211,3 +211,25 @@ it('drops the copies that were asked for longest ago, and makes them anew', asyn
   await expectCopy(open, caches)
   await open.close()
 })
+
+it('keeps half of what a device refused', async () => {
+  const rng = createRng('refused')
+  const caches = Array.from({ length: 4 }, () => {
+    const cache = new KvCache(SHAPE)
+    cache.addRow()
+    cache.setCapacity(64)
+    append(cache, { row: 0, member: 0 }, 30, rng)
+    return cache
+  }) as [KvCache, KvCache, KvCache, KvCache]
+  const open = await opened()
+  for (const cache of caches) await expectCopy(open, [cache])
+  expect(open.resident.drop()).toBe(true)
+  expect(open.resident.drop()).toBe(false)
+  for (const cache of caches) await expectCopy(open, [cache])
+  open.sent.bytes = 0
+  for (const cache of caches.slice(2)) await expectCopy(open, [cache])
+  expect(open.sent.bytes).toBe(0)
+  await expectCopy(open, [caches[1]])
+  expect(open.sent.bytes).toBeGreaterThan(caches[1].sizeBytes)
+  await open.close()
+})

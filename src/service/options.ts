@@ -13,11 +13,11 @@ import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
+import type { ResponseStoreTuning } from './operations/generation/responses/response-store.js'
 import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
 import type { DEFAULT_S3_TUNING } from './storage/blobs/s3-objects.js'
-import type { ResponseLimits } from './storage/responses/stored-responses.js'
 
 /** Rows whose option has another form in the library than on the command line. */
 type SpecialSetting = 'dataDir' | 'baseModels' | 'logLevel'
@@ -66,8 +66,8 @@ export interface ServiceTuning {
   readonly downloadRetryMs?: number
   /** How often a cluster of workers is looked at, milliseconds. Default: `placement.ts`. */
   readonly placementMs?: number
-  /** How many responses of an entity are kept for those that go on from them, and how large they may be. Default: `response-store.ts`. */
-  readonly storedResponses?: ResponseLimits
+  /** Responses that are kept: how many of an entity, and waits for the database. Defaults: `response-store.ts`. */
+  readonly storedResponses?: Partial<ResponseStoreTuning>
 }
 
 export interface ServiceOptions extends ServiceSettings {

@@ -183,7 +183,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const answerInTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
   const probes = createProbeRunner(context, storage.group === null ? undefined : answerInTurn)
   lifetimes.add('probes', () => probes.stop())
-  const responseStore = createResponseStore(context, { limits: options.tuning?.storedResponses })
+  const responseStore = createResponseStore(context, options.tuning?.storedResponses)
   lifetimes.add('responses', () => responseStore.stop())
   const services = {
     auth: createAuthService(db),

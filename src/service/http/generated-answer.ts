@@ -1,7 +1,7 @@
 /**
  * Answers of models, whole or streamed: what chat and completions have in common on the way out.
  */
-import { AppError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { reportIgnored } from './body.js'
 import type { AppOptions, RequestContext } from './environment.js'
 import { sendEvents } from './event-stream.js'
@@ -29,16 +29,36 @@ export interface AnswerRequest {
   readonly create: (requestId: string, signal: AbortSignal) => Promise<GeneratedAnswer>
 }
 
+/**
+ * What the id of an answer is made of: the id of the request, which a header says, or its body; else a new one. It may become
+ * part of a row.
+ *
+ * @throws {InvalidRequestError} for what not every database stores; headers cannot hold it
+ */
+export function answerIdOf(
+  c: RequestContext,
+  options: Pick<AppOptions, 'ids'>,
+  ofBody: string | null | undefined,
+): string {
+  if (ofBody?.includes('\0') === true) {
+    throw new InvalidRequestError('invalid_value', 'request_id must not hold the character U+0000.', {
+      param: 'request_id',
+      hint: 'leave the character out, or send no request_id',
+    })
+  }
+  return (c.req.header('x-request-id') ?? ofBody ?? options.ids.uuid().replaceAll('-', '')).slice(0, 256)
+}
+
 /** Runs a request and sends its answer, or its chunks and `[DONE]`. */
 export async function sendAnswer(
   c: RequestContext,
   options: Pick<AppOptions, 'ids' | 'logger' | 'admission'>,
   request: AnswerRequest,
 ): Promise<Response> {
-  const requestId = c.req.header('x-request-id') ?? request.requestId ?? options.ids.uuid().replaceAll('-', '')
+  const requestId = answerIdOf(c, options, request.requestId)
   const gone = new AbortController()
   const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
-  const answer = await request.create(requestId.slice(0, 256), signal).finally(() => options.admission.leave(c))
+  const answer = await request.create(requestId, signal).finally(() => options.admission.leave(c))
   c.header('x-trainyard-checkpoint', answer.checkpoint)
   reportIgnored(c, answer.ignoredFields ?? [])
   const { model } = request

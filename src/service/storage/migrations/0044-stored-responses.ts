@@ -15,7 +15,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     .addColumn('created_at_ms', 'bigint', (c) => c.notNull())
     .addColumn('response', 'text', (c) => c.notNull())
     .addColumn('items', 'text', (c) => c.notNull())
-    .addUniqueConstraint('stored_responses_of', ['entity', 'project', 'response_id'])
+    // keys of all of an entity look in every project
+    .addUniqueConstraint('stored_responses_of', ['entity', 'response_id', 'project'])
     .execute()
   const { schema } = db
   // with the size, so that what is too much is found without reading the rows

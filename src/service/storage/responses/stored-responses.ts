@@ -41,7 +41,7 @@ export async function putResponse(db: Database, id: string, record: StoredRespon
     db
       .insertInto('stored_responses')
       .values({ id, ...own, size_bytes: sizeOf(record), created_at_ms: databaseNowMs, response, items })
-      .onConflict((conflict) => conflict.columns(['entity', 'project', 'response_id']).doNothing())
+      .onConflict((conflict) => conflict.columns(['entity', 'response_id', 'project']).doNothing())
       .executeTakeFirst()
   if ((await insert()).numInsertedOrUpdatedRows === 0n) {
     const { entity, project, response_id } = own
@@ -60,17 +60,17 @@ export async function putResponse(db: Database, id: string, record: StoredRespon
  * What an owner sees under an id; a key of all of the entity sees every project's.
  *
  * @param reference the id of the response, or of an item in it
- * @param mostMs the age from which on it is not found
+ * @param options the age from which on it is not found; what is read of it, for both texts may be large
  */
-export async function findResponse(
+export async function findResponse<Column extends 'response' | 'items'>(
   db: Database,
   owner: ResponseOwner,
   reference: { readonly responseId: string } | { readonly itemId: string },
-  mostMs: number,
-): Promise<Pick<StoredResponseRecord, 'response' | 'items'> | null> {
+  { mostMs, columns }: { readonly mostMs: number; readonly columns: readonly Column[] },
+): Promise<Pick<StoredResponseRecord, Column> | null> {
   let query = db
     .selectFrom('stored_responses as stored')
-    .select(['stored.response', 'stored.items'])
+    .select(columns.map((column) => `stored.${column}` as 'stored.response' | 'stored.items'))
     .where('stored.entity', '=', owner.entity)
     .where('stored.created_at_ms', '>', sql<number>`${databaseNowMs} - ${sql.lit(mostMs)}`)
   if (owner.project !== null) query = query.where('stored.project', '=', owner.project)
@@ -86,7 +86,7 @@ export async function findResponse(
     .orderBy('stored.id', 'desc')
     .limit(1)
     .executeTakeFirst()
-  return row ?? null
+  return (row as Pick<StoredResponseRecord, Column> | undefined) ?? null
 }
 
 /** Deletes what `findResponse` would find under the id. @returns whether there was one */

@@ -8,6 +8,8 @@ import { createTestService, type TestService } from '../../../support/service/cr
 import { until } from '../../../support/until.js'
 
 const PATH = '/v1/responses'
+/** Rows are there before their answers, on a busy machine too. */
+const PATIENT = { storedResponses: { patienceMs: 30_000 } }
 
 interface Asked {
   readonly by?: string
@@ -17,7 +19,7 @@ interface Asked {
 
 let service: TestService
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ tuning: PATIENT })
 })
 afterAll(() => service.dispose())
 
@@ -50,7 +52,7 @@ const FOUND = { got: 200, listed: 200, next: 200, deleted: 200 }
 
 describe('a stored response', () => {
   it('outlives its server: it is got, listed, gone on from, referred to, and deleted for good', async () => {
-    const before = await createTestService()
+    const before = await createTestService({ tuning: PATIENT })
     const first = await respond({ input: 'one' }, { of: before })
     const second = await respond({ input: 'two', previous_response_id: first.id }, { of: before })
     const gone = await respond({ input: 'gone' }, { of: before })
@@ -133,7 +135,7 @@ describe('a stored response', () => {
   })
 
   it('goes when it is among the oldest of too many or too large ones of its entity, those of others stay', async () => {
-    const of = await createTestService({ tuning: { storedResponses: { count: 3, sizeBytes: 200_000 } } })
+    const of = await createTestService({ tuning: { storedResponses: { limits: { count: 3, sizeBytes: 200_000 } } } })
     onTestFinished(() => of.dispose())
     const { key: by } = await of.createKey({ entity: 'others' })
     const other = await respond({ input: 'other' }, { of, by })
@@ -152,6 +154,35 @@ describe('a stored response', () => {
     ids.push((await respond({ input: 'seven', user: 'b'.repeat(120_000) }, { of })).id)
     await untilFound('gone gone gone gone gone gone gone kept')
     expect((await found({ by })).split(' ')[0]).toBe('kept')
+  })
+
+  it('is read without its conversation where that is not asked for', async () => {
+    const { id, output } = await respond({ input: 'far' })
+    const { db, close } = await service.openRows()
+    await db.updateTable('stored_responses').set({ items: 'unreadable' }).where('response_id', '=', id).execute()
+    await close()
+    expect((await service.json<ResponseObject>(`${PATH}/${id}`)).body.id).toBe(id)
+    await respond({ input: [{ type: 'item_reference', id: output[0]?.id }] })
+    expect((await service.json(`${PATH}/${id}/input_items`)).status).toBe(500)
+  })
+
+  it('has no id with U+0000, which no other database would store: refused by name, in every format', async () => {
+    const messages = [{ role: 'user', content: 'x' }]
+    const bodies: Readonly<Record<string, object>> = {
+      [PATH]: { input: 'x' },
+      '/v1/chat/completions': { messages },
+      '/v1/completions': { prompt: 'x' },
+      '/v1/messages': { messages, max_tokens: 5, model: 'trainyard/spark' },
+    }
+    for (const [path, body] of Object.entries(bodies)) {
+      const { status, body: answer } = await service.json(path, { json: { ...body, request_id: 'a\u0000b' } })
+      expect(status, path).toBe(400)
+      expect(JSON.stringify(answer), path).toContain('request_id must not hold the character U+0000')
+    }
+    const { db, close } = await service.openRows()
+    const rows = await db.selectFrom('stored_responses').select('response_id').execute()
+    await close()
+    expect(rows.filter(({ response_id }) => response_id.startsWith('resp_a'))).toEqual([])
   })
 
   it('goes after 30 days', async () => {

@@ -6,7 +6,7 @@ import { reportIgnored } from '../../body.js'
 import type { AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { exactText, sendExact } from '../../exact-body.js'
-import { logStreamFailure } from '../../generated-answer.js'
+import { answerIdOf, logStreamFailure } from '../../generated-answer.js'
 import { handlers } from '../../handlers.js'
 import { toMessageError } from '../../middleware/errors.js'
 import { withServedTools } from '../../served-tools.js'
@@ -20,11 +20,11 @@ export function messageHandlers(options: AppOptions) {
   return handlers({
     'POST /v1/messages': async ({ principal, body, c }) => {
       const request = withServedTools(c, await body(), SERVED_TOOLS)
-      const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
+      const requestId = answerIdOf(c, options, request.request_id)
       const gone = new AbortController()
       const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
       const answer = await messages
-        .create(principal, request, requestId.slice(0, 256), signal)
+        .create(principal, request, requestId, signal)
         .finally(() => options.admission.leave(c))
       c.header('x-trainyard-checkpoint', answer.checkpoint)
       reportIgnored(c, answer.ignoredFields)

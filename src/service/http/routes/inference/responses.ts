@@ -8,7 +8,7 @@ import { reportIgnored } from '../../body.js'
 import type { AppOptions, RequestContext } from '../../environment.js'
 import { sendEvents } from '../../event-stream.js'
 import { exactText, sendExact } from '../../exact-body.js'
-import { logStreamFailure } from '../../generated-answer.js'
+import { answerIdOf, logStreamFailure } from '../../generated-answer.js'
 import { handlers } from '../../handlers.js'
 import { withServedTools } from '../../served-tools.js'
 import type { ServerSentEvent } from '../../sse.js'
@@ -21,11 +21,11 @@ export function responseHandlers(options: AppOptions) {
   return handlers({
     'POST /v1/responses': async ({ principal, body, c }) => {
       const request = withServedTools(c, await body(), SERVED_TOOLS)
-      const requestId = c.req.header('x-request-id') ?? request.request_id ?? options.ids.uuid().replaceAll('-', '')
+      const requestId = answerIdOf(c, options, request.request_id)
       const gone = new AbortController()
       const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
       const answer = await responses
-        .create(principal, request, requestId.slice(0, 256), signal)
+        .create(principal, request, requestId, signal)
         .finally(() => options.admission.leave(c))
       c.header('x-trainyard-checkpoint', answer.checkpoint)
       reportIgnored(c, answer.ignoredFields)
@@ -34,7 +34,7 @@ export function responseHandlers(options: AppOptions) {
       return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
     },
     'POST /v1/responses/input_tokens': async ({ principal, body, c }) =>
-      responses.countInput(principal, withServedTools(c, await body(), SERVED_TOOLS)),
+      responses.countInput(principal, withServedTools(c, await body(), SERVED_TOOLS), c.req.raw.signal),
     'GET /v1/responses/{response_id}': async ({ principal, params, query, c }) => {
       if (query().stream === true) {
         throw new InvalidRequestError('not_supported', 'stream is not supported here.', {

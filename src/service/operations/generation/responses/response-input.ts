@@ -4,7 +4,7 @@
  * Calls and reasoning join the assistant message they belong to: a template knows messages only.
  */
 
-import { InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { InputItem } from '#contract/wire/inference/responses.js'
 import { checkParts } from '../chat/chat-messages.js'
@@ -18,24 +18,45 @@ interface AssistantMessage extends Message {
 /** What `item_reference` stands for; null: not known. */
 export type FindItem = (id: string) => Promise<InputItem | null>
 
-/** A text is one message of the user. @throws {InvalidRequestError} naming the item */
+/** Each is looked up in the database, and may be as large as its response. */
+const MOST_REFERENCES = 1000
+
+/** A text is one message of the user. @throws {InvalidRequestError} naming the item @throws {AppError} `cancelled` */
 export async function toInputItems(
   input: string | readonly InputItem[],
   findItem: FindItem,
+  signal: AbortSignal,
 ): Promise<readonly InputItem[]> {
   if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }]
+  checkReferences(input)
   const items: InputItem[] = []
+  const known = new Map<string, InputItem>()
   for (const [index, item] of input.entries()) {
-    const id = item.type === 'item_reference' ? text(item['id']) : null
-    const found = item.type !== 'item_reference' ? item : id === null ? null : await findItem(id)
-    if (found === null) {
+    if (item.type !== 'item_reference') {
+      items.push(item)
+      continue
+    }
+    if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
+    const id = text(item['id'])
+    const found = id === null ? null : (known.get(id) ?? (await findItem(id)))
+    if (id === null || found === null) {
       throw invalid(`input[${index}].id`, `Item with id '${id ?? ''}' not found.`, {
         hint: 'items are kept with stored responses for a while; send the item itself',
       })
     }
+    known.set(id, found)
     items.push(found)
   }
   return items
+}
+
+function checkReferences(items: readonly InputItem[]): void {
+  const ids = new Set(items.flatMap((item) => (item.type === 'item_reference' ? [item['id']] : [])))
+  if (ids.size <= MOST_REFERENCES) return
+  const most = MOST_REFERENCES.toLocaleString('en')
+  throw invalid('input', `input must refer to at most ${most} different items, got ${ids.size.toLocaleString('en')}.`, {
+    hint: 'send the items themselves, or go on from their last response with previous_response_id',
+  })
 }
 
 /**

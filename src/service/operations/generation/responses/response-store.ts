@@ -7,7 +7,6 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
-import { createDeferred } from '#base/util/deferred.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { InputItem, Response } from '#contract/wire/inference/responses.js'
 import { type DatabaseHandle, toStorageError } from '#service/storage/database.js'
@@ -23,56 +22,57 @@ import {
   trimResponses,
 } from '#service/storage/responses/stored-responses.js'
 import type { Tenant } from '../../access/principal.js'
-import { isOwn, ownerOf } from '../../access/tenant.js'
-
-export interface StoredResponse {
-  readonly response: Response
-  /** Items of the whole conversation up to this response, without its output. */
-  readonly items: readonly InputItem[]
-}
+import { ownerOf } from '../../access/tenant.js'
+import { createWaitingResponses, type StoredResponse, type WaitingResponse } from './waiting-responses.js'
 
 export interface ResponseStore {
   /** Resolves when others find it, or when that takes too long. */
   put(tenant: Tenant, stored: StoredResponse): Promise<void>
   /** Null for what is unknown, forgotten or another's. */
   find(tenant: Tenant, id: string): Promise<StoredResponse | null>
+  /** Without its conversation, which is many times as large. */
+  get(tenant: Tenant, id: string): Promise<Response | null>
   findItem(tenant: Tenant, itemId: string): Promise<InputItem | null>
   delete(tenant: Tenant, id: string): Promise<boolean>
   /** Writes what is still in memory; what cannot be written is logged and lost. */
   stop(): Promise<void>
 }
 
-/** Of an entity. */
-const LIMITS: ResponseLimits = { count: 10_000, sizeBytes: 64 * 1024 ** 2 }
+export interface ResponseStoreTuning {
+  /** Of an entity. */
+  readonly limits: ResponseLimits
+  /** How long an answer waits for its row. */
+  readonly patienceMs: number
+  /** From a write that failed to the next one. */
+  readonly retryMs: number
+  /** Of all that wait for the database. */
+  readonly mostWaitingBytes: number
+}
+
+const DEFAULTS: ResponseStoreTuning = {
+  limits: { count: 10_000, sizeBytes: 64 * 1024 ** 2 },
+  patienceMs: 1000,
+  retryMs: 1000,
+  mostWaitingBytes: 64 * 1024 ** 2,
+}
 const MOST_MS = 30 * 24 * 3_600_000
-/** Of those of all that wait for the database, the newest ones. */
-const MOST_WAITING_BYTES = 64 * 1024 ** 2
 /** Written in one transaction. */
 const TOGETHER = 32
-/** How long an answer waits for its row. */
-const PATIENCE_MS = 1000
-const RETRY_MS = 1000
 const SWEEP_MS = 3_600_000
 /** An entity's rows are counted when this part of a limit came since they were. */
 const TRIM_PART = 1 / 16
 
-interface Waiting {
-  readonly tenant: Tenant
-  readonly stored: StoredResponse
-  readonly record: StoredResponseRecord
-  readonly sizeBytes: number
-  /** Resolves when it waits no more. */
-  readonly isOver: Promise<void>
-  end(): void
-}
-
 export function createResponseStore(
   { db, ids, logger }: { readonly db: DatabaseHandle; readonly ids: IdSource; readonly logger: Logger },
-  { limits = LIMITS }: { readonly limits?: ResponseLimits | undefined } = {},
+  tuning: Partial<ResponseStoreTuning> = {},
 ): ResponseStore {
-  const waiting = new Set<Waiting>()
+  const { limits, patienceMs, retryMs, mostWaitingBytes } = { ...DEFAULTS, ...tuning }
+  const waiting = createWaitingResponses(mostWaitingBytes, logger)
   const sinceTrim = new Map<string, { count: number; sizeBytes: number }>()
+  /** Entities whose rows have to be counted. */
+  const dueForTrim = new Set<string>()
   let isWriting = false
+  let retry: NodeJS.Timeout | null = null
   let written: Promise<void> = Promise.resolve()
   let isStopped = false
 
@@ -80,76 +80,112 @@ export function createResponseStore(
   async function writeAll(): Promise<void> {
     isWriting = true
     try {
-      while (waiting.size > 0) {
-        const together = [...waiting].slice(0, TOGETHER)
-        await writeTogether(together)
-        for (const one of together) leave(one)
-        for (const entity of noteWritten(together)) await trimResponses(db, entity, limits)
+      while (waiting.count() > 0) {
+        await writeTogether(waiting.next(TOGETHER))
+        await trimDue()
       }
     } catch (error) {
-      logger.error({ err: error, responses: waiting.size }, 'responses.write_failed')
-      if (waiting.size > 0 && !isStopped) setTimeout(write, RETRY_MS).unref()
+      logger.error({ err: error, responses: waiting.count() }, 'responses.write_failed')
+      if (waiting.count() > 0 && !isStopped) retry ??= setTimeout(writeAgain, retryMs).unref()
     } finally {
       isWriting = false
     }
   }
 
-  /** Those that no try would store are logged. @throws {AppError} for what may be better later */
-  async function writeTogether(together: readonly Waiting[]): Promise<void> {
+  /** @throws {AppError} for what may be better later; some may be written all the same */
+  async function writeTogether(together: readonly WaitingResponse[]): Promise<void> {
     try {
-      await inTransaction(db, async (transaction) => {
-        for (const { record } of together) await putResponse(transaction, ids.uuid(), record)
-      })
+      await writeRows(together)
     } catch (error) {
-      const known = error instanceof AppError ? error : toStorageError(error)
-      if (known?.category === 'unavailable') throw known
-      // it is one of them: the others are stored without it
-      if (together.length > 1) for (const one of together) await writeTogether([one])
-      else logger.error({ err: error, response: together[0]?.record.responseId }, 'responses.not_stored')
+      const known = toKnown(error)
+      // it may be one of them, the others are stored without it: what is too large for the disk, or what no try would store
+      if (together.length > 1 && (known?.category !== 'unavailable' || known.code === 'disk_full')) {
+        await writeOneByOne(together)
+      } else if (known?.category === 'unavailable') throw known
+      else for (const one of together) giveUp(one, error)
     }
   }
 
-  /** @returns entities whose rows have to be counted */
-  function noteWritten(stored: readonly Waiting[]): ReadonlySet<string> {
-    const due = new Set<string>()
-    for (const { record, sizeBytes } of stored) {
-      const { entity } = record.owner
-      const since = sinceTrim.get(entity)
-      // of a server that has just started nobody knows what the one before had stored
-      if (since === undefined) due.add(entity)
-      const next = { count: (since?.count ?? 0) + 1, sizeBytes: (since?.sizeBytes ?? 0) + sizeBytes }
-      if (next.count > limits.count * TRIM_PART || next.sizeBytes > limits.sizeBytes * TRIM_PART) due.add(entity)
-      sinceTrim.set(entity, next)
+  /** Those that do not fit go behind all others. @throws {AppError} as above, where none was written */
+  async function writeOneByOne(together: readonly WaitingResponse[]): Promise<void> {
+    let full: AppError | null = null
+    let isSomeDone = false
+    for (const one of together) {
+      // deleted meanwhile
+      if (!waiting.has(one)) continue
+      try {
+        await writeRows([one])
+        isSomeDone = true
+      } catch (error) {
+        const known = toKnown(error)
+        if (known?.code === 'disk_full') {
+          full = known
+          waiting.putBehind(one)
+        } else if (known?.category === 'unavailable') throw known
+        else giveUp(one, error)
+      }
     }
-    for (const entity of due) sinceTrim.set(entity, { count: 0, sizeBytes: 0 })
-    return due
+    if (full !== null && !isSomeDone) throw full
+  }
+
+  async function writeRows(together: readonly WaitingResponse[]): Promise<void> {
+    await inTransaction(db, async (transaction) => {
+      for (const one of together) {
+        // its deletion may be done already
+        if (waiting.has(one)) await putResponse(transaction, ids.uuid(), one.record)
+      }
+    })
+    for (const one of together) {
+      noteWritten(one)
+      waiting.end(one)
+    }
+  }
+
+  function giveUp(one: WaitingResponse, error: unknown): void {
+    logger.error({ err: error, response: one.record.responseId }, 'responses.not_stored')
+    waiting.end(one)
+  }
+
+  function noteWritten({ record, sizeBytes }: WaitingResponse): void {
+    const { entity } = record.owner
+    const since = sinceTrim.get(entity)
+    const next = { count: (since?.count ?? 0) + 1, sizeBytes: (since?.sizeBytes ?? 0) + sizeBytes }
+    const isMuch = next.count > limits.count * TRIM_PART || next.sizeBytes > limits.sizeBytes * TRIM_PART
+    // of a server that has just started nobody knows what the one before had stored
+    if (since === undefined || isMuch) dueForTrim.add(entity)
+    sinceTrim.set(entity, isMuch ? { count: 0, sizeBytes: 0 } : next)
+  }
+
+  /** What fails is tried again behind the next write. */
+  async function trimDue(): Promise<void> {
+    for (const entity of [...dueForTrim]) {
+      try {
+        await trimResponses(db, entity, limits)
+        dueForTrim.delete(entity)
+      } catch (error) {
+        logger.warn({ err: error, entity }, 'responses.trim_failed')
+        return
+      }
+    }
   }
 
   const write = (): void => {
-    if (!isWriting) written = writeAll()
+    if (!isWriting && retry === null) written = writeAll()
   }
 
-  function leave(one: Waiting): boolean {
-    one.end()
-    return waiting.delete(one)
-  }
-
-  function forgetTooMany(): void {
-    let bytes = 0
-    for (const one of [...waiting].reverse()) {
-      bytes += one.sizeBytes
-      if (bytes > MOST_WAITING_BYTES) leave(one)
-    }
-  }
-
-  function findWaiting(tenant: Tenant, isIt: (stored: StoredResponse) => boolean): StoredResponse | null {
-    const found = [...waiting].findLast(({ tenant: owner, stored }) => isOwn(tenant, owner) && isIt(stored))
-    return found?.stored ?? null
+  function writeAgain(): void {
+    retry = null
+    write()
   }
 
   const sweep = setInterval(() => {
     deleteOldResponses(db, MOST_MS).catch((error: unknown) => logger.warn({ err: error }, 'responses.sweep_failed'))
   }, SWEEP_MS).unref()
+
+  async function get(tenant: Tenant, reference: Parameters<typeof findResponse>[2]): Promise<Response | null> {
+    const row = await findResponse(db, tenant, reference, { mostMs: MOST_MS, columns: ['response'] })
+    return row === null ? null : (JSON.parse(row.response) as Response)
+  }
 
   return {
     put: async (tenant, stored) => {
@@ -161,38 +197,53 @@ export function createResponseStore(
         items: JSON.stringify(items),
         itemIds: response.output.map(({ id }) => id),
       }
-      const { promise: isOver, resolve: end } = createDeferred<void>()
-      const one = { tenant: record.owner, stored, record, sizeBytes: sizeOf(record), isOver, end }
-      waiting.add(one)
-      forgetTooMany()
+      const sizeBytes = sizeOf(record)
+      if (sizeBytes > limits.sizeBytes) {
+        // none of its entity would be left beside it
+        const facts = { response: response.id, size_bytes: sizeBytes, limit_bytes: limits.sizeBytes }
+        logger.warn(facts, 'responses.not_stored')
+        return
+      }
+      const { isOver } = waiting.add({ stored, record, sizeBytes })
       write()
-      await atMost(PATIENCE_MS, isOver)
+      await atMost(patienceMs, isOver)
     },
-    find: async (tenant, id) =>
-      findWaiting(tenant, ({ response }) => response.id === id) ??
-      toStored(await findResponse(db, tenant, { responseId: id }, MOST_MS)),
+    find: async (tenant, id) => {
+      const held = waiting.find(tenant, ({ response }) => response.id === id)
+      if (held !== null) return held
+      const columns = ['response', 'items'] as const
+      const row = await findResponse(db, tenant, { responseId: id }, { mostMs: MOST_MS, columns })
+      if (row === null) return null
+      return { response: JSON.parse(row.response) as Response, items: JSON.parse(row.items) as InputItem[] }
+    },
+    get: async (tenant, id) =>
+      waiting.find(tenant, ({ response }) => response.id === id)?.response ?? (await get(tenant, { responseId: id })),
     findItem: async (tenant, itemId) => {
-      const has = ({ response }: StoredResponse): boolean => response.output.some(({ id }) => id === itemId)
-      const owner = findWaiting(tenant, has) ?? toStored(await findResponse(db, tenant, { itemId }, MOST_MS))
-      return owner?.response.output.find(({ id }) => id === itemId) ?? null
+      const isIt = ({ id }: { readonly id: string }): boolean => id === itemId
+      const held = waiting.find(tenant, ({ response }) => response.output.some(isIt))
+      const response = held?.response ?? (await get(tenant, { itemId }))
+      return response?.output.find(isIt) ?? null
     },
     delete: async (tenant, id) => {
-      const isIt = (one: Waiting): boolean => isOwn(tenant, one.tenant) && one.stored.response.id === id
-      const held = [...waiting].filter(isIt)
-      // a row that is on its way would come behind its deletion
-      await atMost(PATIENCE_MS, Promise.all(held.map(({ isOver }) => isOver)))
-      const isDropped = held.map(leave).includes(true)
+      // behind a row that is on its way, and one that is not yet comes no more
+      const isDropped = waiting.drop(tenant, id)
       return (await inTransaction(db, (transaction) => deleteResponse(transaction, tenant, id))) || isDropped
     },
     stop: async () => {
       isStopped = true
       clearInterval(sweep)
-      // one that has failed meanwhile is tried once more
       await written
+      if (retry !== null) clearTimeout(retry)
+      retry = null
+      // what has failed meanwhile is tried once more
       write()
       await written
     },
   }
+}
+
+function toKnown(error: unknown): AppError | null {
+  return error instanceof AppError ? error : toStorageError(error)
 }
 
 async function atMost(mostMs: number, awaited: Promise<unknown>): Promise<void> {
@@ -202,10 +253,4 @@ async function atMost(mostMs: number, awaited: Promise<unknown>): Promise<void> 
   })
   await Promise.race([awaited, isLate])
   clearTimeout(timer)
-}
-
-function toStored(row: { readonly response: string; readonly items: string } | null): StoredResponse | null {
-  return row === null
-    ? null
-    : { response: JSON.parse(row.response) as Response, items: JSON.parse(row.items) as InputItem[] }
 }

@@ -20,8 +20,9 @@ import type { ChatService } from '../chat/chat.js'
 import type { TokenService } from '../text/tokens.js'
 import { checkInput, toInputItems, toListedItem, toMessages } from './response-input.js'
 import { toChatRequest } from './response-request.js'
-import type { ResponseStore, StoredResponse } from './response-store.js'
+import type { ResponseStore } from './response-store.js'
 import { createResponseBuilder, type ResponseBuilder, type ResponseEvent } from './response-stream.js'
+import type { StoredResponse } from './waiting-responses.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface ResponseAnswer {
@@ -52,7 +53,7 @@ export interface ResponseService {
   listInput(principal: Principal, id: string, query: OrderedPageQuery): Promise<InputItemList>
   delete(principal: Principal, id: string): Promise<DeletedResponse>
   /** How long the prompt of a request would be. */
-  countInput(principal: Principal, request: ResponseRequest): Promise<InputTokens>
+  countInput(principal: Principal, request: ResponseRequest, signal: AbortSignal): Promise<InputTokens>
 }
 
 export function createResponseService(
@@ -68,10 +69,14 @@ export function createResponseService(
   }
 
   /** The whole conversation of a request, and its own part. */
-  async function readInput(principal: Principal, request: ResponseRequest): Promise<readonly InputItem[]> {
+  async function readInput(
+    principal: Principal,
+    request: ResponseRequest,
+    signal: AbortSignal,
+  ): Promise<readonly InputItem[]> {
     const id = request.previous_response_id ?? null
     const previous = id === null ? null : await findPrevious(principal, id)
-    const own = await toInputItems(request.input ?? [], (itemId) => store.findItem(principal, itemId))
+    const own = await toInputItems(request.input ?? [], (itemId) => store.findItem(principal, itemId), signal)
     checkInput(own, previous === null)
     // clients number what they send, so that it can be referred to
     const numbered = own.map((item) => (typeof item['id'] === 'string' ? item : { ...item, id: createId('item') }))
@@ -93,7 +98,7 @@ export function createResponseService(
 
   return {
     create: async (principal, request, requestId, signal) => {
-      const items = await readInput(principal, request)
+      const items = await readInput(principal, request, signal)
       const chatRequest = toChatRequest(request, toMessages(items))
       const answer = await chat.create(principal, chatRequest, requestId, signal)
       const frame = toFrame(request, {
@@ -129,7 +134,11 @@ export function createResponseService(
         events: () => stream({ first, chunks, builder, finish }),
       }
     },
-    get: async (principal, id) => (await find(principal, id)).response,
+    get: async (principal, id) => {
+      const response = await store.get(principal, id)
+      if (response === null) throw notFound(id)
+      return response
+    },
     listInput: async (principal, id, { after, limit = DEFAULT_PAGE_LIMIT, order = 'desc' }) => {
       const { items } = await find(principal, id)
       const ordered = (order === 'asc' ? items : [...items].reverse()).map(toListedItem)
@@ -149,8 +158,8 @@ export function createResponseService(
       if (!(await store.delete(principal, id))) throw notFound(id)
       return { id, object: 'response', deleted: true }
     },
-    countInput: async (principal, request) => {
-      const chatRequest = toChatRequest(request, toMessages(await readInput(principal, request)))
+    countInput: async (principal, request, signal) => {
+      const chatRequest = toChatRequest(request, toMessages(await readInput(principal, request, signal)))
       const { messages, tools, reasoning_effort, chat_template_kwargs, model } = chatRequest
       const counted: ChatRequest = { messages, tools, reasoning_effort, chat_template_kwargs, model }
       const { count } = await tokens.tokenize(principal, counted)

@@ -1,51 +1,147 @@
 /**
- * The store of responses where the database takes none: a disk without room, by a database that may not grow.
+ * The store of responses where the database takes none, or not all: a disk without room, by a database that may not grow.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
-import { systemIds } from '#base/util/ids.js'
+import { type IdSource, systemIds } from '#base/util/ids.js'
 import type { Response } from '#contract/wire/inference/responses.js'
-import { createResponseStore, type StoredResponse } from '#service/operations/generation/responses/response-store.js'
+import {
+  createResponseStore,
+  type ResponseStore,
+  type ResponseStoreTuning,
+} from '#service/operations/generation/responses/response-store.js'
+import type { StoredResponse } from '#service/operations/generation/responses/waiting-responses.js'
 import { openDatabase } from '#service/storage/database.js'
 import { until } from '../../../../../support/until.js'
 
 const OWNER = { entity: 'local', project: null }
 const OTHER = { entity: 'others', project: null }
+/** More than the database has room for. */
+const LARGE = 2_000_000
+const NEVER_MS = 3_600_000
+/** A write that nothing hinders ends within it on any machine. */
+const PATIENCE_MS = 30_000
 
 function responseOf(id: string, text: string): StoredResponse {
   const message = { type: 'message', id: `msg_${id}`, role: 'assistant', status: 'completed', content: [{ text }] }
   return { response: { id, output: [message] } as unknown as Response, items: [] }
 }
 
-it('keeps what a full disk did not take, for its owner, until it is deleted, and writes what fits', async () => {
+interface Opened {
+  readonly store: ResponseStore
+  /** Of those that are stored, by id. */
+  readonly rows: () => Promise<string[]>
+  /** Lines of the log by their event. */
+  readonly said: (event: string) => Record<string, unknown>[]
+}
+
+async function open(tuning: Partial<ResponseStoreTuning> = {}, ids: IdSource = systemIds): Promise<Opened> {
   const directory = await mkdtemp(join(tmpdir(), 'trainyard-responses-'))
   onTestFinished(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
-  const path = join(directory, 'db.sqlite3')
-  const { db, close } = await openDatabase(path, { maxPages: 400 })
-  const store = createResponseStore({ db, ids: systemIds, logger: createLogger({ level: 'silent' }) })
-  const rows = async () =>
-    (await db.selectFrom('stored_responses').select('response_id').orderBy('id').execute()).map(
-      (row) => row.response_id,
-    )
-  await store.put(OWNER, responseOf('first', 'a'))
-  expect(await rows()).toEqual(['first'])
-  // its answer is not held for ever, and who goes on from it finds it here
-  const large = responseOf('large', 'x'.repeat(2_000_000))
-  await store.put(OWNER, large)
-  expect(await rows()).toEqual(['first'])
-  expect(await store.find(OWNER, 'large')).toEqual(large)
-  expect(await store.findItem(OWNER, 'msg_large')).toEqual(large.response.output[0])
-  expect(await store.find(OTHER, 'large')).toBeNull()
-  expect(await store.delete(OTHER, 'large')).toBe(false)
-  expect(await store.delete(OWNER, 'large')).toBe(true)
+  const { db, close } = await openDatabase(join(directory, 'db.sqlite3'), { maxPages: 400 })
+  onTestFinished(() => close())
+  const lines: Record<string, unknown>[] = []
+  const logger = createLogger({ destination: { write: (line) => void lines.push(JSON.parse(line)) } })
+  const store = createResponseStore({ db, ids, logger }, { patienceMs: PATIENCE_MS, ...tuning })
+  onTestFinished(() => store.stop())
+  return {
+    store,
+    rows: async () =>
+      (await db.selectFrom('stored_responses').select('response_id').orderBy('response_id').execute()).map(
+        (row) => row.response_id,
+      ),
+    said: (event) => lines.filter((line) => line['event'] === event),
+  }
+}
+
+describe('a response that the database does not take', () => {
+  it('is there for its owner, until it is deleted; what fits is written beside it', async () => {
+    const { store, rows } = await open({ retryMs: 20 })
+    await store.put(OWNER, responseOf('first', 'a'))
+    expect(await rows()).toEqual(['first'])
+    const large = responseOf('large', 'x'.repeat(LARGE))
+    // its answer is held until it is deleted, at most
+    const isOver = store.put(OWNER, large)
+    expect(await store.find(OWNER, 'large')).toEqual(large)
+    expect(await store.get(OWNER, 'large')).toEqual(large.response)
+    expect(await store.findItem(OWNER, 'msg_large')).toEqual(large.response.output[0])
+    expect(await store.find(OTHER, 'large')).toBeNull()
+    await store.put(OWNER, responseOf('last', 'b'))
+    expect(await rows()).toEqual(['first', 'last'])
+    expect(await store.find(OWNER, 'large')).toEqual(large)
+    expect(await store.delete(OTHER, 'large')).toBe(false)
+    expect(await store.delete(OWNER, 'large')).toBe(true)
+    await isOver
+    expect(await store.find(OWNER, 'large')).toBeNull()
+    expect(await rows()).toEqual(['first', 'last'])
+  })
+
+  it('holds its answer for a while only', async () => {
+    const { store, said } = await open({ patienceMs: 1 })
+    await store.put(OWNER, responseOf('large', 'x'.repeat(LARGE)))
+    await until(() => said('responses.write_failed').length > 0, 'the write to fail')
+  })
+
+  it('is tried again by one timer, however many come meanwhile, and once more at the end', async () => {
+    const { store, rows, said } = await open({ retryMs: NEVER_MS, patienceMs: 1 })
+    await store.put(OWNER, responseOf('large', 'x'.repeat(LARGE)))
+    await until(() => said('responses.write_failed').length > 0, 'the write to fail')
+    const ids = Array.from({ length: 40 }, (_, i) => `small ${i + 10}`)
+    for (const id of ids) await store.put(OWNER, responseOf(id, 'a'))
+    expect(said('responses.write_failed')).toHaveLength(1)
+    expect(await rows()).toEqual([])
+    await store.stop()
+    expect(await rows()).toEqual(ids)
+    expect(said('responses.write_failed')).toHaveLength(2)
+  })
+
+  it('does not come back when it was deleted while those beside it were tried one by one', async () => {
+    let deleted: Promise<boolean> | null = null
+    let rowsOfLarge = 0
+    const ids: IdSource = {
+      ...systemIds,
+      // drawn for each row: for the first alone, for both of the rest together up to the one that fails, for that one alone
+      uuid: () => {
+        rowsOfLarge += 1
+        if (rowsOfLarge === 3) deleted = store.delete(OWNER, 'gone')
+        return systemIds.uuid()
+      },
+    }
+    const { store, rows, said } = await open({ retryMs: NEVER_MS }, ids)
+    const first = store.put(OWNER, responseOf('first', 'a'))
+    void store.put(OWNER, responseOf('large', 'x'.repeat(LARGE)))
+    const gone = store.put(OWNER, responseOf('gone', 'b'))
+    await Promise.all([first, gone])
+    await until(() => said('responses.write_failed').length > 0, 'the large one to fail alone')
+    expect(await deleted).toBe(true)
+    expect(await store.find(OWNER, 'gone')).toBeNull()
+    expect(await rows()).toEqual(['first'])
+    await store.delete(OWNER, 'large')
+  })
+
+  it('is dropped when all are too large together: the oldest of the entity that holds most, and that is said', async () => {
+    const { store, said } = await open({ retryMs: NEVER_MS, patienceMs: 1, mostWaitingBytes: 2.5 * LARGE })
+    await store.put(OWNER, responseOf('one', 'x'.repeat(LARGE)))
+    await store.put(OTHER, responseOf('other', 'a'))
+    for (const id of ['two', 'three']) await store.put(OWNER, responseOf(id, 'x'.repeat(LARGE)))
+    await store.put(OTHER, responseOf('other too', 'b'))
+    expect(await store.find(OWNER, 'one')).toBeNull()
+    for (const id of ['two', 'three']) expect((await store.get(OWNER, id))?.id).toBe(id)
+    for (const id of ['other', 'other too']) expect((await store.get(OTHER, id))?.id).toBe(id)
+    expect(said('responses.dropped')).toMatchObject([{ entity: 'local', responses: 1 }])
+  })
+})
+
+it('a response over the limit of its entity is not taken, and those that are there stay', async () => {
+  const { store, rows, said } = await open({ limits: { count: 10, sizeBytes: 100_000 } })
+  await store.put(OWNER, responseOf('small', 'a'))
+  await store.put(OWNER, responseOf('large', 'x'.repeat(100_000)))
+  await store.put(OWNER, responseOf('too', 'b'))
   expect(await store.find(OWNER, 'large')).toBeNull()
-  await store.put(OWNER, responseOf('last', 'b'))
-  // a write that was on its way with the large one fails first
-  await until(async () => (await rows()).length === 2, 'the row of the last one')
-  expect(await rows()).toEqual(['first', 'last'])
   await store.stop()
-  await close()
+  expect(await rows()).toEqual(['small', 'too'])
+  expect(said('responses.not_stored')).toMatchObject([{ response: 'large', limit_bytes: 100_000 }])
 })

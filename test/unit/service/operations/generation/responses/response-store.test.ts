@@ -100,13 +100,13 @@ describe('a response that the database does not take', () => {
 
   it('does not come back when it was deleted while those beside it were tried one by one', async () => {
     let deleted: Promise<boolean> | null = null
-    let rowsOfLarge = 0
+    let rowsTried = 0
     const ids: IdSource = {
       ...systemIds,
-      // drawn for each row: for the first alone, for both of the rest together up to the one that fails, for that one alone
+      // one for each row that is tried: the first one, the large one before the other, the large one alone
       uuid: () => {
-        rowsOfLarge += 1
-        if (rowsOfLarge === 3) deleted = store.delete(OWNER, 'gone')
+        rowsTried += 1
+        if (rowsTried === 3) deleted = store.delete(OWNER, 'gone')
         return systemIds.uuid()
       },
     }
@@ -124,9 +124,12 @@ describe('a response that the database does not take', () => {
 
   it('is dropped when all are too large together: the oldest of the entity that holds most, and that is said', async () => {
     const { store, said } = await open({ retryMs: NEVER_MS, patienceMs: 1, mostWaitingBytes: 2.5 * LARGE })
-    await store.put(OWNER, responseOf('one', 'x'.repeat(LARGE)))
+    // none is written while the timer waits, so that another's is the oldest
+    await store.put(OWNER, responseOf('first', 'x'.repeat(LARGE)))
+    await until(() => said('responses.write_failed').length > 0, 'the write to fail')
     await store.put(OTHER, responseOf('other', 'a'))
-    for (const id of ['two', 'three']) await store.put(OWNER, responseOf(id, 'x'.repeat(LARGE)))
+    await store.delete(OWNER, 'first')
+    for (const id of ['one', 'two', 'three']) await store.put(OWNER, responseOf(id, 'x'.repeat(LARGE)))
     await store.put(OTHER, responseOf('other too', 'b'))
     expect(await store.find(OWNER, 'one')).toBeNull()
     for (const id of ['two', 'three']) expect((await store.get(OWNER, id))?.id).toBe(id)

@@ -68,24 +68,22 @@ export async function findResponse<Column extends 'response' | 'items'>(
   reference: { readonly responseId: string } | { readonly itemId: string },
   { mostMs, columns }: { readonly mostMs: number; readonly columns: readonly Column[] },
 ): Promise<Pick<StoredResponseRecord, Column> | null> {
+  // the sign keeps databases from walking all of an entity by age: few rows have the id
+  const age = sql<number>`+${sql.ref('stored.created_at_ms')}`
   let query = db
     .selectFrom('stored_responses as stored')
     .select(columns.map((column) => `stored.${column}` as 'stored.response' | 'stored.items'))
     .where('stored.entity', '=', owner.entity)
-    .where('stored.created_at_ms', '>', sql<number>`${databaseNowMs} - ${sql.lit(mostMs)}`)
+    .where(age, '>', sql<number>`${databaseNowMs} - ${sql.lit(mostMs)}`)
   if (owner.project !== null) query = query.where('stored.project', '=', owner.project)
   if ('responseId' in reference) query = query.where('stored.response_id', '=', reference.responseId)
   else {
-    query = query.where('stored.id', 'in', (e) =>
-      e.selectFrom('stored_response_items').select('stored_id').where('item_id', '=', reference.itemId),
-    )
+    // the only one that has it
+    const itsResponse = db.selectFrom('stored_response_items').select('stored_id')
+    query = query.where('stored.id', '=', itsResponse.where('item_id', '=', reference.itemId))
   }
   // two projects may have chosen the same id
-  const row = await query
-    .orderBy('stored.created_at_ms', 'desc')
-    .orderBy('stored.id', 'desc')
-    .limit(1)
-    .executeTakeFirst()
+  const row = await query.orderBy(age, 'desc').orderBy('stored.id', 'desc').limit(1).executeTakeFirst()
   return (row as Pick<StoredResponseRecord, Column> | undefined) ?? null
 }
 

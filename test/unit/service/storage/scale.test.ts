@@ -18,6 +18,7 @@ import { listFineTuningJobs } from '#service/storage/fine-tuning/jobs.js'
 import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
 import { countModelsOf, findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
+import { deleteResponse, findResponse } from '#service/storage/responses/stored-responses.js'
 import { findJob, findRoom, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { findRepeatedLog, findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
 import { listArtifactFiles } from '#service/storage/wandb/artifacts.js'
@@ -114,6 +115,25 @@ test('whose deliveries are due is seen by a look at one row of each webhook, how
     /SEARCH webhook_deliveries USING COVERING INDEX webhook_deliveries_due_of \(webhook_id=\? AND status=\?\)/,
   )
   expect(plans).not.toMatch(/SCAN webhook_deliveries/)
+})
+
+test('a stored response is found by its id or that of an item, not by walking through all of its entity by age', async () => {
+  const read = { mostMs: 1000, columns: ['response'] as const }
+  for (const owner of [
+    { entity: 'local', project: null },
+    { entity: 'local', project: 'p' },
+  ]) {
+    const ofProject = owner.project === null ? '' : ' AND project=?'
+    for (const run of [
+      (db: DatabaseHandle) => findResponse(db, owner, { responseId: 'r' }, read),
+      (db: DatabaseHandle) => deleteResponse(db, owner, 'r'),
+    ]) {
+      expect((await plansOf(run)).join('\n')).toContain(`(entity=? AND response_id=?${ofProject})`)
+    }
+    const ofItem = (await plansOf((db) => findResponse(db, owner, { itemId: 'i' }, read))).join('\n')
+    expect(ofItem).toMatch(/^SEARCH stored USING INDEX \w+ \(id=\?\)$/m)
+    expect(ofItem).toMatch(/^SEARCH stored_response_items USING INDEX \w+ \(item_id=\?\)$/m)
+  }
 })
 
 test.each<[string, Partial<UsageFilter>]>([

@@ -4,6 +4,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { sql } from 'kysely'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
@@ -14,7 +15,7 @@ import {
   type ResponseStoreTuning,
 } from '#service/operations/generation/responses/response-store.js'
 import type { StoredResponse } from '#service/operations/generation/responses/waiting-responses.js'
-import { openDatabase } from '#service/storage/database.js'
+import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
 import { until } from '../../../../../support/until.js'
 
 const OWNER = { entity: 'local', project: null }
@@ -31,12 +32,15 @@ function responseOf(id: string, text: string): StoredResponse {
 }
 
 interface Opened {
+  readonly db: DatabaseHandle
   readonly store: ResponseStore
   /** Of those that are stored, by id. */
   readonly rows: () => Promise<string[]>
   /** Lines of the log by their event. */
   readonly said: (event: string) => Record<string, unknown>[]
 }
+
+const silent = createLogger({ level: 'silent' })
 
 async function open(tuning: Partial<ResponseStoreTuning> = {}, ids: IdSource = systemIds): Promise<Opened> {
   const directory = await mkdtemp(join(tmpdir(), 'trainyard-responses-'))
@@ -48,6 +52,7 @@ async function open(tuning: Partial<ResponseStoreTuning> = {}, ids: IdSource = s
   const store = createResponseStore({ db, ids, logger }, { patienceMs: PATIENCE_MS, ...tuning })
   onTestFinished(() => store.stop())
   return {
+    db,
     store,
     rows: async () =>
       (await db.selectFrom('stored_responses').select('response_id').orderBy('response_id').execute()).map(
@@ -147,4 +152,22 @@ it('a response over the limit of its entity is not taken, and those that are the
   await store.stop()
   expect(await rows()).toEqual(['small', 'too'])
   expect(said('responses.not_stored')).toMatchObject([{ response: 'large', limit_bytes: 100_000 }])
+})
+
+it('what is too much goes with a later write where its end has failed', async () => {
+  const { db, store, rows, said } = await open({ limits: { count: 32, sizeBytes: 1_000_000 } })
+  // of a server that had other limits
+  const earlier = createResponseStore({ db, ids: systemIds, logger: silent }, { patienceMs: PATIENCE_MS })
+  const ids = Array.from({ length: 40 }, (_, i) => `${i + 10}`)
+  await Promise.all(ids.map((id) => earlier.put(OWNER, responseOf(id, 'a'))))
+  await earlier.stop()
+  await sql`create trigger kept before delete on stored_responses begin select raise(abort, 'kept'); end`.execute(db)
+  await store.put(OWNER, responseOf('50', 'a'))
+  await until(() => said('responses.trim_failed').length > 0, 'the end to fail')
+  expect(await rows()).toHaveLength(41)
+  await sql`drop trigger kept`.execute(db)
+  await store.put(OWNER, responseOf('51', 'a'))
+  await until(async () => (await rows()).length === 32, 'what is too much to go')
+  expect(await rows()).toContain('51')
+  expect(said('responses.write_failed')).toEqual([])
 })

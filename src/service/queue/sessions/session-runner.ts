@@ -69,7 +69,7 @@ export interface SessionTiming {
   readonly tickMs: number
   /** A session without requests gives its worker back after so long. */
   readonly idleMs: number
-  /** Others wait: a busy session gives way after so long. */
+  /** Others wait: a busy session gives way so long after its worker began with new requests. */
   readonly turnMs: number
   /** Least time between two stored states. */
   readonly saveIntervalMs: number
@@ -134,7 +134,6 @@ interface Held extends LiveSession {
   readonly remote: RemoteWorker | null
   /** Its worker was told to stop, or another server has it: no loss. */
   isOrderly: boolean
-  readonly openedAtMs: number
 }
 
 /** A worker of another machine: it ends when it says so, or when it was silent for too long and is fenced off. */
@@ -317,7 +316,6 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       remote,
       isOrderly: false,
       tokenHash: hashSecret(token),
-      openedAtMs: clock.monotonicMs(),
     }
     lives.set(id, held)
     const { pid = null } = worker
@@ -453,8 +451,8 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       const held = [...lives.values()].filter(({ remote }) => (remote?.id ?? null) === workerId)
       if (held.some(({ turns }) => turns.isClosing())) return
       const idle = held.filter(({ turns }) => turns.idleMs() >= YIELD_IDLE_MS)
-      const nowMs = clock.monotonicMs()
-      const busy = held.filter(({ openedAtMs }) => nowMs - openedAtMs >= timing.turnMs)
+      // a turn in which nothing new was done would be none, where a start takes longer than a turn
+      const busy = held.filter(({ turns }) => turns.servedMs() >= timing.turnMs)
       const first = idle.sort((a, b) => b.turns.idleMs() - a.turns.idleMs())[0] ?? busy[0]
       first?.turns.close()
     },

@@ -69,6 +69,8 @@ export interface SessionTurns {
   isClosed(): boolean
   /** How long nothing was to be done; 0 while something is. */
   idleMs(): number
+  /** How long this worker has had new requests, and not what others had before it; 0 before the first. */
+  servedMs(): number
   /** The number of the request that its worker works on; null: none of a client. */
   currentSeq(): number | null
   /** Whether this worker has carried out anything. */
@@ -119,6 +121,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   let isStoreWanted = false
   let isStoreGivenUp = false
   let idleSinceMs: number | null = null
+  let servedSinceMs: number | null = null
   let state: 'open' | 'closing' | 'closed' | 'stopped' = 'open'
   let hasMoved = false
   let broken: string | null = null
@@ -194,7 +197,10 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     }
     const due = await findDueRequest(db, session.id, nextSeq)
     const request = due?.request
-    if (request?.status === 'waiting') return attempt(request, 'request', due)
+    if (request?.status === 'waiting') {
+      servedSinceMs ??= clock.monotonicMs()
+      return attempt(request, 'request', due)
+    }
     // refused when it came: it has its turn all the same
     if (request?.status === 'failed') {
       await inOwnTransaction(async (transaction) => {
@@ -364,6 +370,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     isClosing: () => state === 'closing' || state === 'closed',
     isClosed: () => state === 'closed',
     idleMs: () => (idleSinceMs === null ? 0 : clock.monotonicMs() - idleSinceMs),
+    servedMs: () => (servedSinceMs === null ? 0 : clock.monotonicMs() - servedSinceMs),
     currentSeq: () => (current?.purpose === 'request' ? (current.request?.seq ?? null) : null),
     hasMoved: () => hasMoved,
     brokenBy: () => broken,

@@ -22,7 +22,7 @@ const serial = { ...slow, fileParallelism: false }
  */
 const ALONE = [
   'test/integration/{children,devices,servers}/**/*.test.ts',
-  'test/integration/engine-nodes/vllm.test.ts',
+  'test/integration/engine-nodes/{engine-node,vllm}.test.ts',
   'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
   'test/integration/workers/!(direct-reads|torch-worker).test.ts',
   'test/integration/api/{engine-faults,faults,real-children,resume}.test.ts',
@@ -31,7 +31,7 @@ const ALONE = [
   'test/integration/inference/{core-sharing,engine-memory}.test.ts',
   'test/integration/storage/{clock-jumps,crashes,disk-faults,s3-faults}.test.ts',
   'test/integration/storage/faults/**/*.test.ts',
-  'test/integration/storage/postgres/{faults,full-disk}.test.ts',
+  'test/integration/storage/postgres/{access,faults,full-disk,jobs}.test.ts',
   'test/integration/training/rollouts.test.ts',
   'test/e2e/{cli,demo,memory-limit,node-versions,privacy,proxy,terminal}.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',

@@ -13,6 +13,7 @@ import {
   type TestServiceOptions,
 } from '../../support/service/create-test-service.js'
 import { childrenOf } from '../../support/service/killable-server.js'
+import { unassignedPort } from '../../support/service/unassigned-port.js'
 import { startWorkerProcess, type WorkerProcess } from '../../support/service/worker-process.js'
 import { until } from '../../support/until.js'
 
@@ -128,7 +129,7 @@ const ASKED: readonly object[] = [
   { use_beam_search: true, n: 3, max_tokens: 5, logprobs: null },
 ]
 
-describe('an engine node', { timeout: 180_000 }, () => {
+describe('an engine node', () => {
   it('answers as the server itself does, bit for bit, for the base model and an adapter', async () => {
     await start({ engines: 'local' })
     await trained()
@@ -221,11 +222,10 @@ describe('an engine node', { timeout: 180_000 }, () => {
   })
 
   it('says again that it is there to a server that was started anew, whose requests wait for it', async () => {
-    await start()
+    await start({ port: await unassignedPort() })
     const node = await readyNode()
     const before = await complete()
-    const { port } = new URL(service.url)
-    service = await service.restart({ port: Number(port) })
+    service = await service.restart()
     // the first one may be asked before the node has been heard
     const { status, body } = await complete()
     expect([status, body.choices]).toEqual([200, before.body.choices])

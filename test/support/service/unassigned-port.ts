@@ -15,11 +15,13 @@ export async function unassignedPort(): Promise<number> {
   return (await unassignedPorts(1))[0] as number
 }
 
-/** @param count of ports, at most 16: test files that run side by side look at different ones first */
+/** @param count of ports: of the two test files that run side by side each has a half of them to itself */
 export async function unassignedPorts(count: number): Promise<number[]> {
+  const half = COUNT / 2
+  const firstHere = FIRST + (Number(process.env['VITEST_POOL_ID'] ?? 0) % 2) * half
   const ports: number[] = []
-  for (let i = 0; i < COUNT && ports.length < count; i += 1) {
-    const port = FIRST + ((process.pid * 16 + tried++) % COUNT)
+  for (let i = 0; i < half && ports.length < count; i += 1) {
+    const port = firstHere + ((process.pid * 16 + tried++) % half)
     const server = createServer().listen(port, '127.0.0.1')
     try {
       await once(server, 'listening')

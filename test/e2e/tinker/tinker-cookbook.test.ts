@@ -57,7 +57,7 @@ describe.skipIf(!existsSync(PYTHON))('tinker-cookbook (skipped without .cache/lo
     return lines<Metrics>(path.join(logs, 'metrics.jsonl'))
   }
 
-  test('sl_loop, and rl_loop from what it saved', { timeout: 2 * LIMIT_MS }, async () => {
+  test('sl_loop, and rl_loop from what it saved', async () => {
     const examples = await runRecipe('sl_loop', { batch_size: 4, learning_rate: 5e-3, save_every: 20 }, 'loop')
     expect(examples).toHaveLength(35)
     expect(examples[34]?.['train_mean_nll']).toBeLessThan((examples[0]?.['train_mean_nll'] ?? 0) / 2)
@@ -70,22 +70,20 @@ describe.skipIf(!existsSync(PYTHON))('tinker-cookbook (skipped without .cache/lo
     for (const each of steps) expect(each['reward/total']).toBeGreaterThanOrEqual(0)
   })
 
-  test('chat_sl: supervised with evaluation and saves between', { timeout: LIMIT_MS }, async () => {
+  test('chat_sl: supervised with evaluation and saves between', async () => {
     const options = { batch_size: 20, learning_rate: 5e-3, max_steps: 4, eval_every: 2, save_every: 2 }
     const steps = (await runRecipe('chat_sl.train', options)).filter((each) => 'train_mean_nll' in each)
     expect(steps[3]?.['train_mean_nll']).toBeLessThan(steps[0]?.['train_mean_nll'] ?? 0)
     expect(steps[2]?.['test/nll']).toBeLessThan(steps[0]?.['test/nll'] ?? 0)
   })
 
-  test('preference/dpo: the first loss is ln 2, where policy is reference', { timeout: LIMIT_MS }, async () => {
+  test('preference/dpo: the first loss is ln 2, where policy is reference', async () => {
     const steps = await runRecipe('preference.dpo.train', { batch_size: 4, max_steps: 2, learning_rate: 1e-3 })
     expect(steps[0]?.['dpo_loss']).toBeCloseTo(Math.LN2, 4)
     expect(steps.find((each) => each['step'] === 1)?.['dpo_loss']).toBeGreaterThan(0)
   })
 
-  test('preference/shorter: groups that differ train, and sampler and trainer agree', {
-    timeout: LIMIT_MS,
-  }, async () => {
+  test('preference/shorter: groups that differ train, and sampler and trainer agree', async () => {
     const options = {
       renderer_name: 'role_colon',
       batch_size: 2,
@@ -102,7 +100,7 @@ describe.skipIf(!existsSync(PYTHON))('tinker-cookbook (skipped without .cache/lo
     for (const each of steps) expect(Math.abs(each['optim/kl_sample_train_v1'] ?? 1)).toBeLessThan(1e-4)
   })
 
-  test('math_rl: arithmetic', { timeout: LIMIT_MS }, async () => {
+  test('math_rl: arithmetic', async () => {
     const options = {
       env: 'arithmetic',
       group_size: 4,
@@ -114,7 +112,7 @@ describe.skipIf(!existsSync(PYTHON))('tinker-cookbook (skipped without .cache/lo
     expect(steps).toHaveLength(2)
   })
 
-  test('distillation/on_policy: a teacher that is the student differs by nothing', { timeout: LIMIT_MS }, async () => {
+  test('distillation/on_policy: a teacher that is the student differs by nothing', async () => {
     const options = {
       teacher_model: NAME,
       groups_per_batch: 4,
@@ -130,9 +128,7 @@ describe.skipIf(!existsSync(PYTHON))('tinker-cookbook (skipped without .cache/lo
     expect(steps).toHaveLength(2)
   })
 
-  test('a registered tokenizer and renderer: the same tokens as here, and a model that answers', {
-    timeout: LIMIT_MS,
-  }, async () => {
+  test('a registered tokenizer and renderer: the same tokens as here, and a model that answers', async () => {
     const logs = path.join(folder, 'logs/registered')
     const script = path.join(import.meta.dirname, '../clients/registered_tokenizer.py')
     const args = [script, service.url, service.key, SPARK, path.join(folder, 'towns.jsonl'), logs]

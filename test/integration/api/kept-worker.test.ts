@@ -46,7 +46,7 @@ async function train(at: TestService, name: string): Promise<string> {
 
 const idlePid = (at: TestService) => until(() => at.idleWorkerPids()[0], 'an idle worker')
 
-describe('a kept worker', { timeout: 240_000 }, () => {
+describe('a kept worker', () => {
   it('makes the next job in the same process and with the same bits, and ends with the server', async () => {
     const at = await start()
     const first = await train(at, 'a')

@@ -61,9 +61,7 @@ async function said(): Promise<readonly string[]> {
   return (await readFile(join(directory, 'said'), 'utf8')).trim().split('\n')
 }
 
-it('has the same ids and log-probabilities; an adapter that it dropped is loaded and asked for once more', {
-  timeout: 180_000,
-}, async () => {
+it('has the same ids and log-probabilities; an adapter that it dropped is loaded and asked for once more', async () => {
   service = await createTestService({ scripted: false, threads: 1, precision: 'f32', engines: 'local' })
   await train()
   const requests = [
@@ -89,7 +87,7 @@ it('has the same ids and log-probabilities; an adapter that it dropped is loaded
   expect((await said()).slice(1)).toEqual([base, 'load', 'generate 200', ...once, ...once, ...once, unread, best])
 })
 
-it('that was killed is started again, and its requests are an error that says so', { timeout: 180_000 }, async () => {
+it('that was killed is started again, and its requests are an error that says so', async () => {
   service = await createTestService({
     ...{ scripted: false, threads: 1, precision: 'f32', engines: 'remote' },
     tuning: { engineNodeReportMs: 50 },

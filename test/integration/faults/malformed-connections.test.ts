@@ -176,7 +176,7 @@ async function stream(): Promise<string> {
 /** Of the server's process. */
 const descriptors = () => readdirSync(`/proc/${server.pid}/fd`).length
 
-it('are answered as they deserve; chats beside them are whole, and nothing is kept', { timeout: 290_000 }, async () => {
+it('are answered as they deserve; chats beside them are whole, and nothing is kept', async () => {
   expect(await stream()).toContain(`"completion_tokens":${TOKENS}`)
   const before = descriptors()
   let isOver = false

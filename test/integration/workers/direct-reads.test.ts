@@ -111,7 +111,7 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
     expect(await filesOf(other, 1)).toEqual(parent)
     expect(await filesOf(other, 2)).toEqual(await filesOf(model, 2))
     expect(worker.stderr().split('the server is asked for the bytes instead').length).toBe(2)
-  }, 120_000)
+  })
 
   it('whose bytes are damaged or cut on their way are had from the server: rows before one of them is trained on', async () => {
     const files: unknown[] = []
@@ -133,7 +133,7 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
       await worker.ended
     }
     expect(files).toEqual(Array(3).fill(files[0]))
-  }, 180_000)
+  })
 
   it('are adapters of an engine node, too', async () => {
     await startProcess('worker', [])
@@ -146,7 +146,7 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
     expect((await service.json('/v1/chat/completions', { json })).status).toBe(200)
     const adapter = (await filesOf(model, 1)).find(({ name }) => name === 'adapter_model.safetensors')
     expect(signed).toContainEqual({ path: pathOf(adapter?.sha256 ?? ''), hasKey: false })
-  }, 120_000)
+  })
 
   it('are had from the server by who does not say that it follows, and damaged ones are not taken for whole', async () => {
     const worker = await startProcess('worker', [])
@@ -177,5 +177,5 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
     expect(await createDirectReads((reason) => told.push(reason)).follow(without)).toBeNull()
     expect(told.at(-1)).toContain('named no digest')
     proxy.choose(() => null)
-  }, 120_000)
+  })
 })

@@ -27,7 +27,7 @@ it.each<[string, object]>([
     { bad_words: ['e'], xtc_probability: 0.5, xtc_threshold: 0.001 },
   ],
   ['found by a beam search', { use_beam_search: true, n: 4 }],
-])('%s', { timeout: 240_000 }, async (_, more) => {
+])('%s', async (_, more) => {
   const groups = []
   for (let seed = 0; seed < 2; seed++) {
     const { status, body } = await service.json<ChatResponse>('/v1/chat/completions', {
@@ -55,7 +55,7 @@ it.each<[string, object]>([
   expect(Math.abs((data['importance_ratio_p99'] ?? 0) - 1)).toBeLessThan(1e-3)
 })
 
-it('recorded through completions, responses and messages, whole and streamed', { timeout: 240_000 }, async () => {
+it('recorded through completions, responses and messages, whole and streamed', async () => {
   const ask = async (path: string, json: object): Promise<Record<string, unknown>> => {
     const { status, body } = await service.json<Record<string, unknown>>(path, { json: { model: 'm:step0', ...json } })
     expect(status, JSON.stringify(body)).toBe(200)

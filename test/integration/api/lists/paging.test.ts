@@ -303,7 +303,7 @@ it('knows every list of the API', async () => {
 })
 
 describe.each(Object.entries(LISTS))('%s', (_, create) => {
-  it('loses and repeats nothing while it is paged, and knows its own cursors', { timeout: 240_000 }, async () => {
+  it('loses and repeats nothing while it is paged, and knows its own cursors', async () => {
     const { path, add, remove, foreign, isNewestFirst = false } = await create()
     let there: string[] = []
     while (there.length < 6) {
@@ -332,7 +332,7 @@ describe.each(Object.entries(LISTS))('%s', (_, create) => {
 })
 
 describe('what a job says', () => {
-  it('is paged while it is said, nothing twice, nothing skipped', { timeout: 240_000 }, async () => {
+  it('is paged while it is said, nothing twice, nothing skipped', async () => {
     const model = await addModel()
     const json = {
       model_id: model,

@@ -65,7 +65,7 @@ it('five hundred pipelined steps leave what the server holds within 1.05', async
     await service.stop()
     rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
   }
-}, 240_000)
+})
 
 it('steps have no statement of their own: what is compiled for one serves all', async () => {
   const prepare = vi.spyOn(

@@ -75,6 +75,12 @@ interface Scene {
 async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
   const directory = await mkdtemp(join(tmpdir(), 'trainyard-killed-'))
   let worker: WorkerProcess | null = null
+  // each as soon as there is something to end, the last first: a start that fails leaves nothing behind
+  onTestFinished(async () => {
+    worker?.child.kill('SIGKILL')
+    await worker?.ended
+    await rm(directory, { recursive: true, force: true, maxRetries: 20 })
+  })
   /** Kills, and starts again what was killed. */
   const proxy = await startKillingProxy(async ({ victim }) => {
     if (victim === 'worker') {
@@ -86,6 +92,7 @@ async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
       await server.kill('SIGKILL')
     }
   })
+  onTestFinished(() => proxy.close())
   const startServer = async (apiKey: string | null): Promise<KillableServer> => {
     const started = await startKillableServer({
       dataDir: join(directory, 'data'),
@@ -99,13 +106,7 @@ async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
     return started
   }
   let server = await startServer(null)
-  onTestFinished(async () => {
-    proxy.close()
-    worker?.child.kill('SIGKILL')
-    await worker?.ended
-    await server.kill('SIGKILL')
-    await rm(directory, { recursive: true, force: true, maxRetries: 20 })
-  })
+  onTestFinished(() => server.kill('SIGKILL'))
   const { key } = await server.call<{ key: string }>('/v1/preview/keys', { scope: 'worker' })
 
   function startWorker(): void {

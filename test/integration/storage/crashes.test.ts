@@ -4,6 +4,8 @@
  *
  * One run of a transition leaves copies of the data directory as a kill before each write would find it; at one of these points, another
  * with each transition, a process is killed indeed (`CRASH_KILLS=all`: at all of them).
+ *
+ * A crash is a process that dies, not a machine that loses power: the order of fsync is not tried here.
  */
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -134,6 +136,11 @@ function pointsOf(writes: number): number[] {
 function killsOf(taken: readonly number[], i: number): readonly number[] {
   return process.env['CRASH_KILLS'] === 'all' ? taken : taken.slice(i % taken.length).slice(0, 1)
 }
+/**
+ * So many writes fewer than another a run may have made. How often an outbox looks hangs on when answers come: it may find a message that was
+ * just sent, and ask in vain whether it may send it. All others always make the same writes: a point that is not reached would be one not tried.
+ */
+const SLACK: Readonly<Record<string, number>> = { 'deliver to a webhook': 1 }
 /** Processes at once: most of their time is their start. */
 const AT_ONCE = 4
 async function inTurns<T, R>(values: readonly T[], one: (value: T) => Promise<R>): Promise<R[]> {
@@ -164,8 +171,10 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
       inTurns(killed, (point) => run(directory(`killed ${point}`), transition, point)),
     ])
     expect(await stateOf(directory('copied')), 'of which copies were made').toEqual(after)
-    // how often an outbox looks hangs on when answers come: a run may have done with fewer writes
     const { writes: copiedWrites } = JSON.parse(copying.stdout) as Uncrashed
+    const slack = SLACK[transition] ?? 0
+    if (slack === 0) expect(copiedWrites, 'writes of the run that makes copies').toBe(writes)
+    else expect(copiedWrites, 'writes of the run that makes copies').toBeGreaterThanOrEqual(writes - slack)
     const left = new Set<string>()
     for (const point of taken.filter((point) => point <= copiedWrites)) left.add(directory(`copied ${point}`))
     for (const { point, signal, stdout } of outcomes) {
@@ -173,6 +182,7 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
         left.add(directory(`killed ${point}`))
         kills += 1
       } else {
+        expect(point, 'a point that a run did not reach').toBeGreaterThan(writes - slack)
         expect((JSON.parse(stdout) as Uncrashed).writes, `writes, point ${point}`).toBeLessThan(point)
         expect(await stateOf(directory(`killed ${point}`)), `not reached: ${point}`).toEqual(after)
       }

@@ -7,6 +7,8 @@
  * A copy has what a kill at that point would leave: everything that was handed to the system, and no process that holds it. One process
  * makes as many as are wanted, in the time that one kill takes.
  *
+ * This is a process that dies, not a machine that loses power: the order of fsync is not tried here.
+ *
  * A write is a statement that changes the database, a commit, or a call that changes the file system. Transitions use the
  * built service's own functions; only ids are made here.
  */

@@ -1,6 +1,6 @@
 /**
  * Text columns → values: a word of a closed list, a JSON object, numbers by name. What a row should never hold is an error
- * that names it, not a silent default.
+ * that names it, not a silent default. And free text → what every database stores.
  */
 import { StorageError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
@@ -30,4 +30,12 @@ export function readObject(text: string, what: string): JsonObject {
 export function readNumbers(text: string, what: string): Record<string, number> {
   const entries = Object.entries(readObject(text, what))
   return Object.fromEntries(entries.filter((entry): entry is [string, number] => typeof entry[1] === 'number'))
+}
+
+/**
+ * Text that no client chose for a row (what a model said, why something failed, which may quote anything): with the replacement character in place of U+0000,
+ * which PostgreSQL refuses, so that an end is stored whatever it says. What a client names is refused instead.
+ */
+export function storableText<Text extends string | null>(text: Text): Text {
+  return (text?.includes('\0') ? text.replaceAll('\0', '\ufffd') : text) as Text
 }

@@ -7,6 +7,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { JOB_STATUSES, type JobStatus } from '#contract/wire/job-words.js'
 import { addTrainingTime } from '../access/usage-days.js'
 import { type Database, databaseNowMs } from '../database.js'
+import { storableText } from '../row-values.js'
 import { type JobRecord, toJob } from '../training-jobs.js'
 
 /** Whose jobs: those of an entity, or of one project of it. */
@@ -204,7 +205,7 @@ export async function setJobUnsuccessful(
     .set({
       status: end.status,
       error_code: end.errorCode,
-      error_message: end.errorMessage,
+      error_message: storableText(end.errorMessage),
       input_sha256: null,
       validation_sha256: null,
       lease_expires_at_ms: null,

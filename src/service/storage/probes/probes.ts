@@ -7,7 +7,7 @@ import { PROBE_STATUSES, type ProbeStatus } from '#contract/wire/inference/probe
 import type { ProbeMessage } from '#contract/wire/inference/probes.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, type PageOptions, unknownCursor } from '../paging.js'
-import { readOneOf } from '../row-values.js'
+import { readOneOf, storableText } from '../row-values.js'
 import type { ProbeAnswersTable, ProbesTable } from './tables.js'
 
 /** New steps that wait; of a model that makes steps faster than they are answered the oldest are left out. */
@@ -234,11 +234,11 @@ export async function endAnswer(
     .updateTable('probe_answers')
     .set({
       status: end.error === null ? 'answered' : 'failed',
-      text: end.text,
+      text: storableText(end.text),
       finish_reason: end.finishReason,
       completion_tokens: end.completionTokens,
       checkpoint: end.checkpoint,
-      error: end.error,
+      error: storableText(end.error),
       answered_at_ms: databaseNowMs,
     })
     .where('probe_id', '=', probeId)

@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
-import { readOneOf } from '../row-values.js'
+import { readOneOf, storableText } from '../row-values.js'
 
 export const REQUEST_KINDS = [
   'create',
@@ -82,7 +82,7 @@ function endColumns(end: RequestEnd) {
     status: 'error' in end ? 'failed' : 'done',
     result: 'result' in end ? JSON.stringify(end.result) : null,
     output: 'output' in end ? end.output : null,
-    error: 'error' in end ? end.error : null,
+    error: 'error' in end ? storableText(end.error) : null,
     is_user_error: 'error' in end && end.isUserError ? 1 : 0,
     ended_at_ms: databaseNowMs,
   }

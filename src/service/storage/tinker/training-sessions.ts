@@ -5,6 +5,7 @@
 import type { ExpressionBuilder } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, toPage, unknownCursor } from '../paging.js'
+import { storableText } from '../row-values.js'
 import type { Schema } from '../schema.js'
 
 /** A stored file. */
@@ -236,7 +237,11 @@ export async function advanceSession(
 }
 
 export async function failTrainingSession(db: Database, id: string, error: string): Promise<void> {
-  await db.updateTable('training_sessions').set({ error }).where('id', '=', id).execute()
+  await db
+    .updateTable('training_sessions')
+    .set({ error: storableText(error) })
+    .where('id', '=', id)
+    .execute()
 }
 
 export async function setSessionModel(db: Database, id: string, modelId: string): Promise<void> {

@@ -4,6 +4,7 @@
 import type { ExpressionBuilder, Selectable } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from '../paging.js'
+import { storableText } from '../row-values.js'
 import type { Schema } from '../schema.js'
 import type { WebhookDeliveriesTable, WebhooksTable } from './tables.js'
 
@@ -208,7 +209,7 @@ export async function setAttempt(
       claimed_until_ms: null,
       status: next,
       last_status: outcome.status,
-      last_error: outcome.error,
+      last_error: storableText(outcome.error),
       next_attempt_at_ms:
         outcome.retryMs === null || outcome.isDelivered ? null : e(databaseNowMs, '+', outcome.retryMs),
       ...(outcome.isDelivered ? { delivered_at_ms: databaseNowMs } : {}),

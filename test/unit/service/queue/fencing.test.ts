@@ -177,6 +177,11 @@ describe('events', () => {
     await expect(append(1, 1)).rejects.toMatchObject({ code: 'event_gap' })
   })
 
+  it('end a job whatever its reason quotes', async () => {
+    await failAttempt(fixture.db, systemIds, claim, { code: 'x', message: 'role "a\0"', isCancelled: false })
+    expect(await findJob(fixture.db, claim.jobId)).toMatchObject({ status: 'failed', errorMessage: 'role "a\ufffd"' })
+  })
+
   it('have exactly one terminal event by the database itself', async () => {
     await failAttempt(fixture.db, systemIds, claim, { code: 'x', message: 'broken', isCancelled: false })
     expect(await eventTypes()).toEqual(['training_failed'])

@@ -5,6 +5,7 @@ import type { Selectable } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
+import { storableText } from './row-values.js'
 import type { FilesTable } from './schema.js'
 
 export interface FileRecord {
@@ -35,7 +36,7 @@ export async function insertFile(db: Database, file: Omit<FileRecord, 'createdAt
       artifact: file.artifact,
       sha256: file.sha256,
       size_bytes: file.sizeBytes,
-      problem: file.problem,
+      problem: storableText(file.problem),
       created_at_ms: databaseNowMs,
     })
     .execute()

@@ -10,11 +10,7 @@ export const ALONE_MS = 300
 const FAIR_GAP_MS = 150
 const FAIR_GAP = 5
 const MOST_GAP_MS = 300
-/**
- * The same where the choices that run came together with the prompts that wait. One prompt: its window and a round, so that with what
- * a chunk takes longer than expected (up to 15 ms of a prompt of 2,000 tokens) no gap is above 100 ms. Several: for each, and the gap.
- */
-const ALONE_TOGETHER_GAP_MS = 80
+/** For each of several prompts and for the gap where the choices that run came together with them. */
 const SHARING_TOGETHER_MS = 120
 const MOST_TOGETHER_MS = 1000
 /** A step of so many tokens says what a token takes. */
@@ -25,7 +21,7 @@ const TELLING_TOKENS = 64
  *
  * One prompt gets little, so that its neighbours hardly notice. When many come at once, each of them would wait for all tokens that
  * those before it generate meanwhile, so they get more together, up to what keeps the gap fair. Choices that were let in together with
- * the prompts have no claim to go before them.
+ * several prompts have no claim to go before them.
  *
  * @param prompts waiting to be computed
  * @param roundMs what a token of every running choice takes
@@ -40,10 +36,7 @@ export function sharingMs({
   readonly roundMs: number
   readonly isTogether: boolean
 }): number {
-  if (isTogether) {
-    if (prompts > 1) return Math.min(SHARING_TOGETHER_MS * prompts, MOST_TOGETHER_MS)
-    return Math.max(SHARING_MS, ALONE_TOGETHER_GAP_MS - roundMs)
-  }
+  if (isTogether && prompts > 1) return Math.min(SHARING_TOGETHER_MS * prompts, MOST_TOGETHER_MS)
   const gap = Math.min(MOST_GAP_MS, Math.max(FAIR_GAP_MS, FAIR_GAP * roundMs))
   const most = Math.max(SHARING_MS, gap - roundMs)
   return Math.min(SHARING_MS * Math.max(1, prompts), most)

@@ -32,9 +32,12 @@ describe('time of prompts beside running choices', () => {
     expect([2, 8, 32].map(at)).toEqual([240, 960, 1000])
   })
 
-  test.each([2, 21, 80, 400])('and is as short for one that came with them as for one that came later (%d ms)', (roundMs) => {
-    expect(sharingMs({ prompts: 1, roundMs, isTogether: true })).toBe(60)
-  })
+  test.each([2, 21, 80, 400])(
+    'and is as short for one that came with them as for one that came later (%d ms)',
+    (roundMs) => {
+      expect(sharingMs({ prompts: 1, roundMs, isTogether: true })).toBe(60)
+    },
+  )
 })
 
 describe('time of a prompt token', () => {

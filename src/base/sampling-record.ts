@@ -1,0 +1,34 @@
+/**
+ * How a choice was sampled, where it was not drawn plainly (at temperature 1 from the whole vocabulary): bounds of that record, and which
+ * of its tokens a learner can follow. One place for the wire (`contract/wire/sampling-record.ts`), for rows (`formats/rows/sampling-record.ts`)
+ * and for the engine, which makes it.
+ */
+
+/** Of one token: larger sets are not recorded. */
+export const MOST_KEPT_IDS = 512
+/** Of one record, beyond any context. */
+export const MOST_RECORDED_TOKENS = 1_048_576
+/** Of one record, all its sets together: 64 MB. */
+export const MOST_RECORDED_IDS = 16_777_216
+export const MOST_UNMODELLED_NAMES = 32
+export const LONGEST_UNMODELLED_NAME = 64
+
+/** Rules that only leave tokens out. Named as unmodelled they concern the tokens without a set: the others have theirs recorded. */
+const CUTS: ReadonlySet<string> = new Set([
+  'top_k',
+  'top_p',
+  'min_p',
+  'xtc',
+  'allowed_token_ids',
+  'bad_words',
+  'min_tokens',
+])
+
+/**
+ * Whether a learner can compute the distribution that a token was drawn from, by temperature and kept set alone.
+ *
+ * @param count size of the token's kept set; 0: none is recorded, so nothing was left out unless a cut is unmodelled
+ */
+export function isModelledToken(unmodelled: readonly string[], count: number): boolean {
+  return unmodelled.every((name) => count > 0 && CUTS.has(name))
+}

@@ -3,6 +3,7 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
+import { append } from '#base/util/lists.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
@@ -29,8 +30,8 @@ export const systemCheck = defineCommand({
     if (flags.localOnly && flags.serverOnly)
       throw new UsageError('invalid_argument', 'choose --local-only or --server-only')
     const checks: Check[] = []
-    if (!flags.serverOnly) checks.push(...(await checkMachine(context)), await checkDisk(context))
-    if (!flags.localOnly) checks.push(...(await checkServer(context, await connect())))
+    if (!flags.serverOnly) append(checks, [...(await checkMachine(context)), await checkDisk(context)])
+    if (!flags.localOnly) append(checks, await checkServer(context, await connect()))
     const failed = checks.filter((check) => check.status === 'fail').length
     const warned = checks.filter((check) => check.status === 'warn').length
     output.rows(

@@ -2,6 +2,7 @@
  * `trainyard jobs chart`: what the jobs of a model did to its metrics, as curves over its steps.
  */
 
+import { maxOf, minOf } from '#base/util/lists.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { usualMetrics } from '#cli/input/checkpoint-selection.js'
@@ -80,6 +81,6 @@ interface Point {
 
 /** 0 to 1 where all values lie there, so that rewards can be compared at a glance; else from the least to the greatest. */
 function rangeOf(values: readonly number[]): readonly [number, number] {
-  const [low, high] = [Math.min(...values), Math.max(...values)]
+  const [low, high] = [minOf(values), maxOf(values)]
   return low >= 0 && high <= 1 ? [0, 1] : [low, high]
 }

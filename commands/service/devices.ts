@@ -3,6 +3,7 @@
  */
 import type { Environment } from '#base/environment.js'
 import { listCards } from '#base/processes/graphics-cards.js'
+import { maxOf } from '#base/util/lists.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { type DeviceFiles, deviceFiles, readMachine } from '#cli/local/device-files.js'
@@ -77,7 +78,7 @@ async function rowOf(found: DeviceFiles, environment: Environment | null): Promi
   }
   const proof = await proveDevice(name, environment)
   if (!proof.isTrusted) return { ...base, proof, status: 'refused', message: proof.problem ?? 'it cannot be used' }
-  const error = Math.max(...proof.graphs.map((graph) => graph.error))
+  const error = maxOf(proof.graphs.map((graph) => graph.error))
   const { onCpu, all } = placementOf(proof)
   const speed = speedupOf(proof)
   const pace =

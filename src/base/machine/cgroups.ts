@@ -26,7 +26,7 @@ export function cgroupsOf(controller: string, root: string): readonly Cgroup[] {
     if (controllers !== '' && !controllers.split(',').includes(controller)) return []
     const parts = path.split('/').filter((part) => part !== '')
     return Array.from({ length: parts.length + 1 }, (_, count): Cgroup => {
-      const folder = join(root, 'sys/fs/cgroup', controllers, ...parts.slice(0, count))
+      const folder = join(root, 'sys/fs/cgroup', controllers, parts.slice(0, count).join('/'))
       return { version: controllers === '' ? 2 : 1, read: (name) => textOf(join(folder, name)) }
     })
   })

@@ -6,6 +6,7 @@
  * together, most of the time.
  */
 import { availableParallelism } from 'node:os'
+import { minOf } from '../util/lists.js'
 import { type Cgroup, cgroupsOf } from './cgroups.js'
 
 export interface CoreOptions {
@@ -21,7 +22,7 @@ export interface CoreOptions {
  * Source: cgroups(7), `cpu.max` of version 2 and `cpu.cfs_quota_us` of version 1.
  */
 export function usableCores({ root = '/', parallelism = availableParallelism() }: CoreOptions = {}): number {
-  return Math.max(1, Math.min(parallelism, ...cgroupsOf('cpu', root).map(quotaOf).map(Math.floor)))
+  return Math.max(1, minOf(cgroupsOf('cpu', root).map(quotaOf).map(Math.floor), parallelism))
 }
 
 /** @returns cores; infinity where there is no quota */

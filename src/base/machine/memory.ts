@@ -8,6 +8,7 @@
  */
 import { totalmem } from 'node:os'
 import { join } from 'node:path'
+import { minOf } from '../util/lists.js'
 import { type Cgroup, cgroupsOf, textOf } from './cgroups.js'
 import { runVmStat } from './vm-stat.js'
 
@@ -30,7 +31,7 @@ export interface AvailableMemoryOptions {
 
 /** @returns bytes */
 export function memoryBytes({ root = '/', machineBytes = totalmem() }: MemoryOptions = {}): number {
-  return Math.min(machineBytes, ...cgroupsOf('memory', root).map(limitOf))
+  return minOf(cgroupsOf('memory', root).map(limitOf), machineBytes)
 }
 
 /** What this process can still get, in bytes; null where the system does not say, or says too little. */
@@ -48,7 +49,7 @@ export function availableMemoryBytes({
 
 function leastOf(bytes: readonly (number | null)[]): number | null {
   const told = bytes.filter((figure) => figure !== null)
-  return told.length === 0 ? null : Math.min(...told)
+  return told.length === 0 ? null : minOf(told)
 }
 
 /** The kernel's own estimate, which counts what it keeps of files. */
@@ -70,7 +71,7 @@ function groupAvailable(group: Cgroup): number | null {
 function limitOf({ version, read }: Cgroup): number {
   // beyond `high` a group is slowed down until it gives memory back
   const names = version === 2 ? ['memory.max', 'memory.high'] : ['memory.limit_in_bytes']
-  return Math.min(...names.map((name) => numberOf(read(name)) ?? Number.POSITIVE_INFINITY))
+  return minOf(names.map((name) => numberOf(read(name)) ?? Number.POSITIVE_INFINITY))
 }
 
 /** What a group keeps of files. Version 1 has the sum with the groups below under names of its own. */

@@ -130,7 +130,7 @@ export function createSession(client: Client, asking: Asking): Session {
     lastTokens: () => last?.choice.logprobs?.content ?? [],
     toTrajectory() {
       const trajectory = new Trajectory(systemMessages(), asking.tools === null ? {} : { tools: asking.tools })
-      trajectory.histories[0]?.items.push(...(turns.histories[0]?.items ?? []))
+      for (const message of turns.histories[0]?.items ?? []) trajectory.histories[0]?.items.push(message)
       return trajectory
     },
   }

@@ -3,6 +3,7 @@
  *
  * Pure: same data and width, same text; a contract test compares every text with its golden.
  */
+import { maxOf } from '#base/util/lists.js'
 import { settings } from '#cli/config/schema.js'
 import { exitCodes } from '../terminal/exit-codes.js'
 import { type CommandEntry, globalSettings } from './command-line.js'
@@ -125,7 +126,13 @@ function paragraph(text: string, width: number): string {
 
 /** Two columns; the right one is wrapped under itself. */
 function rows(list: readonly Row[], width: number): string {
-  const left = Math.min(34, Math.max(0, ...list.map(([word]) => word.length)))
+  const left = Math.min(
+    34,
+    maxOf(
+      list.map(([word]) => word.length),
+      0,
+    ),
+  )
   const indent = ' '.repeat(left + 4)
   return list
     .map(([word, text]) => {

@@ -3,6 +3,7 @@
  *
  * Shared by the tasks that teach a manner of replying. Kinds alternate in the list, so that any even split has all of them.
  */
+import { maxOf } from '#base/util/lists.js'
 import { capitalize, wordsOf } from './task.js'
 import { CITIES, GLAD, HOBBIES, JOBS, NAMES, SAD } from './word-lists.js'
 
@@ -22,7 +23,7 @@ const THANKED = ['', ' for your help', ' for the answer']
 /** All remarks, kinds interleaved. */
 export function smallTalk(kinds: readonly Remark['kind'][]): readonly Remark[] {
   const lists = kinds.map((kind) => remarksOf[kind]())
-  const longest = Math.max(...lists.map((list) => list.length))
+  const longest = maxOf(lists.map((list) => list.length))
   return Array.from({ length: longest }, (_, i) => lists.flatMap((list) => list[i] ?? [])).flat()
 }
 

@@ -7,6 +7,7 @@
 import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import { findForeignGroup } from '#contract/wire/training/row-forms/foreign-group.js'
@@ -159,7 +160,7 @@ function summarize(groups: readonly JsonValue[]): TrajectoryFile {
     const trajectories = isJsonObject(group) && Array.isArray(group['trajectories']) ? group['trajectories'] : []
     const own = trajectories.map((trajectory: JsonObject) => Number(trajectory['reward'] ?? 0))
     if (differ(own)) trainableGroupCount += 1
-    rewards.push(...own)
+    append(rewards, own)
     for (const trajectory of trajectories) {
       const turns = countSampledTurns(trajectory)
       sampledTurnCount = turns === null || sampledTurnCount === null ? null : sampledTurnCount + turns

@@ -1,6 +1,7 @@
 /**
  * A bar of progress in a fixed number of columns, and values as a line of little columns. Pure text.
  */
+import { maxOf, minOf } from '#base/util/lists.js'
 
 /** `████████░░░░`; `share` is cut to 0…1. ASCII when the terminal has no such characters. */
 export function renderBar(share: number, width: number, isUnicode = true): string {
@@ -18,7 +19,7 @@ const LEVELS = { true: '▁▂▃▄▅▆▇█', false: '_.-=+*#@' }
 export function renderSparkline(values: readonly number[], width: number, isUnicode = true): string {
   const shown = values.slice(-width)
   const finite = shown.filter(Number.isFinite)
-  const [least, most] = [Math.min(...finite), Math.max(...finite)]
+  const [least, most] = [minOf(finite), maxOf(finite)]
   const levels = LEVELS[isUnicode ? 'true' : 'false']
   return shown
     .map((value) => {

@@ -9,6 +9,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, isAbsolute, join } from 'node:path'
 import type { Environment } from '#base/environment.js'
+import { append } from '#base/util/lists.js'
 
 export interface NeededFile {
   readonly file: string
@@ -164,7 +165,10 @@ async function libraryFolders(environment: Environment): Promise<readonly string
   const configured: string[] = []
   for (const name of await readdir('/etc/ld.so.conf.d').catch(() => [])) {
     const text = await readFile(join('/etc/ld.so.conf.d', name), 'utf8').catch(() => '')
-    configured.push(...text.split('\n').filter((line) => line.startsWith('/')))
+    append(
+      configured,
+      text.split('\n').filter((line) => line.startsWith('/')),
+    )
   }
   return [...own, ...configured.map((line) => line.trim()), '/lib64', '/usr/lib64', '/lib', '/usr/lib']
 }
@@ -176,7 +180,10 @@ async function vulkanManifests(environment: Environment): Promise<readonly strin
   const found: string[] = []
   for (const folder of ['/etc/vulkan/icd.d', '/usr/local/share/vulkan/icd.d', '/usr/share/vulkan/icd.d']) {
     const names = await readdir(folder).catch(() => [])
-    found.push(...names.filter((name) => name.endsWith('.json')).map((name) => join(folder, name)))
+    append(
+      found,
+      names.filter((name) => name.endsWith('.json')).map((name) => join(folder, name)),
+    )
   }
   return found
 }

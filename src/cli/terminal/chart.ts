@@ -1,6 +1,7 @@
 /**
  * A curve as text: a few rows of a terminal, values upwards, steps to the right. Pure.
  */
+import { maxOf } from '#base/util/lists.js'
 
 export interface ChartPoint {
   /** Position to the right: a whole number, ascending. */
@@ -43,7 +44,7 @@ export function renderChart(points: readonly ChartPoint[], options: ChartOptions
   const [low, high] = options.range ?? [0, 1]
   const range = high > low ? high - low : 1
   const labels = Array.from({ length: rows }, (_, row) => showValue(low + (range * row) / (rows - 1), range))
-  const labelWidth = Math.max(...labels.map((label) => label.length))
+  const labelWidth = maxOf(labels.map((label) => label.length))
   const margin = labelWidth + INDENT
   const span = Math.max(1, last.step - first.step)
   const columns = Math.min(span * MAX_GAP, Math.max(1, options.width - margin - String(last.step).length - 1))

@@ -1,6 +1,7 @@
 /**
  * What a job tells about itself, as lines of `jobs get`.
  */
+import { append } from '#base/util/lists.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { formatDuration } from './format.js'
 
@@ -13,7 +14,7 @@ export function describeReport({ report }: Pick<TrainingJob, 'report'>): (readon
   const lines: (readonly [string, string])[] = []
   if (report.trainer) lines.push(['Trainer', report.trainer.description])
   if (report.trained_tokens > 0) lines.push(['Tokens', `${report.trained_tokens} trained of ${report.tokens}`])
-  lines.push(...describeLeftOut(report.left_out))
+  append(lines, describeLeftOut(report.left_out))
   const parts = Object.entries(report.seconds).filter(([, seconds]) => seconds >= 0.1)
   if (parts.length > 0) {
     lines.push(['Time', parts.map(([part, seconds]) => `${part} ${formatDuration(seconds * 1000)}`).join(', ')])

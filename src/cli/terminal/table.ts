@@ -4,6 +4,7 @@
  * Widths are those of a terminal: wide characters take two columns. Only columns marked `canShrink` are ever cut, and the last one,
  * marked `canWrap`, is broken between words; where that is not enough, columns with a `rank` are left out.
  */
+import { maxOf } from '#base/util/lists.js'
 import { formatBytes, formatClock, formatCount, formatNumber, formatRelativeTime } from './format.js'
 import type { Sink } from './io.js'
 import { sanitizeLine } from './sanitize.js'
@@ -70,7 +71,10 @@ function layOut<T>(
 ): { readonly text: string; readonly isCut: boolean } {
   const cells = rows.map((row) => columns.map((column) => showCell(column.kind ?? 'text', column.get(row), options)))
   const natural = columns.map((column, i) =>
-    Math.max(column.header.length, ...cells.map((row) => displayWidth(row[i] ?? ''))),
+    maxOf(
+      cells.map((row) => displayWidth(row[i] ?? '')),
+      column.header.length,
+    ),
   )
   const isTight = natural.reduce((sum, width) => sum + width + GAP, -GAP) > options.sink.width
   const gap = isTight ? TIGHT_GAP : GAP
@@ -112,7 +116,11 @@ function layOut<T>(
 
 /** Two-column facts: `Name         email-agent`; long values go on below their beginning. */
 export function renderFacts(facts: readonly (readonly [string, string])[], columns = Number.POSITIVE_INFINITY): string {
-  const width = Math.max(0, ...facts.map(([label]) => label.length)) + 3
+  const width =
+    maxOf(
+      facts.map(([label]) => label.length),
+      0,
+    ) + 3
   return facts
     .map(
       ([label, value]) => `${label.padEnd(width)}${wrapWords(value, columns - width).join(`\n${' '.repeat(width)}`)}\n`,

@@ -97,8 +97,8 @@ function needyOptionsOf(table: OptionTable): readonly NeedyOption[] {
 /** Known options that another one, left out, keeps from having an effect. */
 function findUnneeded(kind: JobKind, config: JsonObject): OptionNote[] {
   const { root, options: table } = JOB_DEFINITIONS[kind]
-  const places = optionPlaces(kind, config).map(({ options }) => options)
-  const given: JsonObject = Object.assign({}, ...places)
+  const given: JsonObject = {}
+  for (const { options } of optionPlaces(kind, config)) Object.assign(given, options)
   return needyOptionsOf(table).flatMap(({ name, row, needs }) => {
     if (!isSet(row, given[name]) || needs.any.some((other) => isSet(table[other], given[other]))) return []
     return [{ path: [root, name], message: `${root}.${name} has no effect without ${needs.said}` }]

@@ -12,6 +12,7 @@ import type { Environment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
 import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
+import { minOf } from '#base/util/lists.js'
 
 /** What is tried; the CPU needs no proof. */
 export type Accelerator = 'webgpu' | 'cuda'
@@ -111,5 +112,5 @@ export function placementOf({ graphs }: Pick<DeviceProof, 'graphs'>): { readonly
 /** How many times as fast as the CPU the slowest kind of graph was; null where none was computed. */
 export function speedupOf({ graphs }: Pick<DeviceProof, 'graphs'>): number | null {
   if (graphs.length === 0) return null
-  return Math.min(...graphs.map(({ cpuMs, deviceMs }) => cpuMs / deviceMs))
+  return minOf(graphs.map(({ cpuMs, deviceMs }) => cpuMs / deviceMs))
 }

@@ -14,6 +14,7 @@ import {
   readFields,
   textOf,
 } from '#base/protobuf/protobuf-reader.js'
+import { append } from '#base/util/lists.js'
 
 /** A dense array of one datum. */
 export interface LossTensor {
@@ -134,7 +135,7 @@ function readTensor(message: Uint8Array, name: string): LossTensor {
     if (field.number === 1) bytes = bytesOf(field)
     else if (field.number === 2) throw unsupported(`${name} is sparse, expected a dense array`)
     else if (field.number === 3) dtype = integerOf(field)
-    else if (field.number === 4) shape.push(...integersOf(field))
+    else if (field.number === 4) append(shape, integersOf(field))
   }
   if (dtype === FLOAT32) return { values: float32s(bytes, name), isFloat: true, shape }
   if (dtype === INT64) return { values: int64s(bytes, name), isFloat: false, shape }

@@ -114,9 +114,10 @@ export function createGrammarCache(options: {
   function hasRoom(keyId: string): boolean {
     if (hasItsShare(keyId)) return false
     if (entries.size + leaving.size < options.maxGrammars) return true
-    const idle = [...entries].find(([, entry]) => entry.leases === 0)
-    if (idle !== undefined) end(...idle)
-    return idle !== undefined
+    const [key, idle] = [...entries].find(([, entry]) => entry.leases === 0) ?? []
+    if (key === undefined || idle === undefined) return false
+    end(key, idle)
+    return true
   }
 
   /** Gives those who wait what they wait for, as far as there are places. */
@@ -157,10 +158,10 @@ export function createGrammarCache(options: {
     const idle = [...entries].filter(([, { leases }]) => leases === 0)
     const bytesOf = ({ compiled }: Entry): number => compiled?.bytes ?? 0
     let sum = idle.reduce((bytes, [, other]) => bytes + bytesOf(other), 0)
-    for (const oldest of idle) {
+    for (const [oldest, other] of idle) {
       if (sum <= maxIdleBytes) return
-      sum -= bytesOf(oldest[1])
-      end(...oldest)
+      sum -= bytesOf(other)
+      end(oldest, other)
     }
   }
 

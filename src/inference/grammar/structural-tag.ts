@@ -7,6 +7,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import { checkHeap } from './heap-limit.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 
@@ -61,7 +62,11 @@ export function markedControls(tag: string, controls: ReadonlyMap<number, string
     if (Array.isArray(value)) value.forEach(collect)
     if (!isJsonObject(value)) return
     for (const [name, inner] of Object.entries(value)) {
-      if (MARKS.includes(name)) marks.push(...[inner].flat().filter((mark) => typeof mark === 'string'))
+      if (MARKS.includes(name))
+        append(
+          marks,
+          [inner].flat().filter((mark) => typeof mark === 'string'),
+        )
       collect(inner)
     }
   }

@@ -6,6 +6,7 @@
  * the text ends in what may become a trigger, or after one. Where the vocabulary has tokens that hold a trigger and more, masks are
  * made everywhere.
  */
+import { maxOf } from '#base/util/lists.js'
 import { longestPrefixAtEnd } from '#formats/answers/calls/call-format.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'
 import type { TextTrigger } from './grammar-spec.js'
@@ -70,7 +71,7 @@ export function triggeredMask(
       return reasoning?.isUndecided === true ? 'free' : 'off'
     }
     if (trigger.texts.some((mark) => tail.includes(mark))) return 'held'
-    tail = tail.slice(tail.length - Math.max(...trigger.texts.map((mark) => longestPrefixAtEnd(tail, mark))))
+    tail = tail.slice(tail.length - maxOf(trigger.texts.map((mark) => longestPrefixAtEnd(tail, mark))))
     return tail === '' ? 'free' : 'begun'
   }
 

@@ -4,6 +4,7 @@
  * Only a tail that begins some stop string is held back. When several match at once the order of the list decides.
  * As in vLLM (v0.17).
  */
+import { maxOf } from '#base/util/lists.js'
 
 /** What came out of one piece of text. */
 export interface StopMatch {
@@ -29,7 +30,10 @@ export interface StopMatcher {
  * @param isIncluded whether a found stop string stays in the text
  */
 export function createStopMatcher(stops: readonly string[], isIncluded: boolean): StopMatcher {
-  const longest = Math.max(0, ...stops.map((stop) => stop.length))
+  const longest = maxOf(
+    stops.map((stop) => stop.length),
+    0,
+  )
   // `window` is text seen and still needed; its first `shownLength` units are shown already.
   let window = ''
   let shownLength = 0

@@ -5,6 +5,7 @@
  * of them.
  */
 import { AppError, shuttingDown } from '#base/errors/errors.js'
+import { maxOf } from '#base/util/lists.js'
 import type { Engine } from '../engine/engine.js'
 import type { GenerationListener, GenerationRequest, RequestOwner } from '../engine/generation.js'
 import { assertAdmissible } from '../engine/scheduling/admission.js'
@@ -143,7 +144,7 @@ class Routing implements RoutedEngine {
 
   /** @throws {InvalidRequestError} as an engine of this machine has it, for the context of the node that takes most */
   #assertAdmissible(request: GenerationRequest, nodes: readonly EngineNode[]): void {
-    const most = nodes.length === 0 ? this.contextLength : Math.max(...nodes.map((node) => node.contextLength))
+    const most = nodes.length === 0 ? this.contextLength : maxOf(nodes.map((node) => node.contextLength))
     const { vocabularySize } = this.#options
     const contextLength = Math.min(this.contextLength, most)
     assertAdmissible(request, { contextLength, vocabularySize, maxWaiting: Number.POSITIVE_INFINITY })

@@ -7,6 +7,7 @@
  */
 import { writeFile } from 'node:fs/promises'
 import { WeightsError } from '#base/errors/errors.js'
+import { maxOf } from '#base/util/lists.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
 import {
@@ -74,7 +75,7 @@ function assertLowRank({ settings, changes }: GivenAdapter, changed: readonly st
 /** The same changes with one rank and one scale, on every projection. */
 function toOneForm(changes: ReadonlyMap<string, LowRankChange>, modules: readonly AdapterModule[]): AdapterWeights {
   const all = [...changes.values()]
-  const rank = Math.max(...all.map((change) => change.rank))
+  const rank = maxOf(all.map((change) => change.rank))
   const scale = commonest(all.map((change) => change.scale).filter((each) => each !== 0)) ?? 1
   // 8 / 3 · 3 is 8 again
   const alpha = Number((scale * rank).toPrecision(15))

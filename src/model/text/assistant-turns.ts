@@ -8,6 +8,7 @@
  */
 import { DataError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
+import { maxOf, minOf } from '#base/util/lists.js'
 
 import type { BarredText } from './template/control-tokens.js'
 import type { TextModel } from './text-model.js'
@@ -167,7 +168,7 @@ function headerOf({ tokenizer }: TextModel, without: string, prompt: string): st
     const at = prompt.lastIndexOf(token, common)
     return at !== -1 && at + token.length > common ? [at] : []
   })
-  return prompt.slice(Math.min(common, ...starts))
+  return prompt.slice(minOf(starts, common))
 }
 
 function holdsControlToken(model: TextModel, text: string): boolean {
@@ -183,12 +184,12 @@ export function endOfTurn(model: TextModel, rendered: BarredText, start: number)
     .map((token) => ({ token, at: indexOutsideBarriers(rendered, token, start) }))
     .filter(({ at }) => at !== -1)
     .map(({ token, at }) => at + token.length)
-  if (ends.length > 0) return Math.min(...ends)
+  if (ends.length > 0) return minOf(ends)
   const others = tokenizer.specialTokens
     .map((token) => ({ token, at: rendered.text.lastIndexOf(token) }))
     .filter(({ at }) => at >= start)
     .map(({ token, at }) => at + token.length)
-  return others.length > 0 ? Math.max(...others) : null
+  return others.length > 0 ? maxOf(others) : null
 }
 
 /** First occurrence that the template wrote, not user text; -1 if there is none. */

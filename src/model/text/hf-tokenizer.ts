@@ -7,6 +7,7 @@
  */
 import { AppError, TokenizerError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import { planPreTokenizer } from './hf-pre-tokenizer.js'
 import { asArray, asObject, asString, asTokenId } from './json-fields.js'
 import { libraryModel, libraryNormalizer, type Normalize } from './library.js'
@@ -250,15 +251,15 @@ function readPostProcessor(
   config: JsonValue | undefined,
   tokenToId: ReadonlyMap<string, number>,
 ): { prefixIds: number[]; suffixIds: number[] } {
-  const prefixIds: number[] = []
+  let prefixIds: number[] = []
   const suffixIds: number[] = []
   if (config === undefined || config === null) return { prefixIds, suffixIds }
   const processor = asObject(config, 'post_processor')
   if (processor['type'] === 'Sequence') {
     for (const inner of asArray(processor['processors'], 'post_processor.processors')) {
       const ids = readPostProcessor(inner, tokenToId)
-      prefixIds.unshift(...ids.prefixIds)
-      suffixIds.push(...ids.suffixIds)
+      prefixIds = [...ids.prefixIds, ...prefixIds]
+      append(suffixIds, ids.suffixIds)
     }
   } else if (processor['type'] === 'TemplateProcessing') {
     let target = prefixIds
@@ -266,7 +267,7 @@ function readPostProcessor(
       if (!isJsonObject(item)) continue
       if (isJsonObject(item['Sequence'])) target = suffixIds
       const special = item['SpecialToken']
-      if (isJsonObject(special)) target.push(...idsOfSpecial(processor, String(special['id']), tokenToId))
+      if (isJsonObject(special)) append(target, idsOfSpecial(processor, String(special['id']), tokenToId))
     }
   } else if (processor['type'] === 'BertProcessing' || processor['type'] === 'RobertaProcessing') {
     prefixIds.push(asTokenId(asArray(processor['cls'], 'post_processor.cls')[1], 'post_processor.cls[1]'))

@@ -1,6 +1,7 @@
 /**
  * Graphs as text: stable between runs, one line per node, for goldens and error messages.
  */
+import { append } from '#base/util/lists.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { formatShape } from './dims.js'
 import type { Attribute, Graph, Initializer, Node, Value } from './graph.js'
@@ -48,7 +49,7 @@ function graphLines(graph: Graph): readonly string[] {
     lines.push(`  ${printNode(node)}`)
     for (const [name, attribute] of Object.entries(node.attributes)) {
       if (attribute.kind !== 'graph') continue
-      lines.push(`    ${name}:`, ...graphLines(attribute.value).map((line) => `      ${line}`))
+      append(lines, [`    ${name}:`, ...graphLines(attribute.value).map((line) => `      ${line}`)])
     }
   }
   for (const value of graph.outputs) lines.push(`  output %${value.name}`)

@@ -1,6 +1,7 @@
 /**
  * Walking and rewriting graphs: what a node uses, and replacing values everywhere, Loop bodies included.
  */
+import { append } from '#base/util/lists.js'
 import type { Attribute, Graph, Node, Value } from './graph.js'
 
 /** All values a node needs: its inputs and what its subgraphs take from the graph around them. */
@@ -8,7 +9,7 @@ export function usedValues(node: Node): readonly Value[] {
   const used: Value[] = []
   for (const input of node.inputs) if (input !== null) used.push(input)
   for (const attribute of Object.values(node.attributes)) {
-    if (attribute.kind === 'graph') used.push(...capturedValues(attribute.value))
+    if (attribute.kind === 'graph') append(used, capturedValues(attribute.value))
   }
   return used
 }

@@ -4,6 +4,7 @@
  */
 import { bytesOf, doubleOf, integerOf, type ProtobufField, readFields, textOf } from '#base/protobuf/protobuf-reader.js'
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
+import { append } from '#base/util/lists.js'
 
 const FLOAT32 = 1
 const INT64 = 2
@@ -65,7 +66,7 @@ export function decodeLossOutput(bytes: Uint8Array): WireLossOutput {
   const logprobs: Float32Array[] = []
   let loss = Number.NaN
   for (const field of readFields(bytes)) {
-    if (field.number === 2) logprobs.push(...readRecord(field))
+    if (field.number === 2) append(logprobs, readRecord(field))
     else if (field.number === 3) {
       const { key, value } = readEntry(field)
       if (key === 'loss:sum' && value !== null) loss = doubleOf(value)

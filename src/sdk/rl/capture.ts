@@ -9,6 +9,7 @@
 import { AppError } from '#base/errors/errors.js'
 import { parseExactRow, stringifyExact } from '#base/json/exact-json.js'
 import type { JsonObject } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import { lightFetch } from '#sdk/client/light-fetch.js'
 import { createEventReader } from '#sdk/client/sse.js'
@@ -94,7 +95,7 @@ function historyFor(trajectory: Trajectory, request: CapturedRequest): History {
     ({ items }) => items.length <= messages.length && items.every((item, i) => isSame(item, messages[i])),
   )
   if (known !== undefined) {
-    known.items.push(...messages.slice(known.items.length))
+    append(known.items, messages.slice(known.items.length))
     known.tools ??= tools
     return known
   }

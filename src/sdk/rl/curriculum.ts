@@ -11,6 +11,7 @@
 import { readFile } from 'node:fs/promises'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { maxOf, minOf } from '#base/util/lists.js'
 import { createRng, type Rng } from '#base/util/rng.js'
 import { writeWhole } from '#base/write-whole.js'
 
@@ -122,7 +123,7 @@ export class Curriculum {
     const rewards = given.filter(Number.isFinite)
     if (rewards.length === 0) return
     const [least, greatest] = this.#range ?? [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]
-    this.#range = [Math.min(least, ...rewards), Math.max(greatest, ...rewards)]
+    this.#range = [minOf(rewards, least), maxOf(rewards, greatest)]
     const old = this.#memories.get(key) ?? { answers: 0, mean: 0, square: 0 }
     const before = FADING * old.answers
     const answers = before + rewards.length

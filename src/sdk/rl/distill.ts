@@ -7,6 +7,7 @@
  * training session's rows, divided by their tokens. Knows no rewards.
  */
 import { AppError } from '#base/errors/errors.js'
+import { append } from '#base/util/lists.js'
 import { sizeDefaults } from '#contract/jobs/size-defaults.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'
@@ -168,7 +169,7 @@ async function rateOf(model: TrainableModel, signal: AbortSignal | undefined): P
 async function inTurn<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
   const results: R[] = []
   for (let start = 0; start < items.length; start += SIDE_BY_SIDE) {
-    results.push(...(await Promise.all(items.slice(start, start + SIDE_BY_SIDE).map(work))))
+    append(results, await Promise.all(items.slice(start, start + SIDE_BY_SIDE).map(work)))
   }
   return results
 }

@@ -61,7 +61,7 @@ export async function play(
       trajectory.metrics['is_cut_off'] = turn.isDone !== true
       return trajectory
     }
-    trajectory.add(...(turn.messages ?? []))
+    for (const message of turn.messages ?? []) trajectory.add(message)
   }
 }
 

@@ -5,6 +5,7 @@
 
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import { sleep } from '#sdk/client/http.js'
 import type { Curriculum } from './curriculum.js'
@@ -109,7 +110,10 @@ export async function gather(plans: readonly GroupPlan[], options: GatherOptions
     last = await gatherAll(wave, { ...options, tally, report: () => onProgress?.(progressOf(tally)) })
     await remember(curriculum, wave, last)
     attempts += count
-    kept.push(...last.filter(({ isTrainable }) => isTrainable))
+    append(
+      kept,
+      last.filter(({ isTrainable }) => isTrainable),
+    )
     report()
   }
   return kept.length > 0 ? kept : last
@@ -152,7 +156,7 @@ function createOrder(
     if (curriculum === null) return Array.from({ length: count }, () => turn++ % plans.length)
     const drawn: number[] = []
     // more than there are plans: another draw
-    while (drawn.length < count) drawn.push(...curriculum.draw(keys, Math.min(count - drawn.length, plans.length)))
+    while (drawn.length < count) append(drawn, curriculum.draw(keys, Math.min(count - drawn.length, plans.length)))
     return drawn
   }
   return (count) =>
@@ -210,7 +214,10 @@ async function gatherAll(
         into?.exceptions.push(result.exception)
       } else if (into !== undefined) {
         into.trajectories[item.index] = [...result]
-        tally.rewards.push(...result.map((trajectory) => trajectory.reward))
+        append(
+          tally.rewards,
+          result.map((trajectory) => trajectory.reward),
+        )
       }
       tally.done += 1
       report()

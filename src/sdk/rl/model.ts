@@ -6,6 +6,7 @@
 
 import { AppError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { maxOf } from '#base/util/lists.js'
 import { isLowerBetter } from '#contract/jobs/best-metric.js'
 import { advisedOptions, openPasses, sizeDefaults } from '#contract/jobs/size-defaults.js'
 import { DEFAULT_PROJECT } from '#contract/settings/service.js'
@@ -297,7 +298,7 @@ export class TrainableModel {
       if (typeof value === 'number') measured.push({ step: checkpoint.step, value })
     }
     const best = measured.toSorted((a, b) => sign * (b.value - a.value) || b.step - a.step)[0]?.step ?? null
-    const latest = Math.max(...steps)
+    const latest = maxOf(steps)
     // Without any measurement nothing says what is worth keeping: all stay.
     const deletedSteps = best === null ? [] : steps.filter((step) => step > 0 && step !== best && step !== latest)
     if (deletedSteps.length > 0) await this.client.checkpoints.delete(this.id, deletedSteps)

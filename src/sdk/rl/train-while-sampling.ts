@@ -9,6 +9,7 @@
  * Deviation: ART bounds by throwing away alone (4 steps by default); here nothing is sampled in vain, and the default is 1.
  */
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { minOf } from '#base/util/lists.js'
 import type { TrainableModel } from './model.js'
 import type { RlTrainOptions, TrainResult } from './train.js'
 import { mean, type TrajectoryGroup } from './trajectory.js'
@@ -102,7 +103,7 @@ export async function* trainWhileSampling(
 /** Steps that a group lies behind: its oldest answer counts; 0 where no answer says which step it is of. */
 function lagOf({ trajectories }: TrajectoryGroup, step: number): number {
   const versions = trajectories.flatMap(({ initialVersion }) => initialVersion ?? [])
-  return versions.length === 0 ? 0 : Math.max(0, step - Math.min(...versions))
+  return versions.length === 0 ? 0 : Math.max(0, step - minOf(versions))
 }
 
 function assertCount(name: string, value: number): void {

@@ -8,6 +8,7 @@
 import { differ } from '#base/differ.js'
 import { AppError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { ChatChoice, ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
 import { type ToolCall, toolCallsOf } from './tool-calls.js'
 
@@ -93,7 +94,7 @@ export class Trajectory {
 
   /** Adds messages that were not sampled: a user's turn, a tool's result. */
   add(...messages: readonly Message[]): this {
-    this.#main.items.push(...messages)
+    append(this.#main.items, messages)
     return this
   }
 

@@ -5,6 +5,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { systemClock } from '#base/util/clock.js'
 import { createIdSource, type IdSource, systemIds, timeOfId } from '#base/util/ids.js'
+import { maxOf } from '#base/util/lists.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { type BodyLimits, DEFAULT_BODY_LIMITS } from '../bodies/bodies.js'
 import { type BodyStore, createBodyStore } from '../bodies/body-store.js'
@@ -80,7 +81,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const newestIds = await listNewestIds(db)
   for (const id of newestIds) ids.continueAfter(id)
   // another machine's clock is its own business
-  if (settings.database === null) await shortenWaits(db, 2 * Math.max(0, ...webhookTiming(start).retryMs))
+  if (settings.database === null) await shortenWaits(db, 2 * maxOf(webhookTiming(start).retryMs, 0))
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const leaseMs = options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs
   const beside = group === null ? null : { earlierId, isFirst: group.count() === 1 }
@@ -125,7 +126,12 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
       : {}),
   })
   lifetimes.add('sweeper', () => sweeper.stop())
-  await sweeper.start(Math.max(0, ...newestIds.map((id) => timeOfId(id) ?? 0)))
+  await sweeper.start(
+    maxOf(
+      newestIds.map((id) => timeOfId(id) ?? 0),
+      0,
+    ),
+  )
 
   const bodies = createBodyStore({ limits: bodyLimits(start), temporaryPath: blobs.temporaryPath })
   lifetimes.add('bodies', () => bodies.close())

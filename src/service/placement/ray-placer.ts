@@ -13,6 +13,7 @@ import { createHash } from 'node:crypto'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
+import { maxOf } from '#base/util/lists.js'
 import type { RayPlacement } from './ray-address.js'
 import type { RayClient, RayJob } from './ray-client.js'
 
@@ -166,7 +167,7 @@ export function createRayPlacer(options: RayPlacerOptions): RayPlacer {
     const said: string[] = []
     const waiting = [...pendingSince].filter(([id, fromMs]) => !stopping.has(id) && nowMs - fromMs >= PENDING_TOLD_MS)
     if (waiting.length > 0) {
-      const longest = Math.max(...waiting.map(([, fromMs]) => nowMs - fromMs))
+      const longest = maxOf(waiting.map(([, fromMs]) => nowMs - fromMs))
       said.push(
         `${waiting.length} of ${Math.max(wanted, kept.length)} workers wait for a node of the Ray cluster with ${needsOf(placement)}, the longest for ${Math.round(longest / 1000)} s`,
       )

@@ -11,6 +11,7 @@ import { availableMemoryBytes, inMegabytes, memoryBytes } from '#base/machine/me
 import { residentTreeBytes } from '#base/machine/process-memory.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import { withHugePages } from '#base/processes/malloc-tunables.js'
+import { maxOf } from '#base/util/lists.js'
 import {
   type WorkerAssignment,
   type WorkerFolders,
@@ -173,7 +174,10 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
   const isMemoryShort = (): boolean => availableBytes() < MIN_AVAILABLE_SHARE * memoryBytes()
 
   function hasRoom(): boolean {
-    const largest = Math.max(0, ...[...running].map((child) => residentTreeBytes(child.pid)))
+    const largest = maxOf(
+      [...running].map((child) => residentTreeBytes(child.pid)),
+      0,
+    )
     const isRoom = availableBytes() >= largest + MIN_AVAILABLE_SHARE * memoryBytes()
     // what it holds is free by the next time somebody asks
     if (!isRoom && idle[0] !== undefined) giveUp(idle[0], 'an attempt needs its memory')

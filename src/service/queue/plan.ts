@@ -6,6 +6,7 @@
  * that runs the fewest jobs, of those the one that waited longest for a turn, in it of the model that did, and of its oldest
  * job. So a project or model with a hundred jobs takes turns with one that has a single job.
  */
+import { maxOf } from '#base/util/lists.js'
 import type { ActiveJob, QueueState, WaitingJob } from '#service/storage/jobs/queue-state.js'
 
 export interface Forecast {
@@ -30,7 +31,7 @@ export function planQueue(state: QueueState, workers: number): ReadonlyMap<strin
   const slots = Math.max(1, workers)
   const modelTurns = new Map(state.modelTurns)
   const projectTurns = new Map(state.projectTurns)
-  let turn = Math.max(0, ...modelTurns.values())
+  let turn = maxOf(modelTurns.values(), 0)
   let nowMs = 0
   let isKnown = workers > 0
   let running: readonly Running[] = state.active.map((job) => ({ job, ...endOf(remainingMs(job, state), 0) }))

@@ -2,6 +2,7 @@
  * Says why no known worker can take a job, for whoever waits for it. The claim itself asks the database the same
  * question (`findClaimableJob`).
  */
+import { maxOf } from '#base/util/lists.js'
 import type { Claimant } from '#service/storage/jobs/states.js'
 
 /** What a job needs of its worker. */
@@ -23,7 +24,7 @@ export function whyNobodyTakes({ trainer, weightBytes }: JobNeeds, workers: read
   if (able.length === 0) {
     return `the job began with ${trainer} and goes on with nothing else, which no worker has: start one with --trainer ${trainer}`
   }
-  const most = Math.max(...able.map(({ memoryBytes }) => memoryBytes ?? Number.POSITIVE_INFINITY))
+  const most = maxOf(able.map(({ memoryBytes }) => memoryBytes ?? Number.POSITIVE_INFINITY))
   if (weightBytes === null || weightBytes <= most) return null
   return `the base model alone takes ${gigabytes(weightBytes)} GB, and no worker has more than ${gigabytes(most)} GB of memory`
 }

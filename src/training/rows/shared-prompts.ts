@@ -5,6 +5,7 @@
  * because it predicts the first completion token. ART shares one prompt per group; here a group with several prompts is cut
  * into the clusters that save the most tokens.
  */
+import { minOf } from '#base/util/lists.js'
 import type { TrainingSequence } from './tokenize.js'
 
 /** Most sequences that share one stored prompt: keeps the search linear in absurdly large groups. */
@@ -33,7 +34,7 @@ export function clusterByPrompt(sequences: readonly TrainingSequence[]): PromptC
   )
   return starts.map((start, c) => {
     const end = starts[c + 1] ?? prompts.length
-    const shared = sharedLength(Math.min(prompts[start]?.ids.length ?? 0, ...common.slice(start, end - 1)))
+    const shared = sharedLength(minOf(common.slice(start, end - 1), prompts[start]?.ids.length ?? 0))
     return {
       members: prompts.slice(start, end).map((prompt) => prompt.index),
       prefixLength: end - start > 1 ? shared : 0,

@@ -4,6 +4,7 @@
  * Position t trains token t + 1 of the same segment. Everything per token of the next one (mask, advantage, weight, old
  * log-probability) is therefore read at t + 1 and laid out in the order of the trained positions.
  */
+import { append } from '#base/util/lists.js'
 import { HIDDEN } from '#numerics/graph/ops/attention.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import {
@@ -96,7 +97,7 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
       parentIds[r * length + t] = numbered(row.parentIds[t])
     }
     if (bias !== null) fillBias(bias.subarray(r * length * length, (r + 1) * length * length), row, length)
-    trained.push(...trainedTokens(row, r, length))
+    append(trained, trainedTokens(row, r, length))
   })
   const { chunks, size } = chunking(trained.length, options.chunk ?? DEFAULT_CHUNK)
   const padded = chunks * size

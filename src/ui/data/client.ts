@@ -92,7 +92,7 @@ export async function askAll<T extends { readonly id: string }>(
       `${path}${path.includes('?') ? '&' : '?'}limit=100${last === undefined ? '' : `&after=${encodeURIComponent(last)}`}`,
       options,
     )
-    data.push(...page.data)
+    for (const item of page.data) data.push(item)
     if (!page.has_more || page.data.length === 0 || data.length >= most) return { data, hasMore: page.has_more }
   }
 }

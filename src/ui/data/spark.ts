@@ -7,8 +7,8 @@ const EDGE = 2
 /** Points of a polyline, equally far apart; a flat curve lies in the middle. Values that are no numbers are left out. */
 export function sparkPoints(values: readonly number[]): string {
   const finite = values.filter(Number.isFinite)
-  const low = Math.min(...finite)
-  const span = Math.max(...finite) - low
+  const low = finite.reduce((least, value) => Math.min(least, value), Number.POSITIVE_INFINITY)
+  const span = finite.reduce((most, value) => Math.max(most, value), Number.NEGATIVE_INFINITY) - low
   const step = finite.length < 2 ? 0 : (SPARK_WIDTH - 2 * EDGE) / (finite.length - 1)
   return finite
     .map((value, index) => {

@@ -166,7 +166,7 @@ function optionsOf(
         ...axis,
         space: 26,
         values: (_, splits) => splits.map((value) => (value === null ? '' : formatNumber(value))),
-        size: (_, labels) => Math.max(...(labels ?? ['']).map((label) => label.length), 3) * LABEL_WIDTH + 12,
+        size: (_, labels) => (labels ?? []).reduce((most, { length }) => Math.max(most, length), 3) * LABEL_WIDTH + 12,
       },
     ],
     hooks: { setCursor: [(self) => onCursor(self.cursor.idx ?? null)] },

@@ -2,6 +2,7 @@
  * The numbers of a job and of the jobs before it, and the questions about them that rows of `findings.ts` share (is
  * it solved, is it stuck, did it fall).
  */
+import { maxOf } from '#base/util/lists.js'
 import type { Facts } from './answers.js'
 
 /** What is known of one job; what is not known makes the rows that need it silent. */
@@ -81,7 +82,7 @@ export function isSolved(job: JobNumbers): boolean {
 
 /** Whether the mean is what these jobs have ever paid, or nearly: then answers may be alike. */
 export function isNearBest(job: JobNumbers, earlier: readonly JobNumbers[]): boolean {
-  const best = Math.max(...[...earlier, job].map(({ facts }) => facts['reward']?.['max'] ?? Number.NEGATIVE_INFINITY))
+  const best = maxOf([...earlier, job].map(({ facts }) => facts['reward']?.['max'] ?? Number.NEGATIVE_INFINITY))
   const mean = meanOf(job)
   return mean === undefined || !Number.isFinite(best) || mean >= best - (1 - 0.9) * Math.abs(best)
 }
@@ -150,7 +151,7 @@ export function fallOf({ job, earlier }: Course): Fall | null {
     const moved = moves.includes(null) ? null : moves.reduce<number>((sum, each) => sum + (each ?? 0), 0)
     const error = errorOf(best, job)
     const isHalf = at === earlier.length - 1 && was > 0 && is <= was / 2 && was - is > SURE * error
-    const range = Math.max(...[...earlier, job].map(rangeOf))
+    const range = maxOf([...earlier, job].map(rangeOf))
     const isBelow = was - is >= NOTABLE_FALL * range && was - is > SURE_OF_BEST * error
     return [{ best, was, is, moved, isCertain: (isHalf || isBelow) && (moved ?? 1) >= STOOD_STILL }]
   })

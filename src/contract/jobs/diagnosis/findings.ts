@@ -6,6 +6,7 @@
  * "larger"); what they showed stands at each. A row must be silent in a run that learns. Rows read figures of reports
  * (`answerFacts`, the worker's) and metrics of checkpoints, and know no wire form and no model.
  */
+import { maxOf } from '#base/util/lists.js'
 import {
   type Course,
   countFlat,
@@ -306,7 +307,7 @@ export const FINDINGS: readonly Row[] = [
       const [first, last] = [measured[0]?.metrics, measured.at(-1)?.metrics]
       if (measured.length < 3 || first === undefined || last === undefined) return null
       const rise = (name: string): number => (last[name] ?? 0) - (first[name] ?? 0)
-      const range = Math.max(...[...earlier, job].map(rangeOf), 0) || 1
+      const range = maxOf([...earlier, job].map(rangeOf), 0) || 1
       if (rise('train/reward') < NOTABLE_RISE * range || rise('val/reward') >= HELD_OUT_RISE * range) return null
       const from = (name: string): string => `from ${short(first[name] ?? 0)} to ${short(last[name] ?? 0)}`
       return {

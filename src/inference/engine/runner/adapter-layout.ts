@@ -6,6 +6,7 @@
  * narrower. What does not divide into pieces of one size (`ADAPTER_PIECE`) ends in rows of zeros.
  */
 
+import { maxOf } from '#base/util/lists.js'
 import type { JoinedProjection } from '#model/architectures/decoder.js'
 import {
   type DecoderConfig,
@@ -138,7 +139,10 @@ function wholePieces(width: number): number {
 /** The largest rank of a projection's adapters in any layer. */
 function widestRank(config: DecoderConfig, { config: form, a }: AdapterWeights, projection: Projection): number {
   const paths = Array.from({ length: config.layerCount }, (_, layer) => projectionPath(layer, projection))
-  return Math.max(0, ...paths.filter((path) => a.has(path)).map((path) => rankOf(form, path)))
+  return maxOf(
+    paths.filter((path) => a.has(path)).map((path) => rankOf(form, path)),
+    0,
+  )
 }
 
 function isTargeted(config: DecoderConfig, weights: AdapterWeights, projection: Projection): boolean {

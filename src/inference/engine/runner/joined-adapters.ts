@@ -6,6 +6,7 @@
  * its step. Tokens of the base model beside others have an adapter of zeros, so that nobody's numbers reach anybody else, not even
  * those of an adapter that has diverged.
  */
+import { maxOf } from '#base/util/lists.js'
 import type { JoinedProjection } from '#model/architectures/decoder.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import { adapterInput, STEP_INPUTS } from '#model/architectures/step-graph.js'
@@ -79,7 +80,7 @@ export class JoinedAdapters {
     const places = batch.sequences.map(({ adapter }) => members.indexOf(batch.adapters[adapter] ?? this.#base))
     const tokens = tokensOf(batch, places, members.length)
     const sizes = { adapters: members.length, threads: this.#threads, widths: isOne ? only.widths : this.#widths }
-    const slots = slotCount(this.#config, Math.max(...tokens.map(({ length }) => length)), sizes)
+    const slots = slotCount(this.#config, maxOf(tokens.map(({ length }) => length)), sizes)
     return { ...matrices, [STEP_INPUTS.hasAdapters]: flag(true), ...slotFeeds(tokens, slots) }
   }
 
@@ -170,7 +171,7 @@ function rowsOf({ partOf, rowSize }: Stack, layout: AdapterLayout): number {
 }
 
 function widest(layouts: readonly AdapterLayout[]): Widths {
-  const of = (site: JoinedProjection): number => Math.max(...layouts.map(({ widths }) => widths[site]))
+  const of = (site: JoinedProjection): number => maxOf(layouts.map(({ widths }) => widths[site]))
   return { qkv: of('qkv'), o: of('o'), gate_up: of('gate_up'), down: of('down') }
 }
 

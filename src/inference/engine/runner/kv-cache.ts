@@ -7,6 +7,7 @@
  * or, so that no step waits for it, a few layers at a time (`prepareCapacity`). Rows are numbered without holes. Memory is taken
  * as rows and capacity need it. Knows nothing of tokens, requests or the graph.
  */
+import { maxOf } from '#base/util/lists.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { KvChanges } from './kv-changes.js'
 import { KvLayout } from './kv-layout.js'
@@ -75,7 +76,7 @@ export class KvCache {
 
   /** Tokens of the longest member. */
   get longest(): number {
-    return Math.max(0, ...this.#lengths)
+    return maxOf(this.#lengths, 0)
   }
 
   /** Memory in use. */

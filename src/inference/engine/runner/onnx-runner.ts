@@ -2,6 +2,7 @@
  * Steps by ONNX Runtime: the step graph in a session, keys and values in JavaScript's memory, with copies where a device computes. Knows
  * nothing of requests.
  */
+import { maxOf } from '#base/util/lists.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { AdapterSource } from '../generation.js'
 import type { StepFetch } from '../logits-row.js'
@@ -115,7 +116,7 @@ class OnnxRunner implements ModelRunner {
       },
       ['logprobs', 'logits'],
     )
-    const tokens = Math.max(...parts.map(({ ids }) => ids.length))
+    const tokens = maxOf(parts.map(({ ids }) => ids.length))
     const source = { data: result.newRows, slots: parts.length * this.#shape.kvHeadCount, width: 1, member: 0, tokens }
     return {
       row: (part, token) => logitsRow(result, rowOf(part, token), this.vocabularySize),

@@ -4,6 +4,7 @@
  * A group's prompt is stored once. While the lane has one group the prompt is used where it lies; several are laid side by
  * side, because the step graph needs dense tensors. What slots have added is in tails of their own.
  */
+import { maxOf } from '#base/util/lists.js'
 import type { StepFetch } from '../logits-row.js'
 import type { DecodePart, Slot, SlotBatch, StepRows } from '../model-runner.js'
 import { layoutOf } from './adapter-store.js'
@@ -133,7 +134,7 @@ export class SlotLane implements SlotBatch {
     parts: readonly (DecodePart & { readonly slot: LaneSlot })[],
     fetch: readonly StepFetch[],
   ): Promise<StepRows> {
-    const tokens = Math.max(...parts.map(({ ids }) => ids.length))
+    const tokens = maxOf(parts.map(({ ids }) => ids.length))
     this.#followLongest(this.#tails.longest + tokens)
     const { adapters, indexOf } = distinctAdapters(parts.map(({ adapter }) => layoutOf(adapter)))
     const firstRows: number[] = []

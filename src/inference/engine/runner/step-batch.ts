@@ -2,6 +2,7 @@
  * A general step as the step graph reads it: which tokens, whose they are, and what each may look at.
  */
 
+import { maxOf } from '#base/util/lists.js'
 import { type DecoderConfig, hasSlidingLayers } from '#model/architectures/decoder-config.js'
 import { ATTENTION_INPUTS, cacheInput } from '#model/architectures/step-attention.js'
 import { STEP_INPUTS } from '#model/architectures/step-graph.js'
@@ -48,7 +49,7 @@ export function tokenCount(batch: StepBatch): number {
 
 /** Largest number of new tokens of a sequence, T. */
 export function longestSequence(batch: StepBatch): number {
-  return Math.max(...batch.sequences.map(({ ids }) => ids.length))
+  return maxOf(batch.sequences.map(({ ids }) => ids.length))
 }
 
 /** Columns of a cache as the graph sees them: those of one that holds nothing are zeros. */

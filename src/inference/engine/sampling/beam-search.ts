@@ -7,7 +7,9 @@
  * finished and no beam, at its present length, ranks before the last of them, or when the length limit is reached.
  * Source: `transformers` (generation with `num_beams`, `early_stopping=False`).
  */
+
 import { type AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { append } from '#base/util/lists.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
 import { type LogitsRow, logprobsOf, type StepFetch } from '../logits-row.js'
 import type { BeamRules } from './beam-rules.js'
@@ -190,7 +192,8 @@ export class BeamSearch {
     for (const { beam, continuation, outputIds } of made) {
       beam.written = continuation.written
       beam.sum = continuation.sum
-      beam.outputIds.splice(0, beam.outputIds.length, ...outputIds)
+      beam.outputIds.length = 0
+      append(beam.outputIds, outputIds)
     }
     return made.map(({ beam, continuation }) => ({ beam, parent: continuation.parent }))
   }

@@ -5,6 +5,7 @@
  * standing in a small batch. Kinds share the processor's time by their requests: one with 64 choices does not make those with a
  * single choice wait. No batch waits for more than a few rounds.
  */
+import { minOf } from '#base/util/lists.js'
 
 /** What is asked of a batch. */
 export interface TurnTaker {
@@ -51,7 +52,7 @@ export class BatchTurns {
   #follow(batches: readonly TurnTaker[]): void {
     const kinds = new Set(batches.map(kindOf))
     for (const kind of this.#clocks.keys()) if (!kinds.has(kind)) this.#clocks.delete(kind)
-    const start = Math.min(...this.#clocks.values())
+    const start = minOf(this.#clocks.values())
     for (const kind of kinds) if (!this.#clocks.has(kind)) this.#clocks.set(kind, Number.isFinite(start) ? start : 0)
   }
 }

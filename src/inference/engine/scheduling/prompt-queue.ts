@@ -6,6 +6,7 @@
  * prompt passes a long one, and nothing waits for ever. Keys take turns, by the tokens that were computed for each.
  */
 
+import { minOf } from '#base/util/lists.js'
 import { copyRow, type LogitsRow, logprobsOf } from '../logits-row.js'
 import type { ModelRunner, PrefillPart, StepRows } from '../model-runner.js'
 import { rankOf, reportedLogprob, topTokens } from '../sampling/logprobs.js'
@@ -100,7 +101,7 @@ export class PromptQueue {
         }
       }
     }
-    const least = Math.min(...this.#served.values())
+    const least = minOf(this.#served.values())
     if (!this.#served.has(active.keyId)) this.#served.set(active.keyId, Number.isFinite(least) ? least : 0)
     this.#prompts.push(new Prompt(active, { runner: this.#runner, arrivedMs: nowMs, source }))
   }

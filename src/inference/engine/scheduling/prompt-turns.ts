@@ -6,6 +6,7 @@
  * window is much longer, because they have no claim to go first: the prompts are computed almost without a break, and then all
  * answers go on in one step.
  */
+import { minOf } from '#base/util/lists.js'
 import { ALONE_MS, sharingMs } from './step-budget.js'
 
 /** Tokens of prompts per step while choices run, and while none does. */
@@ -105,8 +106,7 @@ export class PromptTurns {
   }
 
   #cameTogether(): boolean {
-    const first = (requests: Iterable<LetIn>): number =>
-      Math.min(...Array.from(requests, ({ admittedMs }) => admittedMs))
+    const first = (requests: Iterable<LetIn>): number => minOf(Array.from(requests, ({ admittedMs }) => admittedMs))
     return first(this.#choices.running.keys()) >= first(this.#prompts.requests) - TOGETHER_MS
   }
 }

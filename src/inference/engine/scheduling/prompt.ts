@@ -5,6 +5,7 @@
  * copied for the choices that go on from it.
  */
 
+import { minOf } from '#base/util/lists.js'
 import type { KvSequence, LoadedAdapter, ModelRunner } from '../model-runner.js'
 import type { ActiveRequest } from './active-request.js'
 import { PREFIX_BLOCK_TOKENS, type PrefixBlock, type PrefixCache, type PrefixScope } from './prefix-cache.js'
@@ -60,7 +61,7 @@ export class Prompt {
   }
 
   get priority(): number {
-    return Math.min(...this.followers.map(({ priority }) => priority))
+    return minOf(this.followers.map(({ priority }) => priority))
   }
 
   /** Whether an earlier prompt is still computing what this one needs too. */

@@ -4,6 +4,7 @@
  * xgrammar 0.1.27 reads a class byte by byte: one that names characters beyond ASCII takes none of them, and with one of those in
  * a negated class nothing fits. A class with a single byte beyond ASCII is read as that character instead, so the byte is written twice.
  */
+import { append } from '#base/util/lists.js'
 
 /** Code points from one to another, both included. */
 export type CodeRange = readonly [from: number, to: number]
@@ -57,7 +58,7 @@ function utf8Sequences(from: number, to: number): string[] {
     [0x10000, LAST],
   ] as const) {
     const [low, high] = [Math.max(from, first), Math.min(to, last)]
-    if (low <= high) found.push(...byteSequences(bytesOf(low), bytesOf(high)))
+    if (low <= high) append(found, byteSequences(bytesOf(low), bytesOf(high)))
   }
   return found
 }

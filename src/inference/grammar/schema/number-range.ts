@@ -6,6 +6,7 @@
  * bound as text is below it after parsing too.
  */
 import { type ExactNumber, isExactNumber, textOfNumber, valueOfNumber } from '#base/json/exact-number.js'
+import { maxOf } from '#base/util/lists.js'
 
 /** A number that keeps its text is as large as it says. */
 export type Bound = number | ExactNumber
@@ -30,9 +31,9 @@ const LONG_INTEGER = /^-?\d{16,39}$/
  * @returns null if no number of at most 15 digits is in it
  */
 export function numberRangeRule(range: NumberRange): string | null {
-  const whole = Math.max(
+  const whole = maxOf(
+    boundsOf(range).map((bound) => Math.min(Math.trunc(Math.abs(nearestNumber(bound))), Number(LARGEST))),
     0,
-    ...boundsOf(range).map((bound) => Math.min(Math.trunc(Math.abs(nearestNumber(bound))), Number(LARGEST))),
   )
   const places = DIGITS - (whole === 0 ? 0 : String(whole).length)
   return ruleOf(range, places, (LARGEST + 1n) * 10n ** BigInt(places) - 1n)
@@ -49,7 +50,11 @@ export function numberRangeRule(range: NumberRange): string | null {
 export function integerRangeRule(range: NumberRange): string | null {
   const named = boundsOf(range).filter(isExactNumber).map(textOfNumber)
   const long = named.filter((text) => LONG_INTEGER.test(text)).map((text) => BigInt(text.replace('-', '')))
-  return ruleOf(range, 0, largest(BigInt(Number.MAX_SAFE_INTEGER), ...long))
+  return ruleOf(
+    range,
+    0,
+    long.reduce((most, each) => largest(most, each), BigInt(Number.MAX_SAFE_INTEGER)),
+  )
 }
 
 function boundsOf({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: NumberRange): readonly Bound[] {

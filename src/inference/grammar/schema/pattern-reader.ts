@@ -2,6 +2,7 @@
  * Reads a regular expression into EBNF. How characters are written there, and what else its author's language means by it, is the
  * caller's: patterns of JSON schemas and terminals of Lark are read here.
  */
+import { append } from '#base/util/lists.js'
 import { checkHeap } from '../heap-limit.js'
 import { type CodeRange, complement } from './character-class.js'
 
@@ -188,7 +189,7 @@ class PatternReader {
     while (!this.#takes(']')) {
       const from = this.#classPart()
       if (typeof from !== 'number' || this.#next !== '-' || this.#characters[this.#at + 1] === ']') {
-        ranges.push(...(typeof from === 'number' ? [[from, from] as const] : from))
+        append(ranges, typeof from === 'number' ? [[from, from] as const] : from)
         continue
       }
       this.#at++

@@ -5,6 +5,7 @@
  * name of a property needs escapes, a reference where additional properties stand. In the grammar's text the markers are then replaced
  * by rules of our own. As of xgrammar 0.1.27.
  */
+import { append } from '#base/util/lists.js'
 import { checkHeap } from '../heap-limit.js'
 import { classAlternatives, complement, plainPart } from './character-class.js'
 
@@ -67,7 +68,7 @@ export function patchGrammar(ebnf: string, { constants, others }: SchemaPatches)
   for (const [index, { rule, helpers = [] }] of constants.entries()) {
     const own = `own_rule_${index}`
     const named = (text: string): string => (helpers.length === 0 ? text : text.replaceAll(OWN_NAME, own))
-    rules.push(`${own} ::= ${named(rule)}`, ...helpers.map(named))
+    append(rules, [`${own} ::= ${named(rule)}`, ...helpers.map(named)])
   }
   for (const [index, { mark, names }] of others.entries()) {
     const name = `other_name_${index}`

@@ -6,7 +6,9 @@
  * with a message hangs on its role, its place and its neighbours, so that kinds of messages are remembered that were seen to be
  * written, and most conversations cost no rendering. Knows nothing of any model's template.
  */
+
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { TemplateVariables } from './interpreter.js'
 
 /** Finds the messages that a template leaves out. @returns their positions, in order */
@@ -38,7 +40,8 @@ export function createLeftOutFinder(render: (variables: TemplateVariables) => st
     const leftOut: number[] = []
     for (const [kind, [first = 0, ...others]] of [...isUnknown].slice(0, MAX_LOOKS)) {
       if (isLeftOut(whole, messages, first, renderOther)) {
-        leftOut.push(first, ...others.slice(0, MAX_LOOKS).filter((at) => isLeftOut(whole, messages, at, renderOther)))
+        const more = others.slice(0, MAX_LOOKS).filter((at) => isLeftOut(whole, messages, at, renderOther))
+        append(leftOut, [first, ...more])
         continue
       }
       if (written.size >= MAX_KINDS) written.clear()

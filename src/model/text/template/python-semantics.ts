@@ -15,6 +15,7 @@
  * Found by comparing seventy templates of well-known models with the original (`rendering-digests.json` of the test fixtures). Known, and
  * left as they are: a member of an undefined value is undefined, where Python refuses; `with`, `include` and recursive loops.
  */
+import { append } from '#base/util/lists.js'
 import { applyFilter, escapeHtml, isMarkup, markup } from './python-filters.js'
 import { evaluateFor, LoopControl } from './python-loops.js'
 import { formatPercent, methodOf } from './python-methods.js'
@@ -116,7 +117,7 @@ function argumentsOf(nodes: unknown, { evaluate }: Runtime): Arguments {
   const all: readonly unknown[] = Array.isArray(nodes) ? nodes : []
   for (const node of all) {
     const type = typeOf(node)
-    if (type === 'SpreadExpression') positional.push(...(itemsOf(evaluate(field(node, 'argument'))) ?? []))
+    if (type === 'SpreadExpression') append(positional, itemsOf(evaluate(field(node, 'argument'))) ?? [])
     else if (type === 'KeywordArgumentExpression') named.set(nameOf(field(node, 'key')), evaluate(field(node, 'value')))
     else if (type === 'KeywordSpreadExpression') {
       for (const [key, value] of entriesOf(evaluate(field(node, 'argument'))) ?? []) named.set(key, value)

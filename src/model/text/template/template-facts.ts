@@ -2,6 +2,7 @@
  * What a chat template does with its input, read off its syntax tree.
  */
 
+import { append } from '#base/util/lists.js'
 import { outsideNamesOf } from './outside-names.js'
 
 /** How message content reaches the template: as one string, or as a list of parts that it loops over. */
@@ -77,10 +78,11 @@ function* walk(value: unknown): Generator<Node> {
     if (typeof item !== 'object' || item === null || seen.has(item)) continue
     seen.add(item)
     if (item instanceof Map) {
-      pending.push(...item.keys(), ...item.values())
+      append(pending, item.keys())
+      append(pending, item.values())
     } else {
       if (isNode(item)) yield item
-      pending.push(...Object.values(item))
+      append(pending, Object.values(item))
     }
   }
 }

@@ -6,6 +6,7 @@
  * - tuples of none and of one value (`()`, `(1,)`) cannot be parsed: they become lists with a filter `as tuple`
  * - `a < b < c` is parsed as `(a < b) < c`: which brackets an operator stands in tells the two apart
  */
+import { append } from '#base/util/lists.js'
 
 interface Token {
   readonly type: string
@@ -65,7 +66,7 @@ function withShortTuples<T extends Token>(tokens: readonly T[], make: MakeToken<
     const last = changed.at(-1)?.type
     if (group !== undefined && !group.isCall && (last === 'OpenParen' || last === 'Comma')) {
       const items = changed.splice(group.from + 1)
-      changed.push(make('[', 'OpenSquareBracket'), ...items, make(']', 'CloseSquareBracket'))
+      append(changed, [make('[', 'OpenSquareBracket'), ...items, make(']', 'CloseSquareBracket')])
       changed.push(make('|', 'Pipe'), make('as tuple', 'Identifier'))
     }
     changed.push(token)
@@ -107,7 +108,7 @@ function withTestArguments<T extends Token>(tokens: readonly T[], make: MakeToke
     const argument = withTestArguments(tokens.slice(at + 1, end), make)
     const isCall = next.type === 'OpenParen'
     changed.push(make('|', 'Pipe'), make(`is ${isNegated ? 'not ' : ''}${name.value}`, 'Identifier'))
-    changed.push(...(isCall ? argument : [make('(', 'OpenParen'), ...argument, make(')', 'CloseParen')]))
+    append(changed, isCall ? argument : [make('(', 'OpenParen'), ...argument, make(')', 'CloseParen')])
     i = end - 1
   }
   return changed

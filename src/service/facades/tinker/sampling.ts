@@ -6,6 +6,7 @@
  */
 import { AppError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'
+import { append } from '#base/util/lists.js'
 import type { SampleRequest } from '#contract/wire/compatible/tinker.js'
 import { type Alternatives, encodeSampleOutput } from '#formats/tinker/results.js'
 import type { AdapterRef, PromptPosition, SamplingParameters, TokenLogprob } from '#inference/host/protocol.js'
@@ -273,12 +274,18 @@ async function collect(events: AsyncIterable<GenerationEvent>, request: SampleRe
   let cachedTokens = 0
   for await (const event of events) {
     if (event.type === 'started') cachedTokens = event.cachedTokens
-    else if (event.type === 'prompt') positions.push(...event.positions)
+    else if (event.type === 'prompt') append(positions, event.positions)
     else {
       const choice = choices[event.choice] as Choice
-      choice.tokens.push(...event.tokenIds)
-      choice.logprobs.push(...event.logprobs.map(({ logprob }) => logprob))
-      choice.alternatives.push(...event.logprobs.map(({ top }) => top))
+      append(choice.tokens, event.tokenIds)
+      append(
+        choice.logprobs,
+        event.logprobs.map(({ logprob }) => logprob),
+      )
+      append(
+        choice.alternatives,
+        event.logprobs.map(({ top }) => top),
+      )
       if (event.finishReason !== null) choice.isStopped = event.finishReason === 'stop'
     }
   }

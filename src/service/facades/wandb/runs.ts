@@ -4,6 +4,7 @@
 
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { FileStreamRequest } from '#contract/wire/compatible/wandb.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import {
@@ -255,7 +256,10 @@ async function sample(
   let after = -1
   for (;;) {
     const page = await listHistory(context.db, runId, { afterLine: after, limit: 1000 })
-    lines.push(...page.filter((line) => line.line % stride === 0 || line.line === last.line))
+    append(
+      lines,
+      page.filter((line) => line.line % stride === 0 || line.line === last.line),
+    )
     after = page.at(-1)?.line ?? after
     if (page.length < 1000) return lines
   }

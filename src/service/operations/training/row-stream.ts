@@ -4,13 +4,14 @@
 import type { Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { append } from '#base/util/lists.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 
 /** Whether the bytes begin like a gzip file; reads no more than that of them. */
 export async function isGzip(source: Readable): Promise<boolean> {
   const head: number[] = []
   for await (const chunk of source) {
-    head.push(...(chunk as Uint8Array).subarray(0, 2))
+    append(head, (chunk as Uint8Array).subarray(0, 2))
     if (head.length >= 2) break
   }
   return head[0] === 0x1f && head[1] === 0x8b

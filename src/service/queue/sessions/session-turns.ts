@@ -11,6 +11,7 @@ import type { Clock } from '#base/util/clock.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { encodeFrame } from '#base/util/frame.js'
 import type { IdSource } from '#base/util/ids.js'
+import { maxOf } from '#base/util/lists.js'
 import type { RequestReport, SessionReport } from '#contract/processes/training-session.js'
 import { addSessionTime } from '#service/storage/access/usage-days.js'
 import type { BlobStore } from '#service/storage/blobs.js'
@@ -322,7 +323,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       if (!savesWeights(request) || report.error !== undefined) continue
       saves.set(request, await withManifest(options.blobs, report.files ?? []))
     }
-    const next = Math.max(...endings.map(({ request }) => request.seq + 1))
+    const next = maxOf(endings.map(({ request }) => request.seq + 1))
     await inTransaction(db, async (transaction) => {
       let count = 0
       let isStep = false

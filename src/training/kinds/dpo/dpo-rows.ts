@@ -3,6 +3,7 @@
  * belong to which answer.
  */
 
+import { maxOf } from '#base/util/lists.js'
 import { answers, type PreferencePair, type PreferenceSurvey } from '#formats/rows/preference-data.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
@@ -63,7 +64,7 @@ export function toPairRows(pairs: readonly PreferencePair[]): PairRows[] {
 
 /** Padded tokens of the longer answer. */
 export function pairLength(pair: PreferencePair): number {
-  return paddedLength(Math.max(...answers(pair).map(({ tokenIds }) => tokenIds.length)))
+  return paddedLength(maxOf(answers(pair).map(({ tokenIds }) => tokenIds.length)))
 }
 
 /** Tokens of a row that holds so many. */

@@ -7,6 +7,7 @@
  */
 
 import { createLifetimes } from '#base/util/lifetimes.js'
+import { append, maxOf } from '#base/util/lists.js'
 import { logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import { mismatchFacts } from '#training/trainer/decisions.js'
 import { rateOf } from '#training/trainer/epochs/schedule.js'
@@ -42,7 +43,7 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   const { steps, started, groupsTrainable } = outline
   if (context.resumePoint === null) yield started
   if (steps.length > 0) {
-    const longestRow = Math.max(...steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
+    const longestRow = maxOf(steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
     const settings = await rowSettings(context, { precision: hyperparameters.precision, longestRow })
     yield* trainSteps(job, { ...context, ...settings }, outline)
   }
@@ -122,7 +123,7 @@ async function* trainSteps(
           const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
           decisions.sampler = { ...mismatch, isRecomputed }
           report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
-          report.notes.push(...mismatchNotes(decisions.sampler, isPrecalculated))
+          append(report.notes, mismatchNotes(decisions.sampler, isPrecalculated))
           return !isRecomputed
         },
       })

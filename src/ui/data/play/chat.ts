@@ -36,7 +36,7 @@ export async function streamAnswer(
     const added = choice?.delta.content ?? ''
     if (added !== '') firstMs ??= nowMs()
     // answers of trained models bring them unasked
-    if (body['logprobs'] === true) logprobs.push(...(choice?.logprobs?.content ?? []))
+    if (body['logprobs'] === true) for (const entry of choice?.logprobs?.content ?? []) logprobs.push(entry)
     const tokens = chunk.usage?.completion_tokens ?? answer.tokens
     const seconds = firstMs === null ? 0 : (nowMs() - firstMs) / 1000
     answer = {

@@ -118,7 +118,7 @@ function Figure(props: {
 
 function Groups({ plan }: { readonly plan: TrainingPlan }): JSX.Element {
   const shown = plan.groups.slice(0, SHOWN)
-  const most = Math.max(...shown.flatMap(({ advantages }) => advantages.map(Math.abs)), 1e-9)
+  const most = shown.flatMap(({ advantages }) => advantages).reduce((all, each) => Math.max(all, Math.abs(each)), 1e-9)
   return (
     <section class="stack" aria-labelledby="plan-groups">
       <h3 id="plan-groups">
@@ -172,6 +172,8 @@ const HALF = 12
 function Advantages({ values, most }: { readonly values: readonly number[]; readonly most: number }): JSX.Element {
   const shown = values.slice(0, 32)
   const said = values.map((value) => formatNumber(value)).join(', ')
+  const least = values.reduce((all, each) => Math.min(all, each), Number.POSITIVE_INFINITY)
+  const greatest = values.reduce((all, each) => Math.max(all, each), Number.NEGATIVE_INFINITY)
   return (
     <span class="advantages">
       <svg width={shown.length * BAR} height={2 * HALF} role="img" aria-label={`advantages ${said}`}>
@@ -190,7 +192,7 @@ function Advantages({ values, most }: { readonly values: readonly number[]; read
         })}
       </svg>
       <span class="soft small">
-        {formatNumber(Math.min(...values))} … {formatNumber(Math.max(...values))}
+        {formatNumber(least)} … {formatNumber(greatest)}
       </span>
     </span>
   )
@@ -198,7 +200,7 @@ function Advantages({ values, most }: { readonly values: readonly number[]; read
 
 function Sequences({ plan }: { readonly plan: TrainingPlan }): JSX.Element {
   const shown = plan.sequences.slice(0, SHOWN)
-  const longest = Math.max(...shown.map(({ tokens }) => tokens), 1)
+  const longest = shown.reduce((all, { tokens }) => Math.max(all, tokens), 1)
   return (
     <section class="stack" aria-labelledby="plan-sequences">
       <h3 id="plan-sequences">

@@ -16,6 +16,13 @@ describe('toRowBatch', () => {
     expect(listOf(batch.feeds['row_of_position'])).toEqual([2, 0, 1, 2])
   })
 
+  it('lays out a row longer than what a call can be given', () => {
+    const length = 131_072
+    const { trained } = toRowBatch([sequenceRow(new Int32Array(length), new Uint8Array(length).fill(1))])
+    expect(trained).toHaveLength(length - 1)
+    expect(trained.at(-1)).toEqual({ position: length - 2, row: 0, index: length - 1, label: 0 })
+  })
+
   it('never trains the first token of a row or of a segment, which nothing predicts', () => {
     const row: Row = {
       ...sequenceRow(Int32Array.of(1, 2, 3, 4), Uint8Array.of(1, 1, 1, 1)),

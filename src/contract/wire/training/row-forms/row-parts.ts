@@ -3,6 +3,7 @@
  */
 import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 
 /** A converted part or row, or why it cannot be one, to stand behind "its" or "a": `function_call turn is no JSON`. */
 export type Converted<T = JsonObject> = T | string
@@ -67,7 +68,10 @@ export function messagesOfTurns(turns: readonly JsonValue[]): Converted<readonly
       const calls = callsIn(String(content))
       if (typeof calls === 'string') return calls
       const made = calls.map((call) => ({ id: `call_${callCount++}`, type: 'function', function: call }))
-      openCalls.push(...made.map(({ id }) => id))
+      append(
+        openCalls,
+        made.map(({ id }) => id),
+      )
       messages.push({ role: 'assistant', content: null, tool_calls: made })
       continue
     }

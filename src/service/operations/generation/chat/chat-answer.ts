@@ -3,6 +3,7 @@
  * (v0.17). Knows nothing of engines or HTTP.
  */
 
+import { append } from '#base/util/lists.js'
 import {
   type ChatChoice,
   type ChatChunk,
@@ -184,8 +185,8 @@ export function createAnswerBuilder(
       timer.heard(event.atMs)
       const pieces = [state.text.push(event.text), ...(event.finishReason === null ? [] : [state.text.end()])]
       const entries = options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, options)) : []
-      state.tokenIds.push(...event.tokenIds)
-      state.logprobs.push(...entries)
+      append(state.tokenIds, event.tokenIds)
+      append(state.logprobs, entries)
       const finishReason = finishReasonOf(state, event.finishReason)
       if (finishReason !== null) {
         state.finishReason = finishReason

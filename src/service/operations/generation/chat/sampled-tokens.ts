@@ -2,6 +2,7 @@
  * Collects the exact tokens and log-probabilities of an answer that comes in chunks, for formats that have no place for
  * them. Training needs the tokens that were sampled, not the text tokenized again.
  */
+import { append } from '#base/util/lists.js'
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 
 /** Exact tokens of an answer with one choice. */
@@ -21,8 +22,11 @@ export class TokenRecorder {
     // a prompt may be longer than the arguments of a call can be
     if (this.#promptTokenIds.length === 0) this.#promptTokenIds = chunk.prompt_token_ids ?? []
     for (const choice of chunk.choices) {
-      this.#tokenIds.push(...(choice.token_ids ?? []))
-      this.#logprobs.push(...(choice.logprobs?.content ?? []).map(({ logprob }) => logprob))
+      append(this.#tokenIds, choice.token_ids ?? [])
+      append(
+        this.#logprobs,
+        (choice.logprobs?.content ?? []).map(({ logprob }) => logprob),
+      )
     }
   }
 

@@ -5,6 +5,7 @@
 
 import { stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { GrammarSpec } from '#inference/host/protocol.js'
 import type { SchemaChecker } from '#service/processes/schema-checker.js'
@@ -50,7 +51,10 @@ export class ViolationFinder {
       const schema = this.#parameters.get(name)
       if (schema === undefined) continue
       const found = await this.#checker.check(this.#keyId, given, stringifyExact(schema))
-      ofCalls.push(...found.map((violation) => `${name}: ${violation}`))
+      append(
+        ofCalls,
+        found.map((violation) => `${name}: ${violation}`),
+      )
     }
     return [...ofText, ...ofCalls]
   }

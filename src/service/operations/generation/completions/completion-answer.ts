@@ -1,6 +1,7 @@
 /**
  * Engine events → the choices of a completion, whole and as chunks. Knows nothing of engines or HTTP.
  */
+import { append } from '#base/util/lists.js'
 import type { Usage } from '#contract/wire/chat-completions.js'
 import type {
   CompletionChoice,
@@ -88,8 +89,8 @@ export function createCompletionBuilder(
     const isFirst = !state.isOpened
     const { text, positions } = opening(prompt, state)
     state.text += event.text
-    state.tokenIds.push(...event.tokenIds)
-    state.positions.push(...event.logprobs)
+    append(state.tokenIds, event.tokenIds)
+    append(state.positions, event.logprobs)
     if (event.finishReason !== null) {
       state.finishReason = event.finishReason
       state.stopReason = event.stopReason
@@ -134,7 +135,7 @@ export function createCompletionBuilder(
       const prompt = prompts[index]
       if (prompt === undefined) return []
       if (event.type === 'delta') return addDelta(index, prompt, event)
-      if (event.type === 'prompt') prompt.positions.push(...event.positions)
+      if (event.type === 'prompt') append(prompt.positions, event.positions)
       else {
         prompt.promptTokenIds = event.promptTokenIds
         prompt.cachedTokens = event.cachedTokens

@@ -6,6 +6,7 @@
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { maxOf } from '#base/util/lists.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { CompletionPrompt, CompletionRequest } from '#contract/wire/inference/completions.js'
 import type { GenerateOptions, RawInput } from '#inference/host/protocol.js'
@@ -66,7 +67,7 @@ export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): 
       // the best of several are told by them
       hasLogprobs: options.logprobs !== null || sampling.n > options.n,
       topLogprobs: options.logprobs ?? 0,
-      promptLogprobs: scored.length === 0 ? null : Math.max(...scored),
+      promptLogprobs: scored.length === 0 ? null : maxOf(scored),
     },
     truncatePromptTokens: toTruncation(chat),
     grammar,

@@ -7,6 +7,7 @@
  */
 
 import { parseExact } from '#base/json/exact-json.js'
+import { append } from '#base/util/lists.js'
 import { type ChatChunk, type ChatDelta, SCHEMA_VIOLATIONS, type Usage } from '#contract/wire/chat-completions.js'
 import type { Message, OutputBlock, StopReason } from '#contract/wire/inference/messages.js'
 import { TokenRecorder } from '../chat/sampled-tokens.js'
@@ -121,7 +122,7 @@ export function createMessageBuilder(
         input: {},
         caller: { type: 'direct' },
       }
-      events.push(...begin({ block, number: call.index, input: '' }))
+      append(events, begin({ block, number: call.index, input: '' }))
     }
     const text = call.function.arguments ?? ''
     if (text === '' || open === null || !('number' in open)) return events

@@ -4,6 +4,7 @@
  * An item is opened by its first text and closed when another kind begins; white space that is followed by a call belongs to
  * nothing. Events and their order follow OpenAI's reference; reasoning is sent whole, as `reasoning_text`.
  */
+import { append } from '#base/util/lists.js'
 import {
   type ChatChunk,
   type ChatDelta,
@@ -140,7 +141,7 @@ export function createResponseBuilder(
   }
 
   function addContent(text: string, logprobs: OutputText['logprobs']): ResponseEvent[] {
-    waiting.push(...logprobs)
+    append(waiting, logprobs)
     if (open?.kind !== 'message') {
       held += text
       if (held.trim() === '') return []
@@ -156,7 +157,7 @@ export function createResponseBuilder(
     const logprobs = waiting
     waiting = []
     open.part.text += text
-    open.part.logprobs.push(...logprobs)
+    append(open.part.logprobs, logprobs)
     return [{ type: 'response.output_text.delta', ...place(), content_index: 0, delta: text, logprobs }]
   }
 
@@ -173,7 +174,7 @@ export function createResponseBuilder(
     held = ''
     waiting = []
     if (open?.kind !== 'call' || open.number !== call.index) {
-      events.push(...close())
+      append(events, close())
       const item: Call = {
         id: createId('fc'),
         type: 'function_call',
@@ -182,7 +183,7 @@ export function createResponseBuilder(
         arguments: '',
         status: 'in_progress',
       }
-      events.push(...added(item))
+      append(events, added(item))
       open = { kind: 'call', item, number: call.index }
     }
     const delta = call.function.arguments ?? ''
@@ -207,15 +208,15 @@ export function createResponseBuilder(
       const events: ResponseEvent[] = []
       if (reasoning !== '') {
         reasoningTokens += choice.token_ids?.length ?? 0
-        events.push(...addReasoning(reasoning))
+        append(events, addReasoning(reasoning))
       }
       const isEnd = choice.finish_reason !== null && content === ''
       const logprobs = hasLogprobs && !isEnd && delta.role === undefined ? toLogprobs(choice.logprobs) : []
       const isText = open === null || open.kind === 'message'
       if (content !== '' || (logprobs.length > 0 && isText)) {
-        events.push(...addContent(content, logprobs))
+        append(events, addContent(content, logprobs))
       }
-      for (const call of calls) events.push(...addCall(call))
+      for (const call of calls) append(events, addCall(call))
       finishReason = choice.finish_reason ?? finishReason
       if (choice[SCHEMA_VIOLATIONS] !== undefined) violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
       return events
@@ -224,7 +225,7 @@ export function createResponseBuilder(
       const isCut = finishReason === 'length'
       const events = [...close(isCut ? 'incomplete' : 'completed')]
       // an answer without text is a message too
-      if (output.length === 0) events.push(...openMessage(), ...extendMessage(held), ...close())
+      if (output.length === 0) append(events, [...openMessage(), ...extendMessage(held), ...close()])
       changes = isCut
         ? { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
         : { status: 'completed', completed_at: completedSeconds }

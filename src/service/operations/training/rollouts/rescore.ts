@@ -3,6 +3,7 @@
  *
  * The engine may round where training does not (int8), so that its numbers differ from the trainer's by a few thousandths of a nat.
  */
+import { append } from '#base/util/lists.js'
 import type { GenerateOptions } from '#inference/host/protocol.js'
 import { findModel } from '#service/storage/models.js'
 import { ownerOf } from '../../access/tenant.js'
@@ -74,7 +75,11 @@ export function createScorer(context: Context) {
     const usage = usageKeyOf(principal, model, policy.baseModel)
     const logprobs: (number | null)[] = []
     for await (const event of context.usage.count(engine.generate(command, signal), usage)) {
-      if (event.type === 'prompt') logprobs.push(...event.positions.map(({ logprob }) => logprob))
+      if (event.type === 'prompt')
+        append(
+          logprobs,
+          event.positions.map(({ logprob }) => logprob),
+        )
     }
     return { step: policy.step, fingerprint: checkpointOf(policy, engine.loaded()?.weightsDigest), logprobs }
   }

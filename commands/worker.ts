@@ -51,8 +51,6 @@ export const worker = defineCommand({
     const threads = config.get('threads')
     const trainer = config.get('trainer') ?? SERVICE_DEFAULTS.trainer
     const python = config.get('python') ?? SERVICE_DEFAULTS.python
-    // what runs a job needs no key: an attempt has a token of its own
-    const { TRAINYARD_API_KEY: _key, TRAINYARD_API_KEY_FILE: _file, ...inherited } = environment
     const remote = startRemoteWorker({
       serverUrl: client.baseUrl.replace(/\/+$/, ''),
       claim: (request, ended) => client.workers.claim(request, { signal: ended }),
@@ -64,8 +62,8 @@ export const worker = defineCommand({
       keepMs: config.get('keep-worker') ?? SERVICE_DEFAULTS.keepWorkerMs,
       patienceMs: flags.retry,
       idleExitMs: flags.idleExit ?? null,
-      environment: {
-        ...inherited,
+      environment,
+      given: {
         ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
         TRAINYARD_TRAINER: trainer,
         TRAINYARD_PYTHON: python,

@@ -79,7 +79,6 @@ export const engineNode = defineCommand({
     await client.engineNodes.baseModelFiles(flags.baseModel)
     const { hostname } = await import('node:os')
     const { startEngineNode } = await import('#service/processes/engine-node.js')
-    const { TRAINYARD_API_KEY: _key, TRAINYARD_API_KEY_FILE: _file, ...inherited } = environment
     const name = (flags.name ?? hostname()).slice(0, 128) || 'engine'
     const node = startEngineNode({
       start: {
@@ -106,7 +105,7 @@ export const engineNode = defineCommand({
           maxLoraRank: flags.maxLoraRank ?? MAX_LORA_RANK,
         },
       },
-      environment: inherited,
+      environment,
       onEvent: (event) => {
         if (output.mode === 'json') output.event(toJson(event), null)
         else if (event.type === 'starting') output.status(`${name}: ${event.what}`)

@@ -17,7 +17,7 @@ import { type Processes, startProcesses } from './assembly/processes.js'
 import { chooseDevice } from './assembly/served-device.js'
 import { readServedModels } from './assembly/served-models.js'
 import { startServer } from './assembly/server.js'
-import { childEnvironment, type ServiceSeams, type Start } from './assembly/start.js'
+import { type ServiceSeams, type Start, startEnvironment } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
@@ -96,7 +96,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   lifetimes.add('data directory', () => dataDir.unlock())
   // it may take minutes: not where another server has the directory
   const { device: setting, precision } = settings
-  const device = await chooseDevice({ setting, precision, environment: childEnvironment(begun), logger })
+  const device = await chooseDevice({ setting, precision, environment: startEnvironment(begun), logger })
   const start: Start = { ...begun, device }
   const models = await readServedModels(options, dataDir)
   const { served } = models

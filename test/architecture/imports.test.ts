@@ -186,6 +186,21 @@ describe('imports', () => {
     expect(users.map(({ path }) => path)).toEqual([homes[0]])
   })
 
+  test('processes are started in one place, and only what a user runs by us inherits everything', () => {
+    const home = 'src/base/processes/start-process.ts'
+    const starting = files.filter(({ imports }) =>
+      imports.some(({ specifier, isTypeOnly }) => /^(node:)?(child_process|cluster)$/.test(specifier) && !isTypeOnly),
+    )
+    expect(starting.map(({ path: file }) => file)).toEqual([home])
+    const unfiltered = files.filter(({ path: file, code }) => file !== home && /needs: 'everything'/.test(code))
+    expect(unfiltered.map(({ path: file }) => file).sort()).toEqual([
+      'src/cli/local/server-process.ts',
+      'src/cli/local/user-program.ts',
+      // what it was given was chosen for it, and it starts vLLM alone
+      'src/inference/node/group-leader.ts',
+    ])
+  })
+
   test('the scheduler and the runner of an engine know each other by the interface between them alone', () => {
     const engine = 'src/inference/engine'
     const [above, below] = [[`${engine}/scheduling/`, `${engine}/sampling/`], [`${engine}/runner/`]]

@@ -2,15 +2,14 @@
  * How a child process is started: from the build, with a channel for messages and a lifeline, so that it dies with its parent,
  * and with its share of the machine. Knows nothing of what it does.
  */
-import { type ChildProcess, fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { setPriority } from 'node:os'
-import type { Environment } from '#base/environment.js'
 import { behind } from '#base/util/thread-priority.js'
 import { builtModule, dieWithParentFlags } from './entry.js'
 import { releaseLifeline } from './lifeline.js'
+import { forkProcess, type Inheritance } from './start-process.js'
 
-export interface ChildOptions {
-  readonly environment: Environment
+export interface ChildOptions extends Inheritance {
   /** Of Node and V8. */
   readonly flags?: readonly string[]
   /** Its stdout can be read; default: it goes where our stderr goes, for stdout belongs to the command line. */
@@ -21,16 +20,11 @@ export interface ChildOptions {
   readonly serialization?: 'advanced'
 }
 
-/** On Windows a child would open a window of its own. `fork` hands it to `spawn`; its types do not know that. */
-const NO_CONSOLE: object = { windowsHide: true }
-
 /** @param module built module, for example `inference/host/main.js` */
 export function startChild(module: string, options: ChildOptions): ChildProcess {
-  const child = fork(builtModule(module), [], {
+  const child = forkProcess(builtModule(module), options, {
     ...(options.serialization === undefined ? {} : { serialization: options.serialization }),
     execArgv: [...dieWithParentFlags(), ...(options.flags ?? [])],
-    env: { ...options.environment },
-    ...NO_CONSOLE,
     // no stdin, IPC, lifeline (`lifeline.ts`)
     stdio: ['ignore', options.isRead === true ? 'pipe' : 2, 2, 'ipc', 'pipe'],
   })

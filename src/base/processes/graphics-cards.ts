@@ -1,10 +1,10 @@
 /**
  * Graphics cards of this machine, as far as the system tells of them without a library: by NVIDIA's own program, or by Linux.
  */
-import { execFile } from 'node:child_process'
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { promisify } from 'node:util'
+import { readEnvironment } from '#base/environment.js'
+import { readProgram } from './start-process.js'
 
 export interface Card {
   readonly name: string
@@ -29,9 +29,8 @@ export async function listCards(): Promise<readonly Card[]> {
 async function nvidiaCards(): Promise<readonly Card[]> {
   try {
     const fields = '--query-gpu=name,driver_version,memory.total'
-    const options = { timeout: ANSWER_MS, windowsHide: true }
-    const { stdout } = await promisify(execFile)('nvidia-smi', [fields, '--format=csv,noheader,nounits'], options)
-    return parseNvidiaCards(stdout)
+    const options = { environment: readEnvironment(), needs: ['computing'] as const, timeoutMs: ANSWER_MS }
+    return parseNvidiaCards(await readProgram('nvidia-smi', [fields, '--format=csv,noheader,nounits'], options))
   } catch {
     return []
   }

@@ -2,10 +2,10 @@
  * How a program that is none of ours is started, an interpreter of another language for example: with pipes, and with what it writes on
  * stderr kept for messages. Knows nothing of what it does.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import type { Readable, Writable } from 'node:stream'
-import type { Environment } from '#base/environment.js'
 import { endOf, stepBack } from './child.js'
+import { type Inheritance, spawnPiped } from './start-process.js'
 
 /** Characters of stderr that are kept, the last ones. */
 const KEPT_CHARACTERS = 4000
@@ -28,13 +28,9 @@ export interface Program {
 export function startProgram(
   command: string,
   args: readonly string[],
-  options: { readonly environment: Environment; readonly isBehind?: boolean },
+  options: Inheritance & { readonly isBehind?: boolean },
 ): Program {
-  const process = spawn(command, args, {
-    env: { ...options.environment },
-    stdio: ['pipe', 'pipe', 'pipe'],
-    windowsHide: true,
-  })
+  const process = spawnPiped(command, args, { inherits: options })
   let complaints = ''
   process.stderr.setEncoding('utf8').on('data', (text: string) => {
     complaints = (complaints + text).slice(-KEPT_CHARACTERS)

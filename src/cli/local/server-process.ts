@@ -4,12 +4,13 @@
  * It leads a process group of its own, so that a Ctrl-C in the terminal reaches the parent alone, which then stops it in
  * order. Knows the line that `serve --json` prints when it is ready, and the error line it prints when it cannot start.
  */
-import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
+import type { ChildProcess, StdioOptions } from 'node:child_process'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { AppError, type ErrorCategory } from '#base/errors/errors.js'
 import { dieWithParentFlags } from '#base/processes/entry.js'
 import { releaseLifeline } from '#base/processes/lifeline.js'
+import { spawnProcess } from '#base/processes/start-process.js'
 import { STOP_MESSAGE } from '#base/processes/stop-message.js'
 import { packageRoot } from '#base/util/package-root.js'
 
@@ -45,14 +46,14 @@ export interface ServerProcess {
 export async function startServerProcess(options: ServerProcessOptions): Promise<ServerProcess> {
   options.signal.throwIfAborted()
   const args = ['serve', '--json', '--host', '127.0.0.1', '--port', '0', '--log-level', 'warn', ...options.flags]
-  const child = spawn(
+  const child = spawnProcess(
     process.execPath,
     [...dieWithParentFlags(), join(packageRoot(), 'bin', 'trainyard.js'), ...args],
     {
       detached: true,
-      env: { ...options.environment },
+      // a server as if the user had started it
+      inherits: { environment: options.environment, needs: 'everything' },
       stdio: CHILD_STDIO,
-      windowsHide: true,
     },
   )
   releaseLifeline(child)

@@ -2,8 +2,9 @@
  * Runs a command of the user's own, as a shell would: text in, text out, a time limit; when interrupted it is ended with all
  * processes it started. Also opens the user's browser.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
-import type { Environment } from '#base/environment.js'
+import type { ChildProcess } from 'node:child_process'
+import { type Environment, readEnvironment } from '#base/environment.js'
+import { spawnPiped, spawnProcess } from '#base/processes/start-process.js'
 
 /**
  * Returns what the command prints on standard output.
@@ -17,11 +18,10 @@ export async function runProgram(
 ): Promise<string> {
   return await new Promise<string>((resolve, reject) => {
     // a group of its own: the shell's death alone would leave what it started
-    const child = spawn(command, {
+    const child = spawnPiped(command, [], {
+      inherits: { environment: readEnvironment(), needs: 'everything' },
       shell: true,
-      stdio: ['pipe', 'pipe', 'pipe'],
       detached: process.platform !== 'win32',
-      windowsHide: true,
     })
     let [output, errors] = ['', '']
     const timer = setTimeout(
@@ -57,7 +57,8 @@ export function endTree(child: Pick<ChildProcess, 'pid' | 'kill'>, platform: Nod
   if (child.pid === undefined) return
   if (platform === 'win32') {
     // there are no groups; the system's own tool walks the tree
-    const killer = spawn('taskkill', ['/pid', String(child.pid), '/t', '/f'], { stdio: 'ignore', windowsHide: true })
+    const inherits = { environment: readEnvironment() }
+    const killer = spawnProcess('taskkill', ['/pid', String(child.pid), '/t', '/f'], { inherits, stdio: 'ignore' })
     killer.once('error', () => child.kill('SIGKILL'))
     return
   }
@@ -80,7 +81,11 @@ export async function openInBrowser(url: string, environment: Environment): Prom
   // `explorer` takes an address as it is; `start` would have a shell read it
   const program = process.platform === 'darwin' ? 'open' : process.platform === 'win32' ? 'explorer' : 'xdg-open'
   return await new Promise<boolean>((resolve) => {
-    const child = spawn(program, [url], { stdio: 'ignore', detached: true, windowsHide: true })
+    const child = spawnProcess(program, [url], {
+      inherits: { environment, needs: 'everything' },
+      stdio: 'ignore',
+      detached: true,
+    })
     child.once('error', () => resolve(false))
     child.once('spawn', () => {
       child.unref()

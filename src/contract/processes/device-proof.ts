@@ -67,7 +67,9 @@ export async function proveDevice(
   // a process that is killed removes nothing
   const folder = await mkdtemp(join(tmpdir(), 'trainyard-device-'))
   const child = startChild('devices/main.js', {
-    environment: { ...environment, TMPDIR: folder, TEMP: folder, TMP: folder },
+    environment,
+    needs: ['computing'],
+    given: { TMPDIR: folder, TEMP: folder, TMP: folder },
   })
   const question: DeviceQuestion = { device }
   const { answer, closed } = askProcess<DeviceProof>(child, question, {

@@ -1,16 +1,15 @@
 /**
  * An engine node: listens, fetches its base model, loads it, and tells the server of itself until it is told to stop.
  */
-import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rm, stat, utimes } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import { type Environment, readEnvironment } from '#base/environment.js'
 import { toErrorMessage } from '#base/errors/error-message.js'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { readProgram } from '#base/processes/start-process.js'
 import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
 import type { EngineNodeReport } from '#contract/processes/engine-node.js'
@@ -257,8 +256,8 @@ function addressTowards(serverUrl: string): Promise<string> {
 async function cardName(environment: Environment): Promise<string> {
   try {
     const asked = ['--query-gpu=name', '--format=csv,noheader']
-    const { stdout } = await promisify(execFile)('nvidia-smi', asked, { env: { ...environment }, timeout: 10_000 })
-    return stdout.split('\n')[0]?.trim() || 'cpu'
+    const inherits = { environment, needs: ['computing'] as const, timeoutMs: 10_000 }
+    return (await readProgram('nvidia-smi', asked, inherits)).split('\n')[0]?.trim() || 'cpu'
   } catch {
     return 'cpu'
   }

@@ -4,7 +4,8 @@
  * vLLM's engine and workers live on when its server is killed, with all their memory. Whoever starts this detached has them in one group,
  * and its stdin tells of the parent's end however that came. Arguments: the program and its own.
  */
-import { spawn } from 'node:child_process'
+import { readEnvironment } from '#base/environment.js'
+import { spawnProcess } from '#base/processes/start-process.js'
 
 const [command = '', ...args] = process.argv.slice(2)
 
@@ -18,7 +19,11 @@ process.stdin.on('end', endGroup)
 process.stdin.on('error', endGroup)
 process.stdin.resume()
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
-const program = spawn(command, args, { stdio: ['ignore', 2, 2] })
+const program = spawnProcess(command, args, {
+  // all that this process was given was meant for it
+  inherits: { environment: readEnvironment(), needs: 'everything' },
+  stdio: ['ignore', 2, 2],
+})
 program.once('error', (error) => {
   process.stderr.write(`${command} could not be started: ${error.message}\n`)
   endGroup()

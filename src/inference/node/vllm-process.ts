@@ -1,13 +1,12 @@
 /**
  * One `vllm serve` with all of its processes, from its start to its end.
  */
-import { execFile, spawn } from 'node:child_process'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import type { Environment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
 import { builtModule } from '#base/processes/entry.js'
+import { readProgram, spawnProcess } from '#base/processes/start-process.js'
 import { MAX_VLLM_LOGPROBS } from '../remote/generate-body.js'
 
 export interface VllmProcessOptions {
@@ -50,29 +49,32 @@ const VERSION_MS = 300_000
 export async function startVllm(options: VllmProcessOptions): Promise<VllmProcess> {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const leader = spawn(
+  const leader = spawnProcess(
     process.execPath,
     [builtModule('inference/node/group-leader.js'), options.command, ...vllmArgs(options, port)],
     {
       detached: true,
-      env: {
-        ...options.environment,
-        VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True',
-        VLLM_NO_USAGE_STATS: '1',
-        DO_NOT_TRACK: '1',
-        HF_HUB_OFFLINE: '1',
-        TRANSFORMERS_OFFLINE: '1',
+      inherits: {
+        environment: options.environment,
+        needs: ['computing', 'python'],
+        given: {
+          VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True',
+          VLLM_NO_USAGE_STATS: '1',
+          DO_NOT_TRACK: '1',
+          HF_HUB_OFFLINE: '1',
+          TRANSFORMERS_OFFLINE: '1',
+        },
       },
       // its stdin is what tells it of our end
       stdio: ['pipe', 'ignore', 'pipe'],
     },
   )
   let said = ''
-  leader.stderr.setEncoding('utf8').on('data', (text: string) => {
+  leader.stderr?.setEncoding('utf8').on('data', (text: string) => {
     said = (said + text).slice(-KEPT_CHARACTERS)
     for (const line of text.split('\n')) if (line.trim() !== '') options.onLine?.(line)
   })
-  leader.stdin.on('error', () => undefined)
+  leader.stdin?.on('error', () => undefined)
   let isEnded = false
   const ended = new Promise<string>((resolve) => {
     const end = (how: string): void => {
@@ -145,11 +147,12 @@ export async function isForProcessors({
   environment,
 }: Pick<VllmProcessOptions, 'command' | 'environment'>): Promise<boolean> {
   try {
-    const { stdout } = await promisify(execFile)(command, ['--version'], {
-      env: { ...environment },
-      timeout: VERSION_MS,
+    const said = await readProgram(command, ['--version'], {
+      environment,
+      needs: ['computing', 'python'],
+      timeoutMs: VERSION_MS,
     })
-    return /\+cpu\b/.test(stdout)
+    return /\+cpu\b/.test(said)
   } catch {
     return true
   }

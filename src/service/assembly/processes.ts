@@ -18,7 +18,7 @@ import { createWorkerPool, type WorkerPool } from '../processes/worker-pool.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import { countRetries } from '../storage/in-transaction.js'
 import { countJobsByStatus } from '../storage/jobs/states.js'
-import { childEnvironment, type Start, trainingEnvironment } from './start.js'
+import { type Start, startEnvironment, trainingVariables } from './start.js'
 
 export interface Processes {
   readonly engines: EnginePool
@@ -48,6 +48,8 @@ const ENGINE_END_MS = 1000
 
 export function startProcesses(start: Start, { db, served, preparedDir, countWorkers }: ProcessesInput): Processes {
   const { options, settings, lifetimes, seams, logger } = start
+  const environment = startEnvironment(start)
+  const given = trainingVariables(start)
   const metrics = createMetrics({
     clock: systemClock,
     version: packageVersion(),
@@ -74,13 +76,14 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
   lifetimes.add('engine nodes', () => engineNodes.stop())
   lifetimes.add('engines', () => engines.stop(ENGINE_END_MS))
 
-  const planner = createPlanner({ environment: trainingEnvironment(start), ...options.tuning?.plans })
+  const planner = createPlanner({ environment, given, ...options.tuning?.plans })
   lifetimes.add('planner', () => planner.stop())
-  const exporter = createExporter({ environment: childEnvironment(start) })
+  const exporter = createExporter({ environment })
   lifetimes.add('exporter', () => exporter.stop())
-  const schemaChecker = createSchemaChecker({ environment: childEnvironment(start) })
+  const schemaChecker = createSchemaChecker({ environment })
   const workers = createWorkerPool({
-    environment: trainingEnvironment(start),
+    environment,
+    given,
     keepMs: settings.keepWorkerMs,
     ...options.tuning?.keptWorkers,
     ...(seams.availableMemoryBytes === undefined ? {} : { availableBytes: seams.availableMemoryBytes }),
@@ -120,7 +123,8 @@ function engineOptions(start: Start, { entry, preparedDir, metrics, engineNodes 
     maxPendingRequests: settings.maxPendingRequests,
     observer: offering(metrics.engines.observer(entry.name), engineNodes),
     watchdog: options.tuning?.engineWatchdog,
-    open: (listener) => openProcessLink(listener, seams.entryPaths?.engineHost),
+    open: (listener) =>
+      openProcessLink(listener, { environment: startEnvironment(start), entryPath: seams.entryPaths?.engineHost }),
   }
 }
 

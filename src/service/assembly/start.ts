@@ -18,7 +18,7 @@ export interface ServiceSeams {
   readonly rehearsesTransactions?: boolean
   /** Memory that could still be given out, bytes, as kept workers see it. Default: as the operating system or container says. */
   readonly availableMemoryBytes?: () => number
-  /** Environment that children inherit. Default: this process's. */
+  /** Environment of the service, of which children are given what they use. Default: this process's. */
   readonly environment?: Environment
   /** Modules that children run instead of the built ones. */
   readonly entryPaths?: { readonly engineHost?: string; readonly worker?: string }
@@ -44,25 +44,10 @@ export function startEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
   return seams.environment ?? readEnvironment()
 }
 
-/** What child processes inherit. They are given bytes, so the keys of a blob store, of a database and of a cluster are not theirs. */
-export function childEnvironment({ seams, settings }: Pick<Start, 'seams' | 'settings'>): Environment {
-  const secrets = [
-    ...(settings.blobStore === null ? [] : ['AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN']),
-    ...(settings.database === null ? [] : ['PGPASSWORD', 'PGPASSFILE']),
-    ...(settings.workers === null ? [] : ['RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH']),
-  ]
-  return Object.fromEntries(Object.entries(startEnvironment({ seams })).filter(([name]) => !secrets.includes(name)))
-}
-
-/** The same for those that train, or predict how training goes. */
-export function trainingEnvironment({
-  seams,
-  settings,
-  device,
-}: Pick<Start, 'seams' | 'settings' | 'device'>): Environment {
+/** Variables of those processes that train, or predict how training goes. */
+export function trainingVariables({ settings, device }: Pick<Start, 'settings' | 'device'>): Environment {
   const { threads, trainer, python } = settings
   return {
-    ...childEnvironment({ seams, settings }),
     ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
     // always: what this process inherited is no proof
     TRAINYARD_WORKER_DEVICE: device.facts?.name ?? 'cpu',

@@ -4,7 +4,7 @@
  * What commands and events mean is not known here. {@link openProcessLink} leads to a child process of this machine; any other
  * way passes the same suite (`test/integration/engine-host/conformance/engine-link.ts`).
  */
-import { readEnvironment } from '#base/environment.js'
+import type { Environment } from '#base/environment.js'
 import { startChild } from '#base/processes/child.js'
 import { withHugePages, withMemoryGivenBack } from '#base/processes/malloc-tunables.js'
 import type { HostCommand, HostEvents } from '#inference/host/protocol.js'
@@ -39,8 +39,17 @@ export type OpenEngineLink = (listener: EngineLinkListener) => EngineLink
  */
 export const ENGINE_FLAGS = ['--v8-pool-size=1', '--initial-old-space-size=64', '--max-semi-space-size=4']
 
-/** @param entryPath module the child runs; default: the built engine host */
-export function openProcessLink(listener: EngineLinkListener, entryPath = 'inference/host/main.js'): EngineLink {
+export interface ProcessLinkOptions {
+  /** Of this process, of which the child is given what it uses. */
+  readonly environment: Environment
+  /** Module the child runs; default: the built engine host. */
+  readonly entryPath?: string | undefined
+}
+
+export function openProcessLink(
+  listener: EngineLinkListener,
+  { environment, entryPath = 'inference/host/main.js' }: ProcessLinkOptions,
+): EngineLink {
   let hasEnded = false
   const end = (reason: string): void => {
     if (hasEnded) return
@@ -50,7 +59,8 @@ export function openProcessLink(listener: EngineLinkListener, entryPath = 'infer
   let child: ReturnType<typeof startChild>
   try {
     child = startChild(entryPath, {
-      environment: withMemoryGivenBack(withHugePages(readEnvironment())),
+      environment: withMemoryGivenBack(withHugePages(environment)),
+      needs: ['computing'],
       flags: ENGINE_FLAGS,
       serialization: 'advanced',
     })

@@ -79,6 +79,7 @@ export function createExporter(options: {
           if (isStopped) throw shuttingDown()
           const child = startChild('model/export/main.js', {
             environment: options.environment,
+            needs: ['computing'],
             isRead: true,
             isBehind: true,
           })

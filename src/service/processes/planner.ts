@@ -19,6 +19,8 @@ import type { PlanFindings } from '#contract/wire/training/plan.js'
 export interface PlannerOptions {
   /** Of the processes. */
   readonly environment: Readonly<Record<string, string | undefined>>
+  /** Variables that they are given beside it: what trains, and with how many threads. */
+  readonly given?: Readonly<Record<string, string | undefined>>
   /** A plan that computes for so long without getting on is given up; default ten minutes. */
   readonly stuckMs?: number
 }
@@ -41,7 +43,7 @@ const FROZEN_MS = 60_000
 /** Of V8; rows of a call are some bytes per token, so this is some hundred million tokens. */
 const MAX_HEAP_MB = 2048
 
-export function createPlanner({ environment, stuckMs = DEFAULT_STUCK_MS }: PlannerOptions): Planner {
+export function createPlanner({ environment, given = {}, stuckMs = DEFAULT_STUCK_MS }: PlannerOptions): Planner {
   let running: ChildProcess | null = null
   let isStopped = false
   const turns = createTurns(WAITING)
@@ -52,6 +54,8 @@ export function createPlanner({ environment, stuckMs = DEFAULT_STUCK_MS }: Plann
     const child = startChild('training/worker/plan/main.js', {
       // as of the worker whose time is predicted
       environment: withHugePages(environment),
+      needs: ['computing', 'python'],
+      given,
       flags: [`--max-old-space-size=${MAX_HEAP_MB}`],
       isBehind: true,
     })

@@ -37,8 +37,9 @@ export interface RemoteWorkerOptions {
   readonly patienceMs: number
   /** Ends after so long without a job; null: never. */
   readonly idleExitMs: number | null
-  /** Of the child processes. */
+  /** See `WorkerPoolOptions`. */
   readonly environment: Readonly<Record<string, string | undefined>>
+  readonly given: Readonly<Record<string, string | undefined>>
   readonly onEvent: (event: RemoteWorkerEvent) => void
   /** Module the children run; for tests. */
   readonly entryPath?: string | undefined
@@ -76,8 +77,9 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
   let trainers: readonly TrainerName[] = ['onnx']
   const folders = { base_model: null, prepared: join(directory, 'prepared'), fetched: join(directory, 'base-models') }
   const pool = createWorkerPool({
-    environment: {
-      ...options.environment,
+    environment: options.environment,
+    given: {
+      ...options.given,
       TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000),
       TRAINYARD_WORKER_READS_DIRECT: '1',
       // always: a device that this process inherited is not proven here

@@ -22,8 +22,10 @@ import {
 import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 
 export interface WorkerPoolOptions {
-  /** Environment of the children. */
+  /** Environment of this process, of which the children are given what they use. */
   readonly environment: Readonly<Record<string, string | undefined>>
+  /** Variables that they are given beside it: what trains, and with how many threads. */
+  readonly given?: Readonly<Record<string, string | undefined>>
   /** How long an idle worker is kept, milliseconds; 0 keeps none. */
   readonly keepMs: number
   /** Idle workers hold at most this together. Default: a quarter of the machine's memory. */
@@ -93,6 +95,8 @@ interface IdleWorker {
 }
 
 const WORKER = 'training/worker/main.js'
+/** It starts PyTorch where that trains. */
+const NEEDS = ['computing', 'python'] as const
 /** A worker that has not loaded its runtime by then is ended. */
 const PROBE_MS = 60_000
 /** The same where it may load PyTorch, and compute a gradient with it: its import alone takes a minute on a busy machine or a slow disk. */
@@ -234,7 +238,9 @@ function probeNew(
   mostMs: number,
 ): Promise<Extract<WorkerProbe, { readonly type: 'ready' }>> {
   const child = startChild(options.entryPath ?? WORKER, {
-    environment: { ...options.environment, TRAINYARD_WORKER_PROBE: '1' },
+    environment: options.environment,
+    needs: NEEDS,
+    given: { ...options.given, TRAINYARD_WORKER_PROBE: '1' },
   })
   let isLate = false
   const timer = setTimeout(() => {
@@ -286,8 +292,10 @@ function settle(child: ChildProcess, onIdle: (residentBytes: number) => void): P
 function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess {
   return startChild(options.entryPath ?? WORKER, {
     isBehind: true,
-    environment: {
-      ...withHugePages(options.environment),
+    environment: withHugePages(options.environment),
+    needs: NEEDS,
+    given: {
+      ...options.given,
       TRAINYARD_WORKER_URL: attempt.serverUrl,
       TRAINYARD_WORKER_TOKEN: attempt.token,
       TRAINYARD_WORKER_JOB: attempt.jobId,

@@ -54,7 +54,9 @@ export interface TorchProcessOptions {
  */
 export async function startTorchProcess({ python, environment }: TorchProcessOptions): Promise<TorchProcess> {
   const program = startProgram(python, ['-u', '-m', 'trainyard_torch'], {
-    environment: childEnvironment(environment),
+    environment,
+    needs: ['computing', 'python'],
+    given: torchVariables(environment),
     isBehind: true,
   })
   let onAnswer: ((outcome: Message | Error) => void) | null = null
@@ -125,14 +127,12 @@ function unavailable(python: string, message: string): InstallationError {
   })
 }
 
-/** Nothing of ours but the way to the package: a token has no business in another program. No network, no progress bars. */
-function childEnvironment(environment: Environment): Environment {
-  const others = Object.entries(environment).filter(([name]) => !name.startsWith('TRAINYARD_'))
+/** The way to the package; no network, no progress bars. */
+function torchVariables(environment: Environment): Environment {
   const root = join(packageRoot(), 'src', 'torch')
   const known = environment['PYTHONPATH']
   const separator = process.platform === 'win32' ? ';' : ':'
   return {
-    ...Object.fromEntries(others),
     PYTHONPATH: known === undefined || known === '' ? root : `${root}${separator}${known}`,
     PYTHONDONTWRITEBYTECODE: '1',
     HF_HUB_OFFLINE: '1',

@@ -119,7 +119,7 @@ describe('a slow start', { timeout: 240_000 }, () => {
   it('of many leases costs the job nothing', async () => {
     const server = await startServer({
       tuning: { jobs: { leaseMs: 600 } },
-      seams: { environment: { STAND_IN_START_MS: '4500' } },
+      seams: { environment: { STAND_IN_START_MS: '4500', TRAINYARD_PASS_ENVIRONMENT: 'STAND_IN_START_MS' } },
     })
     const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 2 })
@@ -127,7 +127,8 @@ describe('a slow start', { timeout: 240_000 }, () => {
   })
 
   it('past its own deadline is tried again, and the job completes', async () => {
-    const environment = { STAND_IN_START_MS: '600000', STAND_IN_START_ATTEMPT: '1' }
+    const standIn = { STAND_IN_START_MS: '600000', STAND_IN_START_ATTEMPT: '1' }
+    const environment = { ...standIn, TRAINYARD_PASS_ENVIRONMENT: Object.keys(standIn).join() }
     const server = await startServer({ tuning: { jobs: { startMs: 8000 } }, seams: { environment } })
     const modelId = await server.createModel()
     const jobId = await submit(server, modelId, { steps: 2 })

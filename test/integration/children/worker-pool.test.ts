@@ -86,7 +86,7 @@ describe('room for one more worker', { timeout: 120_000 }, () => {
   ])('is as much as the largest that runs %s, and a tenth of the machine', async (_, isInChild) => {
     let availableBytes = Number.POSITIVE_INFINITY
     create({
-      environment: { ...process.env, STAND_IN_HELD_BYTES: String(300 * MB), STAND_IN_IN_CHILD: isInChild },
+      given: { STAND_IN_HELD_BYTES: String(300 * MB), STAND_IN_IN_CHILD: isInChild },
       availableBytes: () => availableBytes,
     })
     const worker = pool.start(START)

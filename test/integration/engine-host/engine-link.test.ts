@@ -8,7 +8,7 @@ import { type EngineLinkListener, openProcessLink } from '#service/processes/eng
 import { until } from '../../support/until.js'
 import { engineLinkConformance } from './conformance/engine-link.js'
 
-engineLinkConformance('a child process', (listener) => openProcessLink(listener))
+engineLinkConformance('a child process', (listener) => openProcessLink(listener, { environment: process.env }))
 
 /** Shows that nothing above a link needs a process, a copy of messages or a module to run. */
 engineLinkConformance('a host in this process', (listener: EngineLinkListener) => {
@@ -43,7 +43,7 @@ describe('a child process that cannot be had', () => {
     const ends: string[] = []
     const link = openProcessLink(
       { received: () => undefined, ended: (reason) => ends.push(reason) },
-      'no/such/module.js',
+      { environment: process.env, entryPath: 'no/such/module.js' },
     )
     expect(ends).toEqual([])
     link.send({ type: 'ping', id: 'p' })

@@ -44,7 +44,8 @@ describe('the system check', () => {
   })
 
   it('says which part fails, with 503, and goes on with the others', async () => {
-    await start({ seams: { environment: { ...process.env, STAND_IN_PROBE_FAILS: '1' } } })
+    const standIn = { STAND_IN_PROBE_FAILS: '1', TRAINYARD_PASS_ENVIRONMENT: 'STAND_IN_PROBE_FAILS' }
+    await start({ seams: { environment: { ...process.env, ...standIn } } })
     await rm(join(service.dataDir, 'blobs'), { recursive: true })
     const { status, body } = await check()
     expect(status).toBe(503)

@@ -33,7 +33,8 @@ test('a job of PyTorch waits where there is none', async () => {
 
 test('and is taken where a worker has it', async () => {
   const { service, id } = await withJob()
-  const seams = { environment: { ...process.env, STAND_IN_PROBE_TRAINER: 'torch' } }
+  const standIn = { STAND_IN_PROBE_TRAINER: 'torch', TRAINYARD_PASS_ENVIRONMENT: 'STAND_IN_PROBE_TRAINER' }
+  const seams = { environment: { ...process.env, ...standIn } }
   const auto = await service.restart({ trainWorkers: 1, trainer: 'auto', seams })
   onTestFinished(() => auto.close(0))
   expect((await auto.waitForJob(id)).status).toBe('completed')

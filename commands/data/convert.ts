@@ -6,7 +6,7 @@ import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { quoteWord } from '#cli/command/page-flags.js'
-import { convertFile, describeForms } from '#cli/input/convert-file.js'
+import { convertFile, describeForms, describeUnread } from '#cli/input/convert-file.js'
 import { displayPath, openInput } from '#cli/input/input-file.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { plural } from '#cli/terminal/format.js'
@@ -53,13 +53,25 @@ export const convertData = defineCommand({
     const target = TARGET_OF[purpose]
     const rest = leftOut === 0 ? '' : `; ${plural(leftOut, 'row')} left out`
     const said = `${plural(written, 'row')} for ${target}, of ${describeForms(facts)}${rest}`
+    const ignored = describeUnread(facts)
     if (isPrinted) {
       output.raw(lines.join(''))
+      if (ignored !== null) output.warning(ignored)
       return output.status(said)
     }
     await writeWhole(args.output, lines)
-    const json = { object: 'conversion', file: args.output, target, read, written, left_out: leftOut, forms }
+    const json = {
+      object: 'conversion',
+      file: args.output,
+      target,
+      read,
+      written,
+      left_out: leftOut,
+      forms,
+      unread: facts.unread,
+    }
     output.result(json, `Wrote ${args.output}: ${said}`, [args.output])
+    if (ignored !== null) output.warning(ignored)
     output.hint(NEXT[purpose](quoteWord(args.output)))
   },
 })

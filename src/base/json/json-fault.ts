@@ -9,14 +9,19 @@ export interface JsonFault {
   readonly line: number
   readonly column: number
   readonly problem: string
+  /** The text ends too early and is right as far as it goes: it may be cut off. */
+  readonly isCut: boolean
 }
 
 /** `line 2, column 7: a comma stands before }`, without the line where the text is one; null for valid JSON. */
 export function describeJsonFault(text: string): string | null {
   const fault = findJsonFault(text)
-  if (fault === null) return null
-  const line = text.includes('\n') ? `line ${fault.line}, ` : ''
-  return `${line}column ${fault.column}: ${fault.problem}`
+  return fault === null ? null : describeFault(fault, text)
+}
+
+/** The same of a fault that was found in a text. */
+export function describeFault({ line, column, problem }: JsonFault, text: string): string {
+  return `${text.includes('\n') ? `line ${line}, ` : ''}column ${column}: ${problem}`
 }
 
 type Expected = 'value' | 'value or ]' | 'key' | 'key or }' | ':' | ', or end'
@@ -31,6 +36,8 @@ const FOREIGN_WORDS: ReadonlyMap<string, string> = new Map([
 ])
 const WORD = /[A-Za-z_]\w*/y
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])/y
+/** What a number may begin with, up to the end of the text. */
+const NUMBER_START = /-?(?:(?:0|[1-9]\d*)(?:\.\d*)?(?:[eE][+-]?\d*)?)?$/y
 const BLANK = /[ \t\r\n]*/y
 
 /** The first fault; null for valid JSON. */
@@ -43,10 +50,10 @@ export function findJsonFault(text: string): JsonFault | null {
     const char = text[at]
     if (char === undefined) {
       if (expected === ', or end' && open.length === 0) return null
-      return faultAt(text, at, `the text ends ${endOf(open)}`)
+      return faultAt(text, { at, problem: `the text ends ${endOf(open)}`, isCut: true })
     }
     const step = stepAt(text, at, expected, open)
-    if (typeof step !== 'number') return faultAt(text, step.at, step.problem)
+    if (typeof step !== 'number') return faultAt(text, step)
     expected = after(char, expected, open)
     at += step
   }
@@ -55,12 +62,13 @@ export function findJsonFault(text: string): JsonFault | null {
 interface Problem {
   readonly at: number
   readonly problem: string
+  readonly isCut?: boolean
 }
 
 /** Length of the token at a place where something is expected, or what is wrong. */
 function stepAt(text: string, at: number, expected: Expected, open: readonly string[]): number | Problem {
   const char = text[at] ?? ''
-  const refuse = (problem: string): Problem => ({ at, problem })
+  const refuse = (problem: string, isCut = false): Problem => ({ at, problem, isCut })
   const isValue = expected === 'value' || expected === 'value or ]'
   if (char === '"' && expected !== ':' && expected !== ', or end') return endOfText(text, at)
   if ('}]'.includes(char)) {
@@ -79,7 +87,8 @@ function stepAt(text: string, at: number, expected: Expected, open: readonly str
     const length = lengthOf(NUMBER, text, at)
     if (length > 0) return length
     const word = wordAt(text, at + 1)
-    return refuse(FOREIGN_WORDS.has(word) ? `-${word} ${FOREIGN_WORDS.get(word)}` : 'a number is malformed')
+    if (FOREIGN_WORDS.has(word)) return refuse(`-${word} ${FOREIGN_WORDS.get(word)}`)
+    return refuse('a number is malformed', lengthOf(NUMBER_START, text, at) > 0)
   }
   const word = wordAt(text, at)
   if (isValue && ['true', 'false', 'null'].includes(word)) return word.length
@@ -90,7 +99,9 @@ function stepAt(text: string, at: number, expected: Expected, open: readonly str
     return refuse('a comment, which JSON has not')
   }
   const wanted = expected === ', or end' ? (open.length === 0 ? 'the end' : `a comma or ${closing(open)}`) : expected
-  return refuse(`${JSON.stringify(word === '' ? char : word.slice(0, 20))} where ${wanted} is expected`)
+  const isWordStart = isValue && word !== '' && at + word.length === text.length
+  const isCut = isWordStart && ['true', 'false', 'null'].some((whole) => whole.startsWith(word))
+  return refuse(`${JSON.stringify(word === '' ? char : word.slice(0, 20))} where ${wanted} is expected`, isCut)
 }
 
 /** What is expected behind a token that was right; keeps what is open. */
@@ -113,10 +124,13 @@ function endOfText(text: string, start: number): number | Problem {
     if (code < 0x20) return { at: i, problem: `a text holds ${code === 0x0a ? 'a line break' : 'a control character'}` }
     if (code !== 0x5c) continue
     const escaped = /^(?:["\\/bfnrt]|u[\da-fA-F]{4})/.exec(text.slice(i + 1, i + 6))
-    if (escaped === null) return { at: i, problem: 'a text holds a backslash that escapes nothing' }
+    if (escaped === null) {
+      const isCut = /^(?:u[\da-fA-F]{0,3})?$/.test(text.slice(i + 1, i + 6))
+      return { at: i, problem: 'a text holds a backslash that escapes nothing', isCut }
+    }
     i += escaped[0].length
   }
-  return { at: start, problem: 'a text begins that does not end' }
+  return { at: start, problem: 'a text begins that does not end', isCut: true }
 }
 
 function endOf(open: readonly string[]): string {
@@ -137,8 +151,8 @@ function lengthOf(pattern: RegExp, text: string, at: number): number {
   return pattern.test(text) ? pattern.lastIndex - at : 0
 }
 
-function faultAt(text: string, at: number, problem: string): JsonFault {
+function faultAt(text: string, { at, problem, isCut = false }: Problem): JsonFault {
   const before = text.slice(0, at)
   const start = before.lastIndexOf('\n') + 1
-  return { line: before.split('\n').length, column: at - start + 1, problem }
+  return { line: before.split('\n').length, column: at - start + 1, problem, isCut }
 }

@@ -6,7 +6,7 @@
  * service checks everything.
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
+import { findForeignFile, findForeignRow, labelOf, type RowKind } from '#contract/wire/training/row-forms.js'
 import { UsageError } from '../terminal/errors.js'
 
 import { inputProblems, MAX_PROBLEMS } from './input-file.js'
@@ -68,7 +68,7 @@ export async function checkLabelled(data: Blob, name: string): Promise<number> {
       if (typeof value !== 'string' && !(Array.isArray(value) && value.length > 0))
         return `${key}: must be text or a list of messages that is not empty`
     }
-    return typeof row['label'] === 'boolean' ? null : 'label: must be true or false'
+    return labelOf(row['label']) === null ? 'label: must be true or false (or 1 or 0)' : null
   })
 }
 

@@ -5,6 +5,7 @@ import { stringifyExact } from '#base/json/exact-json.js'
 import { createRowConverter, purposeOf, type RowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
 import { LABELLED_NAME, type RowKind } from '#contract/wire/training/row-forms/forms.js'
 import { CONVERT_TARGETS, type RowPurpose } from '#contract/wire/training/row-forms/purposes.js'
+import { unreadOfRow } from '#contract/wire/training/row-forms/read-fields.js'
 import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
 import { inputProblems, MAX_PROBLEMS } from './input-file.js'
@@ -21,7 +22,21 @@ export interface ConvertedFile {
   readonly leftOut: number
   /** Rows by the name of the form they had, the most frequent first. */
   readonly forms: readonly { readonly form: string; readonly rows: number }[]
+  /** Fields of converted rows that no job reads, in the order they came. */
+  readonly unread: readonly UnreadField[]
 }
+
+interface UnreadField {
+  /** `score`, `messages[].audio`. */
+  readonly field: string
+  readonly rows: number
+  /** Where it stands first: `file:line`. */
+  readonly first: string
+}
+
+/** Names of fields that are remembered: rows may have any. */
+const MAX_FIELDS = 100
+const SHOWN_FIELDS = 20
 
 /**
  * Converts all rows of a file.
@@ -37,6 +52,7 @@ export async function convertFile(
   { purpose, write }: { readonly purpose: RowPurpose | null; readonly write: (line: string) => void },
 ): Promise<ConvertedFile> {
   const forms = new Map<string, number>()
+  const unread = createUnread()
   const problems: string[] = []
   let [total, read, written, changed] = [0, 0, 0, 0]
   let converter: RowConverter | null = null
@@ -49,7 +65,11 @@ export async function convertFile(
       if ('problem' in made) problem = made.problem
       else {
         forms.set(made.form, (forms.get(made.form) ?? 0) + 1)
-        for (const each of made.rows) write(`${stringifyExact(each)}\n`)
+        for (const each of made.rows) {
+          write(`${stringifyExact(each)}\n`)
+          // what is asked keeps all of its fields for rewards
+          if (converter.purpose !== 'prompt') unread.add(unreadOfRow(each), where)
+        }
         written += made.rows.length
         if (!isLine || made.rows[0] !== row) changed += 1
       }
@@ -62,7 +82,15 @@ export async function convertFile(
   if (total > 0) throw inputProblems(problems, total, hint)
   if (converter === null) throw new UsageError('input_invalid', `${name} holds no row`, { hint })
   const sorted = [...forms].sort(([, a], [, b]) => b - a).map(([form, rows]) => ({ form, rows }))
-  return { purpose: converter.purpose, read, written, changed, leftOut: converter.leftOut(), forms: sorted }
+  return {
+    purpose: converter.purpose,
+    read,
+    written,
+    changed,
+    leftOut: converter.leftOut(),
+    forms: sorted,
+    unread: unread.fields(),
+  }
 }
 
 /**
@@ -89,6 +117,30 @@ export async function readTrainingRows<T>(
     if (converted === null || converted.changed === 0 || !isPlain) throw refusal
     const made = new Blob(lines)
     return { data: made, facts: await check(made, `${name} (converted)`), converted }
+  }
+}
+
+/** `fields that nothing reads: id (3 rows, first rows.jsonl:1)`; null where all are read. */
+export function describeUnread({ unread }: ConvertedFile): string | null {
+  if (unread.length === 0) return null
+  const shown = unread.slice(0, SHOWN_FIELDS).map(({ field, rows, first }) => {
+    return `${field} (${rows === 1 ? first : `${plural(rows, 'row')}, first ${first}`})`
+  })
+  const more = unread.length > SHOWN_FIELDS ? ` and ${unread.length - SHOWN_FIELDS} more` : ''
+  return `fields that nothing reads: ${shown.join(', ')}${more}`
+}
+
+function createUnread() {
+  const found = new Map<string, { rows: number; readonly first: string }>()
+  return {
+    add(fields: readonly string[], where: string): void {
+      for (const field of fields) {
+        const known = found.get(field)
+        if (known !== undefined) known.rows += 1
+        else if (found.size < MAX_FIELDS) found.set(field, { rows: 1, first: where })
+      }
+    },
+    fields: (): readonly UnreadField[] => [...found].map(([field, facts]) => ({ field, ...facts })),
   }
 }
 

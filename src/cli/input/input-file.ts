@@ -3,6 +3,7 @@
  */
 import { openAsBlob } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
+import { type ForeignFile, findForeignBytes, SNIFFED_BYTES } from '#base/foreign-file.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { UsageError } from '../terminal/errors.js'
 
@@ -19,10 +20,11 @@ export function displayPath(path: string): string {
 /**
  * The whole text, a byte order mark removed.
  *
- * @throws {UsageError} `input_unreadable` when the file is missing, a folder, or not UTF-8
+ * @throws {UsageError} `input_unreadable` when the file is missing, a folder, or not UTF-8; `input_invalid` when it is of another kind
  */
 export async function readInput(path: string, io: Io): Promise<string> {
   const text = path === '-' ? await io.stdin.readAll() : await readUtf8(path)
+  if (path === '-') assertOwnKind(Buffer.from(text.slice(0, SNIFFED_BYTES)), path)
   return text.startsWith('\ufeff') ? text.slice(1) : text
 }
 
@@ -70,11 +72,22 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
+/** @throws {UsageError} `input_invalid` */
+export function refuseForeign(name: string, { problem, hint }: ForeignFile): never {
+  throw new UsageError('input_invalid', `${name} ${problem}`, { hint })
+}
+
+function assertOwnKind(head: Uint8Array, path: string): void {
+  const foreign = findForeignBytes(head)
+  if (foreign !== null) refuseForeign(displayPath(path), foreign)
+}
+
 async function readUtf8(path: string): Promise<string> {
   await requireFile(path)
   const bytes = await readFile(path).catch((cause: unknown) => {
     throw new UsageError('input_unreadable', `${path} cannot be read: ${messageOf(cause)}`, { cause })
   })
+  assertOwnKind(bytes, path)
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (cause) {

@@ -6,12 +6,13 @@ import { createInterface } from 'node:readline'
 import { pipeline, Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { createGunzip } from 'node:zlib'
+import { type ForeignFile, findTable, sniffed } from '#base/foreign-file.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { findForeignFile } from '#contract/wire/training/row-forms.js'
 import { UsageError } from '../terminal/errors.js'
-import { messageOf } from './input-file.js'
+import { messageOf, refuseForeign } from './input-file.js'
 
 /** A line that is not blank, with its number from 1. */
 export interface RowLine {
@@ -31,15 +32,21 @@ export interface PlacedRow {
  * The lines of a file, a byte order mark removed.
  *
  * @param name the file's name in messages
- * @throws {UsageError} `input_invalid` for a gzip file that cannot be decompressed
+ * @throws {UsageError} `input_invalid` for a file of another kind, and a gzip file that cannot be decompressed
  */
 export async function* readRowLines(data: Blob, name: string): AsyncGenerator<RowLine> {
   let number = 0
+  let isFirst = true
+  const refuse = (foreign: ForeignFile): never => refuseForeign(name, foreign)
   try {
-    for await (const line of linesOf(await openText(data))) {
+    for await (const line of linesOf(await openText(data, refuse))) {
       number += 1
       const text = number === 1 && line.startsWith('\ufeff') ? line.slice(1) : line
-      if (text.trim() !== '') yield { text, number }
+      if (text.trim() === '') continue
+      const table = isFirst ? findTable(text) : null
+      if (table !== null) refuse(table)
+      isFirst = false
+      yield { text, number }
     }
   } catch (cause) {
     if (!(cause instanceof Error && 'code' in cause && String(cause.code).startsWith('Z_'))) throw cause
@@ -120,13 +127,13 @@ async function* linesOf(input: Readable): AsyncGenerator<string> {
   if (failure !== null) throw failure
 }
 
-/** The rows as text; a file that begins like a gzip file is decompressed on the way. */
-async function openText(data: Blob): Promise<Readable> {
+/** The rows as text; a file that begins like a gzip file is decompressed on the way. @param refuse throws */
+async function openText(data: Blob, refuse: (foreign: ForeignFile) => never): Promise<Readable> {
   const bytes = Readable.fromWeb(data.stream() as ReadableStream)
   const [first, second] = new Uint8Array(await data.slice(0, 2).arrayBuffer())
-  if (first !== 0x1f || second !== 0x8b) return bytes
+  if (first !== 0x1f || second !== 0x8b) return Readable.from(sniffed(bytes, refuse), { objectMode: false })
   const content = createGunzip()
   // an error of either ends both, and is thrown where the lines are read
   pipeline(bytes, content, () => undefined)
-  return content
+  return Readable.from(sniffed(content, refuse), { objectMode: false })
 }

@@ -6,6 +6,7 @@
 
 import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
+import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
@@ -81,7 +82,7 @@ function splitGroups(text: string, name: string, report: (problem: string) => vo
     try {
       groups.push({ where, path: '', value: parseExactRow(line) })
     } catch (error) {
-      report(`${where}: not valid JSON: ${messageOf(error)}`)
+      report(`${where}: not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`)
     }
   })
   return groups

@@ -2,9 +2,10 @@
  * Lines of a byte stream with their numbers, for JSON Lines files of any size: memory is one chunk plus one line.
  *
  * A leading UTF-8 byte order mark and the carriage return before a line feed are dropped. Invalid UTF-8 and lines beyond the
- * limit are errors with the line's number.
+ * limit are errors with the line's number; a file of another kind is named (`base/foreign-file.ts`).
  */
 import { DataError, type ErrorOptions } from '#base/errors/errors.js'
+import { type ForeignFile, sniffed } from '#base/foreign-file.js'
 
 const LINE_FEED = 10
 const CARRIAGE_RETURN = 13
@@ -31,14 +32,15 @@ export interface LineOptions {
 /**
  * Splits a byte stream into lines.
  *
- * @throws {DataError} `invalid_encoding` (UTF-16, or bytes that are not UTF-8), `line_too_long`; `details.line` has the number
+ * @throws {DataError} `not_json_lines` for a file of another kind, `invalid_encoding` (UTF-16, or bytes that are not UTF-8),
+ *   `line_too_long`; `details.line` has the number
  */
 export async function* readLines(source: AsyncIterable<Uint8Array>, options: LineOptions = {}): AsyncGenerator<Line> {
   const maxLineBytes = options.maxLineBytes ?? DEFAULT_MAX_LINE_BYTES
   let parts: Uint8Array[] = []
   let pendingBytes = 0
   let number = 1
-  for await (const chunk of source) {
+  for await (const chunk of sniffed(source, refuseFile, { isPlain: true })) {
     let start = 0
     for (let end = chunk.indexOf(LINE_FEED, start); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
       assertLength(pendingBytes + end - start, maxLineBytes, number)
@@ -67,6 +69,12 @@ export function lineError(
   return new DataError(code, `Line ${line} ${problem}.`, { details: { line }, cause, hint })
 }
 
+/** @throws {DataError} `not_json_lines`, `invalid_encoding` */
+export function refuseFile({ problem, hint, kind }: ForeignFile): never {
+  const code = kind === 'encoding' ? 'invalid_encoding' : 'not_json_lines'
+  throw new DataError(code, `The file ${problem}.`, { details: { line: 1 }, hint })
+}
+
 function assertLength(bytes: number, maxLineBytes: number, number: number): void {
   if (bytes > maxLineBytes) throw lineError('line_too_long', number, `is longer than ${maxLineBytes} bytes`)
 }
@@ -83,9 +91,5 @@ function decodeLine(parts: readonly Uint8Array[], number: number): string {
 }
 
 function withoutByteOrderMark(bytes: Uint8Array): Uint8Array {
-  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) return bytes.subarray(3)
-  if ((bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)) {
-    throw lineError('invalid_encoding', 1, 'starts with a UTF-16 byte order mark; the file must be UTF-8')
-  }
-  return bytes
+  return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes
 }

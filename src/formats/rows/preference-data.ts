@@ -16,7 +16,7 @@ import {
   NO_MESSAGES,
 } from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
-import type { RowOptions, TrainedTurns } from './examples/sft-example.js'
+import { mayTrain, type RowOptions, type TrainedTurns, withoutWeight } from './examples/sft-example.js'
 import { lineError, type RowSource } from './json-lines.js'
 import { createDataNotes } from './notes/data-notes.js'
 
@@ -179,7 +179,7 @@ export interface TokenizedAnswer {
 }
 
 /**
- * The assistant turns of the answer train; those of the prompt do not.
+ * The assistant turns of the answer train, but those with the weight 0; those of the prompt do not.
  *
  * @throws {DataError} `unrenderable_example`
  */
@@ -189,9 +189,10 @@ export function tokenizeAnswer(
   text: PreferenceText,
 ): TokenizedAnswer {
   const messages = [...example.prompt, ...answer]
-  const turns = messages.flatMap(({ role }, m) => (role === 'assistant' && m >= example.prompt.length ? [m] : []))
+  const turns = messages.flatMap((message, m) => (mayTrain(message) && m >= example.prompt.length ? [m] : []))
   try {
-    const { tokenIds, mask, leftOut } = text.renderWithMask({ messages, tools: example.tools }, turns)
+    const plain = messages.map(withoutWeight)
+    const { tokenIds, mask, leftOut } = text.renderWithMask({ messages: plain, tools: example.tools }, turns)
     const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
     if (lossMask.length > 0) lossMask[0] = 0
     return { sequence: { tokenIds: Int32Array.from(tokenIds), lossMask }, leftOut }

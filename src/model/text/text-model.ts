@@ -7,7 +7,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { InvalidRequestError, TokenizerError, WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { assertNoPointer, isUtf16 } from '#model/weights/byte-file.js'
+import { assertOwnBytes, isUtf16 } from '#model/weights/byte-file.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
 import { parseJsonText } from '#model/weights/strict-json.js'
 import { type ChatTemplate, createChatTemplate, withToolTemplate } from './chat-template.js'
@@ -237,7 +237,6 @@ async function readTextFile(path: string): Promise<string | null> {
       `file "${path}" begins with the byte order mark of UTF-16, expected UTF-8`,
     )
   }
-  const text = bytes.toString('utf8')
-  assertNoPointer(text, path)
-  return text.replace(/^\uFEFF/, '')
+  assertOwnBytes(bytes, path)
+  return bytes.toString('utf8').replace(/^\uFEFF/, '')
 }

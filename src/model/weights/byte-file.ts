@@ -6,6 +6,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { WeightsError } from '#base/errors/errors.js'
+import { findForeignBytes, SNIFFED_BYTES } from '#base/foreign-file.js'
 
 /** Largest single read; the operating system returns at most 2 GiB at a time. */
 const READ_CHUNK_BYTES = 256 * 1024 * 1024
@@ -30,7 +31,7 @@ export interface ByteFile {
  * Opens a regular file for reading; symbolic links are followed, because model caches are made of them.
  *
  * @param name what it is called in messages
- * @throws {WeightsError} `file_not_found`, `file_unreadable`, `lfs_pointer`, or `not_a_file` for directories, pipes and devices
+ * @throws {WeightsError} `file_not_found`, `file_unreadable`, `lfs_pointer`, `web_page`, or `not_a_file` for directories, pipes and devices
  */
 export async function openByteFile(path: string, name: string = path): Promise<ByteFile> {
   let handle: FileHandle | undefined
@@ -39,7 +40,7 @@ export async function openByteFile(path: string, name: string = path): Promise<B
     if (!before.isFile()) throw new WeightsError('not_a_file', `"${name}" is not a regular file`)
     handle = await open(path, 'r')
     const file = createByteFile(name, handle, (await handle.stat()).size)
-    assertNoPointer(await file.read(0, Math.min(file.sizeBytes, POINTER_START.length)), name)
+    assertOwnBytes(await file.read(0, Math.min(file.sizeBytes, SNIFFED_BYTES)), name)
     return file
   } catch (error) {
     await handle?.close()
@@ -47,16 +48,12 @@ export async function openByteFile(path: string, name: string = path): Promise<B
   }
 }
 
-/** How a file begins that stands for a large one in a clone without Git LFS. Source: the Git LFS specification, "The Pointer". */
-const POINTER_START = 'version https://git-lfs.github.com/spec/'
-
-/** @throws {WeightsError} `lfs_pointer` for what a clone has in a large file's place */
-export function assertNoPointer(start: Uint8Array | string, path: string): void {
-  const text = typeof start === 'string' ? start : Buffer.from(start).toString('latin1')
-  if (!text.startsWith(POINTER_START)) return
-  throw new WeightsError('lfs_pointer', `"${path}" is a Git LFS pointer: the file itself was not downloaded`, {
-    hint: 'run git lfs pull in its folder, or download the file from the hub',
-  })
+/** @throws {WeightsError} `lfs_pointer`, `web_page` for what stands in a file's place */
+export function assertOwnBytes(start: Uint8Array, path: string): void {
+  const foreign = findForeignBytes(start)
+  if (foreign?.kind !== 'pointer' && foreign?.kind !== 'page') return
+  const code = foreign.kind === 'pointer' ? 'lfs_pointer' : 'web_page'
+  throw new WeightsError(code, `"${path}" ${foreign.problem}`, { hint: foreign.hint })
 }
 
 /**

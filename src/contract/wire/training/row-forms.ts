@@ -19,6 +19,8 @@ import { TARGET_OF } from './row-forms/purposes.js'
 import { has, isPair, isText } from './row-forms/row-parts.js'
 
 export type { RowKind } from './row-forms/forms.js'
+export { isSaid, READ_FIELDS, trainWordOf, unreadIn, withWeightOfWord } from './row-forms/read-fields.js'
+export { labelOf, systemOf, systemTextOf } from './row-forms/row-parts.js'
 
 export interface RowProblem {
   /** What follows the name of the row or the file: `is a ShareGPT row (…), expected …`. */
@@ -40,7 +42,7 @@ const TRAINED_BY: Readonly<Record<RowKind | 'trajectory', string>> = {
 const LABELLED: Readonly<Record<RowKind, RowProblem>> = {
   conversation: {
     problem: `is ${LABELLED_NAME}, expected messages, or prompt and completion, that are all to be learned`,
-    hint: 'keep the good ones: trainyard data convert rows.jsonl good.jsonl --to sft; or train preferences: all as they are (trainyard train dpo --loss-type kto), or good and bad ones paired (--to dpo)',
+    hint: 'keep the good ones: trainyard data convert rows.jsonl good.jsonl --to sft; or train preferences: all as they are (trainyard train dpo --loss-type kto), or good and bad ones paired (--to dpo); a label that says something else needs another name',
   },
   preference: {
     problem: `is ${LABELLED_NAME}, expected prompt, chosen and rejected`,

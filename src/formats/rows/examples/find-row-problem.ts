@@ -1,13 +1,15 @@
 /**
- * Checks a file of rows before it is known which kind of job it is for: its first row tells whether it holds conversations
- * or preferences, and the reader of those finds what is wrong, in the words of the job that would refuse it.
+ * Checks a file of rows before it is known which kind of job it is for: its first row tells whether it holds conversations,
+ * preferences or answers with labels, and the reader of those finds what is wrong, in the words of the job that would refuse it.
  *
  * Of a large file only the beginning is read, because the upload waits for the answer; a job reads all of it.
  */
 import { AppError } from '#base/errors/errors.js'
 import { isJsonObject } from '#base/util/json.js'
+import { labelOf } from '#contract/wire/training/row-forms.js'
 import { countPreferenceExamples } from './preference-example.js'
 import { countSftExamples, readJsonLines } from './sft-example.js'
+import { countUnpairedExamples } from './unpaired-example.js'
 
 const LINE_FEED = 10
 /** Bytes that are read; the line they end in is read to its end. */
@@ -23,7 +25,7 @@ export async function findRowProblem(
   maxBytes = CHECKED_BYTES,
 ): Promise<AppError | null> {
   try {
-    const count = (await holdsPreferences(await open())) ? countPreferenceExamples : countSftExamples
+    const count = readerOf(await firstOf(await open()))
     await count(headOf(await open(), maxBytes))
     return null
   } catch (error) {
@@ -32,11 +34,17 @@ export async function findRowProblem(
   }
 }
 
-async function holdsPreferences(source: AsyncIterable<Uint8Array>): Promise<boolean> {
-  for await (const { value } of readJsonLines(source)) {
-    return isJsonObject(value) && PREFERENCE_FIELDS.some((name) => (value[name] ?? null) !== null)
-  }
-  return false
+async function firstOf(source: AsyncIterable<Uint8Array>): Promise<unknown> {
+  for await (const { value } of readJsonLines(source)) return value
+  return null
+}
+
+function readerOf(row: unknown): typeof countSftExamples {
+  if (!isJsonObject(row)) return countSftExamples
+  const has = (name: string): boolean => (row[name] ?? null) !== null
+  if (PREFERENCE_FIELDS.some(has)) return countPreferenceExamples
+  const isLabelled = has('prompt') && has('completion') && labelOf(row['label']) !== null
+  return isLabelled ? countUnpairedExamples : countSftExamples
 }
 
 /** The lines that begin within so many bytes. */

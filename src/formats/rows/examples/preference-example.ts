@@ -11,12 +11,14 @@
  * served here; TRL takes them as they are.
  */
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { READ_FIELDS } from '#contract/wire/training/row-forms.js'
 import { lineError, type RowSource } from '../json-lines.js'
 import { noteUnreadFields } from '../notes/read-message.js'
 import { describe } from '../parse-choice.js'
 import { splitPair } from './preference-prompt.js'
 import {
   assertNotForeign,
+  assertTrains,
   checkMessages,
   checkTools,
   noteAnswers,
@@ -24,6 +26,7 @@ import {
   type RowOptions,
   readJsonLines,
   rowAt,
+  withSystem,
 } from './sft-example.js'
 
 const TRL_FIELDS = ['prompt', 'chosen', 'rejected'] as const
@@ -63,10 +66,6 @@ export async function countPreferenceExamples(
   return count
 }
 
-const READ_FIELDS: ReadonlySet<string> = new Set([...TRL_FIELDS, 'tools', 'functions'])
-const READ_OPENAI_FIELDS: ReadonlySet<string> = new Set(OPENAI_FIELDS)
-const READ_INPUT_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions'])
-
 function checkExample(value: unknown, number: number, options: RowOptions): PreferenceExample {
   if (!isJsonObject(value)) {
     throw lineError(
@@ -76,6 +75,7 @@ function checkExample(value: unknown, number: number, options: RowOptions): Pref
     )
   }
   assertNotForeign(value, 'preference', number)
+  assertTrains(value, number)
   const given = (name: string): unknown => value[name] ?? null
   const row = rowAt(number, options.notes)
   if (OPENAI_FIELDS.some((name) => given(name) !== null)) return fromOpenAi(value, row, options)
@@ -97,9 +97,10 @@ function checkExample(value: unknown, number: number, options: RowOptions): Pref
       { hint: 'leave out prompt, so that what chosen and rejected have in common is it, or make them answers alone' },
     )
   }
-  const example = { lineNumber: number, ...pair, tools: checkTools(value, row) }
+  const prompt = withSystem(value, pair.prompt, row)
+  const example = { lineNumber: number, ...pair, prompt, tools: checkTools(value, row) }
   assertAnswers(example, ['chosen', 'rejected'])
-  noteUnreadFields(value, READ_FIELDS, row.note)
+  noteUnreadFields(value, READ_FIELDS.preference, row.note)
   notePair(example, row, options)
   return example
 }
@@ -123,8 +124,8 @@ function fromOpenAi(value: JsonObject, row: Row, options: RowOptions): Preferenc
     tools: checkTools(input, row),
   }
   assertAnswers(example, ['preferred_output', 'non_preferred_output'])
-  noteUnreadFields(value, READ_OPENAI_FIELDS, row.note)
-  noteUnreadFields(input, READ_INPUT_FIELDS, row.note, 'input.')
+  noteUnreadFields(value, READ_FIELDS.openAiPreference, row.note)
+  noteUnreadFields(input, READ_FIELDS.openAiInput, row.note, 'input.')
   notePair(example, row, options)
   return example
 }

@@ -3,8 +3,9 @@
  *
  * Which assistant turns train is the job's `assistant_turns` unless the line says it: `loss_mask` is `"all"`,
  * `"last_assistant"`, `"none"`, a list with true or false for each message, or `{"roles": ["assistant"]}`; a message with
- * `weight: 0` (the fine-tuning format of OpenAI) never trains. Only assistant turns can train. The line's own `weight`, a number from
- * 0, multiplies the loss of all its tokens; at 0 nothing of it trains.
+ * `weight: 0` (the fine-tuning format of OpenAI) or `train: false` (axolotl; `loss: false` of ms-swift) never trains, whatever else
+ * is said. Only assistant turns can train. The line's own `weight`, a number from 0, multiplies the loss of all its tokens; at 0, or
+ * with `train: false`, nothing of it trains. A `system` or `system_prompt` beside the turns is their system message.
  *
  * A line may also have TRL's form, `{"prompt", "completion"}`: two texts are a user turn and the answer to it, two lists of
  * messages a conversation and how it goes on. Of it the completion trains, TRL's default `completion_only_loss`.
@@ -13,11 +14,22 @@
  */
 
 import { DataError, InvalidRequestError } from '#base/errors/errors.js'
+import { findTable } from '#base/foreign-file.js'
 import { parseExactRow } from '#base/json/exact-json.js'
-import { describeJsonFault } from '#base/json/json-fault.js'
+import { describeFault, findJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
-import { type LineOptions, lineError, type RowSource, readLines } from '../json-lines.js'
+import {
+  findForeignFile,
+  findForeignRow,
+  isSaid,
+  READ_FIELDS,
+  type RowKind,
+  systemOf,
+  systemTextOf,
+  trainWordOf,
+  withWeightOfWord,
+} from '#contract/wire/training/row-forms.js'
+import { type LineOptions, lineError, type RowSource, readLines, refuseFile } from '../json-lines.js'
 import type { DataNotes } from '../notes/data-notes.js'
 import { findDuplicateKey, isWellFormedJson } from '../notes/json-text.js'
 import {
@@ -106,25 +118,63 @@ export async function* readJsonLines(
  * Checks a list of chat messages and reads their older forms.
  *
  * @param name what the list is called in errors
- * @param row notes what is worth saying of it; `also` are fields of messages that the caller reads
- * @throws {DataError} `invalid_example`
+ * @param row notes what is worth saying of it
+ * @returns with `weight` 0 where a turn says that it does not train
+ * @throws {DataError} `invalid_example`, `invalid_loss_mask`
  */
-export function checkMessages(
-  messages: unknown,
-  name: string,
-  { number, note, also = [] }: Row & { readonly also?: readonly string[] },
-): readonly JsonObject[] {
+export function checkMessages(messages: unknown, name: string, { number, note }: Row): readonly JsonObject[] {
   if (!Array.isArray(messages) || messages.length === 0)
     throw lineError('invalid_example', number, `must have a non-empty array ${name}`)
-  const reader = createMessageReader(also)
+  const reader = createMessageReader(READ_FIELDS.message)
   return messages.map((message, m) => {
     const problem = messageProblem(message)
     if (problem !== null) throw lineError('invalid_example', number, `has ${name}[${m}]${problem}`)
     const noteField: NoteField = (kind, field) => note(kind, kind === 'unread' ? `${name}[].${field}` : field)
-    const read = reader.read(message, noteField)
+    const read = reader.read(withWeightOfWord(message), noteField)
     if (typeof read === 'string') throw lineError('invalid_example', number, `has ${name}[${m}] with ${read}`)
+    assertTurnWeight(read, `${name}[${m}]`, number)
     return read
   })
+}
+
+/** A part of a turn cannot be left out, and its weight is 0 or 1. @throws {DataError} `invalid_loss_mask` */
+function assertTurnWeight(message: JsonObject, name: string, number: number): void {
+  const weight = message['weight'] ?? 1
+  if (weight !== 0 && weight !== 1)
+    throw lineError('invalid_loss_mask', number, `has ${name}.weight that is neither 0 nor 1`)
+  if (!isSaid(message['train_detail'])) return
+  throw lineError('invalid_loss_mask', number, `has ${name}.train_detail: a turn trains as a whole or not at all`, {
+    hint: 'cut the turn into a prompt and a completion, or give it the weight 0',
+  })
+}
+
+/** Whether a turn may train. */
+export function mayTrain(message: JsonObject | undefined): boolean {
+  return message?.['role'] === 'assistant' && message['weight'] !== 0
+}
+
+/** The template must not see what is meant for the trainer. */
+export function withoutWeight(message: JsonObject): JsonObject {
+  const { weight: _, ...others } = message
+  return others
+}
+
+/**
+ * A system prompt that stands beside the messages as their first one.
+ *
+ * @throws {DataError} `invalid_example`
+ */
+export function withSystem(value: JsonObject, messages: readonly JsonObject[], row: Row): readonly JsonObject[] {
+  const system = systemTextOf(value)
+  if (system === 'twice')
+    throw lineError('invalid_example', row.number, 'has system and system_prompt, which say different things')
+  for (const name of ['system', 'system_prompt'] as const)
+    if (typeof value[name] !== 'string' && isSaid(value[name])) row.note('unread', name)
+  if (system === null) return messages
+  const added = systemOf(value, messages)
+  const isAnother = added.length > 0 && ['system', 'developer'].includes(String(messages[0]?.['role']))
+  row.note(isAnother ? 'unread' : 'converted', isAnother ? system.name : `${system.name} as a message`)
+  return isAnother ? messages : [...added, ...messages]
 }
 
 /** @throws {DataError} `invalid_example` */
@@ -138,6 +188,21 @@ export function checkTools(value: JsonObject, { number, note }: Row): readonly J
 export function assertNotForeign(value: JsonObject, kind: RowKind, number: number): void {
   const foreign = findForeignRow(value, kind)
   if (foreign !== null) throw lineError('invalid_example', number, foreign.problem, { hint: foreign.hint })
+}
+
+/**
+ * Rows of preferences have no weight of their own; one that says that it does not train is no row of theirs.
+ *
+ * @throws {DataError} `invalid_weight`, `invalid_loss_mask`
+ */
+export function assertTrains(value: JsonObject, number: number): void {
+  const hint = 'leave the row out'
+  if (value['weight'] === 0 || trainWordOf(value) === false)
+    throw lineError('invalid_weight', number, 'says that it does not train, which rows of preferences cannot', { hint })
+  if (isSaid(value['loss_mask']))
+    throw lineError('invalid_loss_mask', number, 'has a loss_mask, which rows of preferences cannot have', {
+      hint: 'an answer trains as a whole; a turn of it with the weight 0 does not',
+    })
 }
 
 /** Where a row stands, and who takes notes of it. */
@@ -169,6 +234,8 @@ export function noteAnswers(
 }
 
 function assertJsonLines(text: string, number: number): void {
+  const table = findTable(text)
+  if (table !== null) refuseFile(table)
   const foreign = findForeignFile(text)
   if (foreign === null) return
   throw new DataError('not_json_lines', `The file ${foreign.problem}.`, {
@@ -182,14 +249,15 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
   try {
     value = parseExactRow(text)
   } catch (cause) {
-    if (!isTerminated)
+    const fault = findJsonFault(text)
+    if (!isTerminated && fault?.isCut === true)
       throw lineError(
         'torn_last_line',
         number,
         'is the last one and ends inside a JSON value; the file looks cut off',
         { cause },
       )
-    const hint = describeJsonFault(text) ?? undefined
+    const hint = fault === null ? undefined : describeFault(fault, text)
     throw lineError('invalid_json', number, 'is not valid JSON', { cause, hint })
   }
   const twice = findDuplicateKey(text)
@@ -199,9 +267,6 @@ function parseLine(text: string, number: number, isTerminated: boolean): unknown
   })
 }
 
-const READ_FIELDS: ReadonlySet<string> = new Set(['messages', 'tools', 'functions', 'loss_mask', 'weight'])
-const READ_PAIR_FIELDS: ReadonlySet<string> = new Set([...READ_FIELDS, 'prompt', 'completion'])
-
 function checkExample(value: unknown, number: number, options: RowOptions): SftExample {
   if (!isJsonObject(value))
     throw lineError('invalid_example', number, `must be a JSON object with messages, got ${describe(value)}`)
@@ -209,11 +274,11 @@ function checkExample(value: unknown, number: number, options: RowOptions): SftE
   const row = rowAt(number, options.notes)
   // published data sets of messages often keep their first one as `prompt` beside them
   const isPair = has(value, 'completion') || (has(value, 'prompt') && !has(value, 'messages'))
-  const read = isPair ? fromPair(value, row) : fromMessages(value, row)
+  const read = isPair ? fromPair(value, row) : fromMessages(value, row, options)
   const weight = rowWeightOf(value, number)
   const { messages } = read
   const trainedTurns = weight === 0 ? [] : read.trainedTurns
-  noteUnreadFields(value, isPair ? READ_PAIR_FIELDS : READ_FIELDS, row.note)
+  noteUnreadFields(value, isPair ? READ_FIELDS.pair : READ_FIELDS.messages, row.note)
   const turns = trainedTurns ?? options.assistantTurns ?? 'all'
   const trains = (m: number): boolean =>
     turns === 'all' || (turns === 'last' ? m === messages.length - 1 : turns.includes(m))
@@ -229,6 +294,7 @@ function checkExample(value: unknown, number: number, options: RowOptions): SftE
 
 /** 1 where the line says nothing. */
 function rowWeightOf(value: JsonObject, number: number): number {
+  if (trainWordOf(value) === false) return 0
   const weight = value['weight'] ?? 1
   if (typeof weight === 'number' && weight >= 0 && weight <= MAX_WEIGHT) return weight
   const hint = 'weight multiplies the loss of the row: 2 counts it as if it stood there twice, 0 leaves it out'
@@ -239,17 +305,19 @@ function rowWeightOf(value: JsonObject, number: number): number {
 
 type Turns = Pick<SftExample, 'messages' | 'trainedTurns'>
 
-function fromMessages(value: JsonObject, row: Row): Turns {
+function fromMessages(value: JsonObject, row: Row, options: RowOptions): Turns {
   const { number } = row
-  const messages = checkMessages(value['messages'], 'messages', { ...row, also: ['weight'] })
-  assertLastRole(messages, '', number)
-  return { messages, trainedTurns: trainedTurnsOf(value['loss_mask'] ?? null, messages, number) }
+  const given = checkMessages(value['messages'], 'messages', row)
+  assertLastRole(given, '', number)
+  const turns = trainedTurnsOf(value['loss_mask'] ?? null, given, number, options)
+  const messages = withSystem(value, given, row)
+  const added = messages.length - given.length
+  return { messages, trainedTurns: Array.isArray(turns) ? turns.map((m: number) => m + added) : turns }
 }
 
 /** The assistant turns of the completion train, whatever the job says of `assistant_turns`: the line says it by its form. */
 function fromPair(value: JsonObject, row: Row): Turns {
   const { number } = row
-  const weighted = { ...row, also: ['weight'] }
   const given = (name: string): unknown => value[name] ?? null
   if (given('messages') !== null)
     throw lineError('invalid_example', number, 'must have either messages or prompt and completion, not both')
@@ -262,14 +330,14 @@ function fromPair(value: JsonObject, row: Row): Turns {
   const [prompt, completion] = [given('prompt'), given('completion')]
   const isText = typeof prompt === 'string'
   if ((isText || Array.isArray(prompt)) && (isText ? typeof completion === 'string' : Array.isArray(completion))) {
-    const start = isText ? [{ role: 'user', content: prompt }] : checkMessages(prompt, 'prompt', weighted)
+    const before = isText ? [{ role: 'user', content: prompt }] : checkMessages(prompt, 'prompt', row)
     const end = isText
       ? [{ role: 'assistant', content: completion as string }]
-      : checkMessages(completion, 'completion', weighted)
+      : checkMessages(completion, 'completion', row)
     assertLastRole(end, 'completion ', number)
+    const start = withSystem(value, before, row)
     const messages = [...start, ...end]
-    const turns = assistants(messages).filter((m) => m >= start.length)
-    return { messages, trainedTurns: turns.filter((m) => weightOf(messages[m] ?? {}, m, number) !== 0) }
+    return { messages, trainedTurns: assistants(messages).filter((m) => m >= start.length && mayTrain(messages[m])) }
   }
   throw lineError(
     'invalid_example',
@@ -298,19 +366,18 @@ function assertLastRole(messages: readonly JsonObject[], name: string, number: n
   )
 }
 
-/** The template must not see what is meant for the trainer. */
-function withoutWeight(message: JsonObject): JsonObject {
-  const { weight: _, ...others } = message
-  return others
-}
-
-function trainedTurnsOf(lossMask: unknown, messages: readonly JsonObject[], number: number): TrainedTurns | null {
+function trainedTurnsOf(
+  lossMask: unknown,
+  messages: readonly JsonObject[],
+  number: number,
+  { assistantTurns = 'all' }: RowOptions,
+): TrainedTurns | null {
   const turns = turnsOfMask(lossMask, messages, number)
-  const weights = messages.map((message, m) => weightOf(message, m, number))
-  if (weights.every((weight) => weight !== 0)) return turns
-  const all = turns === null || turns === 'all' ? assistants(messages) : turns
-  const chosen = all === 'last' ? [messages.length - 1] : all
-  return chosen.filter((m) => weights[m] !== 0)
+  if (messages.every(({ weight }) => weight !== 0)) return turns
+  // the last turn, which is meant, may be one that does not train
+  const asked = turns ?? assistantTurns
+  const chosen = asked === 'all' ? assistants(messages) : asked === 'last' ? [messages.length - 1] : asked
+  return chosen.filter((m) => mayTrain(messages[m]))
 }
 
 function turnsOfMask(lossMask: unknown, messages: readonly JsonObject[], number: number): TrainedTurns | null {
@@ -336,12 +403,6 @@ function turnsOfMask(lossMask: unknown, messages: readonly JsonObject[], number:
   const foreign = lossMask.findIndex((bit, m) => bit && messages[m]?.['role'] !== 'assistant')
   if (foreign !== -1) throw maskError(number, `is true for messages[${foreign}], which is not the assistant's`)
   return lossMask.flatMap((bit, m) => (bit ? [m] : []))
-}
-
-function weightOf(message: JsonObject, m: number, number: number): 0 | 1 {
-  const weight = message['weight'] ?? 1
-  if (weight === 0 || weight === 1) return weight
-  throw lineError('invalid_loss_mask', number, `has messages[${m}].weight that is neither 0 nor 1`)
 }
 
 function assistants(messages: readonly JsonObject[]): number[] {

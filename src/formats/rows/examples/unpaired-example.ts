@@ -7,10 +7,12 @@
  * Deviation from TRL: texts go through the model's chat template like any conversation.
  */
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { labelOf, READ_FIELDS } from '#contract/wire/training/row-forms.js'
 import { lineError, type RowSource } from '../json-lines.js'
 import { noteUnreadFields } from '../notes/read-message.js'
 import { describe } from '../parse-choice.js'
 import {
+  assertTrains,
   checkMessages,
   checkTools,
   noteAnswers,
@@ -18,6 +20,7 @@ import {
   type RowOptions,
   readJsonLines,
   rowAt,
+  withSystem,
 } from './sft-example.js'
 
 /** One checked line. The completion ends with an assistant message and is not empty. */
@@ -29,8 +32,6 @@ export interface UnpairedExample {
   readonly isDesirable: boolean
   readonly tools: readonly JsonObject[] | null
 }
-
-const READ_FIELDS: ReadonlySet<string> = new Set(['prompt', 'completion', 'label', 'tools', 'functions'])
 
 /**
  * Reads and checks the answers of a file.
@@ -68,9 +69,11 @@ function checkExample(value: unknown, number: number, options: RowOptions): Unpa
       hint: 'write each row as {"prompt": "…", "completion": "…", "label": true}; pairs of answers train with another loss_type',
     })
   }
-  const label = given('label')
-  if (typeof label !== 'boolean') {
-    throw lineError('invalid_label', number, `must have a label that is true or false, got ${describe(label)}`)
+  assertTrains(value, number)
+  const label = labelOf(value['label'])
+  if (label === null) {
+    const got = describe(value['label'])
+    throw lineError('invalid_label', number, `must have a label that is true or false (or 1 or 0), got ${got}`)
   }
   const [prompt, completion] = [given('prompt'), given('completion')]
   if ((typeof prompt === 'string') !== (typeof completion === 'string')) {
@@ -82,7 +85,7 @@ function checkExample(value: unknown, number: number, options: RowOptions): Unpa
   }
   const example = {
     lineNumber: number,
-    prompt: messagesOf(prompt, 'prompt', row),
+    prompt: withSystem(value, messagesOf(prompt, 'prompt', row), row),
     completion: messagesOf(completion, 'completion', row),
     isDesirable: label,
     tools: checkTools(value, row),
@@ -95,7 +98,7 @@ function checkExample(value: unknown, number: number, options: RowOptions): Unpa
       `must end completion with an assistant message, but its last role is ${describe(role)}`,
     )
   }
-  noteUnreadFields(value, READ_FIELDS, row.note)
+  noteUnreadFields(value, READ_FIELDS.labelled, row.note)
   noteAnswers(example.prompt, () => false, row, options)
   noteAnswers(example.completion, () => true, row, options)
   return example

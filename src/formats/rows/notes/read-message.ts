@@ -6,15 +6,12 @@
  */
 import { TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { isSaid, READ_FIELDS, unreadIn } from '#contract/wire/training/row-forms.js'
 import type { NoteKind } from './data-notes.js'
 
 /** Notes something about a message; `name` is that of a field inside of it. */
 export type NoteField = (kind: NoteKind, name: string) => void
 
-const READ_FIELDS: ReadonlySet<string> = new Set([
-  ...['role', 'content', 'name', 'tool_calls', 'tool_call_id', 'reasoning', 'reasoning_content'],
-  ...['function_call', 'refusal'],
-])
 const PART_FIELDS: ReadonlyMap<unknown, string> = new Map(Object.entries(TEXT_PART_FIELDS))
 
 /** What is wrong with a message, to stand behind "has": `both function_call and tool_calls`. */
@@ -32,13 +29,13 @@ interface OpenCall {
   readonly name: string
 }
 
-/** @param also fields that the caller reads itself */
-export function createMessageReader(also: readonly string[] = []): MessageReader {
-  return readerFrom(also, 0, [])
+/** @param fields that are read */
+export function createMessageReader(fields: ReadonlySet<string> = READ_FIELDS.trajectoryMessage): MessageReader {
+  return readerFrom(fields, 0, [])
 }
 
 /** @param open calls whose results are still to come */
-function readerFrom(also: readonly string[], calls: number, open: OpenCall[]): MessageReader {
+function readerFrom(fields: ReadonlySet<string>, calls: number, open: OpenCall[]): MessageReader {
   let callCount = calls
 
   function withCall(message: JsonObject, call: JsonValue): JsonObject | MessageProblem {
@@ -58,9 +55,9 @@ function readerFrom(also: readonly string[], calls: number, open: OpenCall[]): M
   }
 
   return {
-    fork: () => readerFrom(also, callCount, [...open]),
+    fork: () => readerFrom(fields, callCount, [...open]),
     read(message, note) {
-      noteUnread(message, also, note)
+      noteUnread(message, fields, note)
       let read = message
       const call = message['function_call'] ?? null
       if (call !== null) {
@@ -98,9 +95,7 @@ export function readTools(row: JsonObject, note: NoteField): readonly JsonObject
 
 /** Names the fields of an object that say something and are not among those that are read. */
 export function noteUnreadFields(object: JsonObject, read: ReadonlySet<string>, note: NoteField, path = ''): void {
-  for (const [name, value] of Object.entries(object)) {
-    if (!read.has(name) && isSaid(value)) note('unread', `${path}${name}`)
-  }
+  for (const name of unreadIn(object, read)) note('unread', `${path}${name}`)
 }
 
 /** Whether a turn of the assistant holds nothing. @param isReasoningRead whether reasoning is something */
@@ -110,22 +105,14 @@ export function isEmptyAnswer(message: JsonObject, isReasoningRead: boolean): bo
   return isBlank(message['content'] ?? null) && (!isReasoningRead || isBlank(reasoning))
 }
 
-function noteUnread(message: JsonObject, also: readonly string[], note: NoteField): void {
-  for (const [name, value] of Object.entries(message)) {
-    if (!READ_FIELDS.has(name) && !also.includes(name) && isSaid(value)) note('unread', name)
-  }
+function noteUnread(message: JsonObject, fields: ReadonlySet<string>, note: NoteField): void {
+  noteUnreadFields(message, fields, note)
   const { content } = message
   if (!Array.isArray(content)) return
   for (const part of content as readonly JsonValue[]) {
     const field = isJsonObject(part) ? PART_FIELDS.get(part['type']) : undefined
     if (isJsonObject(part) && field !== undefined) noteUnreadFields(part, new Set(['type', field]), note, 'content[].')
   }
-}
-
-/** Null, and a list or object of nothing, say nothing: clients write out what they do not use. */
-function isSaid(value: JsonValue | undefined): boolean {
-  if (value === undefined || value === null) return false
-  return typeof value !== 'object' || Object.keys(value).length > 0
 }
 
 function isBlank(content: JsonValue): boolean {

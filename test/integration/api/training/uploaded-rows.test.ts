@@ -50,6 +50,22 @@ const wrong: readonly (readonly [name: string, content: string, kind: 'sft' | 'd
   ],
   ['a pair without a prompt', lines(pair, { chosen: 'a', rejected: 'b' }), 'dpo', 'Line 2 '],
   ['equal answers', lines(pair, { ...pair, rejected: 'a' }), 'dpo', 'Line 2 has equal answers'],
+  ['labels as tables write them', lines({ ...turn, label: 0 }), 'sft', 'Line 1 is a KTO row'],
+  [
+    'a Git LFS pointer',
+    'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n',
+    'sft',
+    'The file is a Git LFS pointer',
+  ],
+  ['a web page', '<!doctype html>\n<p>Sign in</p>', 'dpo', 'The file is a web page'],
+  ['a table', 'prompt,completion\nq,a\n', 'sft', 'The file is a table (CSV)'],
+  [
+    'NaN in a last line without a line feed',
+    `${lines(turn)}{"score": NaN}`,
+    'sft',
+    'Line 2 is not valid JSON; column 11: NaN is no number of JSON',
+  ],
+  ['a last line that is cut off', lines(turn, turn).slice(0, -9), 'sft', 'Line 2 is the last one and ends inside'],
   ['nothing', '', 'sft', 'The training data has no example'],
 ]
 
@@ -73,6 +89,7 @@ test.each(wrong)('%s', async (_name, content, kind, says) => {
 test.each<readonly [string, string | Uint8Array<ArrayBuffer>, string]>([
   ['conversations', lines(turn, turn), 'fine-tune'],
   ['preferences', lines(pair), 'fine-tune'],
+  ['answers with labels', lines({ prompt: 'q', completion: 'a', label: 1 }), 'fine-tune'],
   ['conversations as gzip', new Uint8Array(gzipSync(lines(turn))), 'fine-tune'],
   ['what is for something else', 'no rows', 'user_data'],
 ])('nothing is said of %s', async (_name, content, purpose) => {

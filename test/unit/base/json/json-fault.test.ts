@@ -22,7 +22,7 @@ test.each([
   ['[1}', 1, 3, '} is not expected'],
   ['{"a" \ufeff: 1}', 1, 6, 'a byte order mark stands inside the text'],
 ])('%j', (text, line, column, problem) => {
-  expect(findJsonFault(text)).toEqual({ line, column, problem })
+  expect(findJsonFault(text)).toMatchObject({ line, column, problem })
 })
 
 test('agrees with JSON.parse on texts with one character changed, left out or put in', () => {
@@ -34,6 +34,25 @@ test('agrees with JSON.parse on texts with one character changed, left out or pu
         expect(findJsonFault(changed) === null, changed).toBe(isJson(changed))
       }
     }
+  }
+})
+
+test('is cut where the text was right as far as it goes, and only there', () => {
+  const text = '{"a":[1,-0.5e+3,"x\\u00e9\\n"],"b":{"c":null,"d":[true,false,{}]},"e":[]}'
+  for (let end = 0; end < text.length; end++)
+    expect(findJsonFault(text.slice(0, end))?.isCut, text.slice(0, end)).toBe(true)
+  for (const whole of [
+    '{"a": NaN}',
+    '{"a": 1,}',
+    "{'a': 1}",
+    '{"a": True}',
+    '{} {}',
+    '{"a": tru}',
+    '[1}',
+    '{"a" "b"',
+    '[01',
+  ]) {
+    expect(findJsonFault(whole)?.isCut, whole).toBe(false)
   }
 })
 

@@ -99,6 +99,104 @@ describe('data convert', () => {
     expect(await count(bytes(made ?? ''))).toBe(wanted.length)
   })
 
+  const askedAndAnswered = (...turns: readonly object[]) => [{ role: 'user', content: 'q' }, ...turns]
+
+  test.each<readonly [string, object, readonly object[]]>([
+    [
+      'weight and train of ShareGPT turns stay',
+      {
+        conversations: [
+          { from: 'human', value: 'q' },
+          { from: 'gpt', value: 'BAD', weight: 0 },
+          { from: 'human', value: 'q' },
+          { from: 'gpt', value: 'worse', train: false },
+        ],
+      },
+      askedAndAnswered(
+        { weight: 0, role: 'assistant', content: 'BAD' },
+        { role: 'user', content: 'q' },
+        { train: false, role: 'assistant', content: 'worse' },
+      ),
+    ],
+    [
+      'the system prompt of OpenOrca',
+      { system_prompt: 'In French.', question: 'q', response: 'Salut.' },
+      [{ role: 'system', content: 'In French.' }, ...askedAndAnswered({ role: 'assistant', content: 'Salut.' })],
+    ],
+    [
+      'a system prompt that the turns begin with stands there once',
+      {
+        system: 'Be brief.',
+        conversations: [
+          { from: 'system', value: 'Be brief.' },
+          { from: 'human', value: 'q' },
+          { from: 'gpt', value: 'a' },
+        ],
+      },
+      [{ role: 'system', content: 'Be brief.' }, ...askedAndAnswered({ role: 'assistant', content: 'a' })],
+    ],
+  ])('%s', async (_name, row, wanted) => {
+    const { made } = await convert(linesOf([row]))
+    expect(made).toBe(linesOf([{ messages: wanted }]))
+  })
+
+  test('fields that no job reads are named, with how many rows have them and where first', async () => {
+    const turn = { from: 'gpt', value: 'a', score: 2 }
+    const rows = [
+      { id: 1, conversations: [turns[0], turn], source: null },
+      { id: 2, conversations: turns },
+    ]
+    const named = await convert(linesOf(rows))
+    expect(named.stderr).toMatch(/nothing reads: id \(2 rows, first .*in:1\), messages\[\]\.score \(.*in:1\)/)
+    const json = await convert(linesOf(rows), ['--json'])
+    expect(JSON.parse(json.stdout).unread.map(({ field, rows: count }: never) => [field, count])).toEqual([
+      ['id', 2],
+      ['messages[].score', 1],
+    ])
+    // what is asked keeps everything for its reward
+    expect((await convert(linesOf(rows), ['--to', 'prompts'])).stderr).not.toContain('nothing reads')
+  })
+
+  test.each([
+    [{ prompt: 'q', completion: 'a' }, 0, 1],
+    [{ prompt: 'q', completion: 'a' }, 'False', 'True'],
+    [{ instruction: 'q', output: 'a' }, false, true],
+  ])('labels of KTO as tables write them: %j with %j and %j', async (row, bad, good) => {
+    const name = 'output' in row ? 'kto_tag' : 'label'
+    const rows = [bad, good].map((label, i) => ({
+      ...row,
+      ['output' in row ? 'output' : 'completion']: `a${i}`,
+      [name]: label,
+    }))
+    const { made, stdout } = await convert(linesOf(rows), ['--to', 'sft'])
+    expect(stdout).toContain('1 row left out')
+    expect(made).toContain('a1')
+    expect(made).not.toContain('a0')
+    expect((await convert(linesOf(rows))).stderr).toContain('give --to sft')
+  })
+
+  test.each<readonly [string, string | Uint8Array, string, string]>([
+    [
+      'a pointer',
+      'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n',
+      'Git LFS pointer',
+      'git lfs pull',
+    ],
+    ['a web page', '<!DOCTYPE html>\n<html></html>', 'web page (HTML)', '/resolve/'],
+    ['a compressed web page', gzipSync('<html></html>'), 'web page (HTML)', '/resolve/'],
+    ['an archive', Buffer.from('PK\x03\x04rest'), 'zip archive', 'unpack'],
+    ['a table', 'prompt,completion\n"q","a"\n', 'table (CSV) with the columns prompt, completion', 'lines=True'],
+    ['Parquet', Buffer.from('PAR1rest'), 'Parquet', 'lines=True'],
+    ['UTF-16', Buffer.from('\ufeff{"prompt":"q","completion":"a"}\n', 'utf16le'), 'UTF-16', 'iconv'],
+    ['UTF-16 without a mark', Buffer.from('{"prompt":"q","completion":"a"}\n', 'utf16le'), 'UTF-16LE', 'iconv'],
+    ['a pickle', Uint8Array.of(0x80, 4, 0x95, 0), 'Python pickle', 'JSON'],
+  ])('%s is called what it is', async (_name, text, said, hint) => {
+    const { made, stderr, exitCode } = await convert(text)
+    expect(stderr).toContain(said)
+    expect(stderr).toContain(hint)
+    expect({ made, exitCode }).toEqual({ made: null, exitCode: 2 })
+  })
+
   test('--to prompts keeps what was asked, with the answer to compare with', async () => {
     const rows = [
       { conversations: turns },

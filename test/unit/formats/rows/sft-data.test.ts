@@ -43,6 +43,12 @@ const text: SftText = {
     return { sequences: [{ tokenIds, mask }], leftOut }
   },
 }
+const partOfTurn = `${JSON.stringify({
+  messages: [
+    { role: 'user', content: 'q' },
+    { role: 'assistant', content: 'a b', train_detail: [{ begin_offset: 0, end_offset: 1, train: false }] },
+  ],
+})}\n`
 const options = { text, batchSize: 2, assistantTurns: 'all', maxLength: 10 } as const
 
 async function* bytes(content: string | Uint8Array, chunkSize = 1 << 16): AsyncGenerator<Uint8Array> {
@@ -142,6 +148,13 @@ describe('readSftExamples', () => {
   const refused: [string, string | Uint8Array, string, number][] = [
     ['a bad line in the middle', `${line('a')}\n{"messages": \n${line('b')}\n`, 'invalid_json', 2],
     ['a torn last line', `${line('a')}\n${line('b').slice(0, -5)}`, 'torn_last_line', 2],
+    // none of them ends with a line feed, and none is cut off
+    ['NaN in the last line', `${line('a')}\n${line('b').slice(0, -1)},"score":NaN}`, 'invalid_json', 2],
+    ['a comma too many in the last line', `${line('a')}\n${line('b').slice(0, -1)},}`, 'invalid_json', 2],
+    ['True in the last line', `${line('a')}\n${line('b').slice(0, -1)},"x":True}`, 'invalid_json', 2],
+    ['two rows in the last line', `${line('a')}\n${line('b')}${line('b')}`, 'invalid_json', 2],
+    ['a part of a turn that does not train', partOfTurn, 'invalid_loss_mask', 1],
+    ['two system prompts', `${line('a', { system: 'x', system_prompt: 'y' })}\n`, 'invalid_example', 1],
     ['a line that is a list', `[]\n`, 'invalid_example', 1],
     ['no messages', `{}\n`, 'invalid_example', 1],
     ['empty messages', `{"messages":[]}\n`, 'invalid_example', 1],
@@ -159,7 +172,6 @@ describe('readSftExamples', () => {
       'invalid_encoding',
       2,
     ],
-    ['UTF-16', Buffer.from(`\uFEFF${line('a')}`, 'utf16le'), 'invalid_encoding', 1],
   ]
   for (const [what, content, code, number] of refused) {
     it(`refuses ${what} with its line number`, async () => {
@@ -171,6 +183,29 @@ describe('readSftExamples', () => {
       })
     })
   }
+
+  it.each<readonly [string, string | Uint8Array, string, RegExp]>([
+    ['UTF-16', Buffer.from(`\uFEFF${line('a')}`, 'utf16le'), 'invalid_encoding', /UTF-16, expected UTF-8/],
+    [
+      'a Git LFS pointer',
+      'version https://git-lfs.github.com/spec/v1\noid sha256:00\n',
+      'not_json_lines',
+      /Git LFS pointer/,
+    ],
+    ['a web page', '\n <html lang="en">', 'not_json_lines', /web page/],
+    ['an archive', 'PK\x03\x04', 'not_json_lines', /zip/],
+    ['a table', 'prompt;completion\nq;a\n', 'not_json_lines', /CSV/],
+    ['a compressed file inside of one', Uint8Array.of(0x1f, 0x8b, 8, 0), 'not_json_lines', /gzip/],
+  ])('calls %s what it is, however it comes', async (_name, content, code, message) => {
+    for (const chunkSize of [1, 7, 1000]) {
+      const read = countSftExamples(bytes(content, chunkSize))
+      await expect(read).rejects.toMatchObject({
+        code,
+        message: expect.stringMatching(message),
+        hint: expect.any(String),
+      })
+    }
+  })
 
   it('refuses an empty file', async () => {
     for (const content of ['', '\n\n', '\uFEFF']) {
@@ -275,6 +310,41 @@ describe('readSftBatches', () => {
     expect([...batch.sequences[0].lossMask]).toEqual([0, 0, 0, 1])
     const [example] = await collect(readSftExamples(bytes(JSON.stringify({ messages }))))
     expect(example.messages.some((message) => 'weight' in message)).toBe(false)
+  })
+
+  it.each([{ weight: 0 }, { train: false }, { training: false }, { loss: false }, { weight: 1, train: false }])(
+    'a last turn with %j does not train, and no other in its place',
+    async (word) => {
+      const messages = ['user', 'assistant', 'user', 'assistant'].map((role) => ({ role, content: 'x' }))
+      const content = JSON.stringify({ messages: messages.map((each, m) => (m === 3 ? { ...each, ...word } : each)) })
+      const [last] = await batchesOf(content, { assistantTurns: 'last' })
+      expect(last).toMatchObject({ untrainableCount: 1, trainableTokenCount: 0, sequences: [] })
+      const [all] = await batchesOf(content)
+      expect([...all.sequences[0].lossMask]).toEqual([0, 1, 0, 0])
+      const [example] = await collect(readSftExamples(bytes(content)))
+      expect(example.messages[3]).toEqual({ role: 'assistant', content: 'x' })
+    },
+  )
+
+  it('a row that says it does not train has nothing to train on', async () => {
+    const [batch] = await batchesOf(line('a', { train: false }))
+    expect(batch).toMatchObject({ untrainableCount: 1, trainableTokenCount: 0 })
+  })
+
+  it.each(['system', 'system_prompt'])('%s beside the turns is their system message', async (name) => {
+    const system = { role: 'system', content: 's' }
+    const [q, a, r, b] = ['q', 'a', 'r', 'b'].map((content, m) => ({ role: m % 2 ? 'assistant' : 'user', content }))
+    const turns = [q, a, r, b]
+    const own = { messages: turns, [name]: 's', loss_mask: [false, true, false, false] }
+    const list = [own, { messages: [system, ...turns], [name]: 's' }, { prompt: 'q', completion: 'a', [name]: 's' }]
+    const read = await collect(readSftExamples(bytes(list.map((row) => JSON.stringify(row)).join('\n'))))
+    expect(read.map(({ messages, trainedTurns }) => [messages, trainedTurns])).toEqual([
+      [[system, ...turns], [2]],
+      [[system, ...turns], null],
+      [[system, q, a], [2]],
+    ])
+    const other = JSON.stringify({ messages: [{ role: 'system', content: 'z' }, ...turns], [name]: 's' })
+    expect((await surveySftData(bytes(other), options)).notes).toEqual([`fields that nothing reads: ${name} (line 1)`])
   })
 
   const exchange = [

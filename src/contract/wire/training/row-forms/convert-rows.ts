@@ -7,7 +7,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { convertByForm, IS_READ, isLabelled, LABELLED_NAME, ROW_FORMS, type RowForm, type RowKind } from './forms.js'
 import { type RowPurpose, TARGET_OF } from './purposes.js'
-import { type Converted, has, isText, listIn, without } from './row-parts.js'
+import { type Converted, has, isText, labelOf, listIn, without } from './row-parts.js'
 
 /** What became of one row: the rows it makes (none where it is left out or waits for its pair), or what is wrong with it. */
 export type ConvertedRow =
@@ -35,7 +35,7 @@ export function createRowConverter(purpose: RowPurpose): RowConverter {
   let bad = 0
 
   function convertLabelled(row: JsonObject): ConvertedRow {
-    const isGood = (row['label'] ?? row['kto_tag']) === true
+    const isGood = labelOf(row['label'] ?? row['kto_tag']) === true
     const made = asConversation(without(row, ['label', 'kto_tag']))
     const form = LABELLED_NAME
     if (isText(made)) return { form, problem: made }
@@ -166,7 +166,8 @@ function createPairing() {
       }
       const other = waiting.answers.shift() ?? null
       if (waiting.answers.length === 0) open.delete(key)
-      return [{ prompt, chosen: isGood ? answer : other, rejected: isGood ? other : answer }]
+      const others = without(row, ['prompt', 'completion', 'messages', 'weight'])
+      return [{ ...others, prompt, chosen: isGood ? answer : other, rejected: isGood ? other : answer }]
     },
     waiting: () => [...open.values()].reduce((sum, { answers }) => sum + answers.length, 0),
   }

@@ -15,6 +15,7 @@ import {
   isPair,
   isText,
   isTurn,
+  labelOf,
   listIn,
   messagesNameOf,
   messagesOfDialog,
@@ -22,8 +23,10 @@ import {
   parsed,
   questionOf,
   systemOf,
+  systemTextOf,
   turnsNameOf,
   without,
+  withoutSystem,
   withReadTools,
 } from './row-parts.js'
 
@@ -83,7 +86,7 @@ export const ROW_FORMS: readonly RowForm[] = [
       const { content, names } = questionOf(row)
       const system = systemOf(row)
       const prompt = system.length === 0 ? content : [...system, { role: 'user', content }]
-      return { ...without(row, [...names, 'system']), prompt }
+      return { ...without(withoutSystem(row), names), prompt }
     },
   },
   {
@@ -114,7 +117,7 @@ export const ROW_FORMS: readonly RowForm[] = [
       const list = turnsNameOf(row) ?? ''
       const turns = messagesOfTurns(listIn(row, list))
       if (typeof turns === 'string') return turns
-      return { ...without(row, [list, 'system']), messages: [...systemOf(row), ...turns] }
+      return { ...without(withoutSystem(row), [list]), messages: [...systemOf(row, turns), ...turns] }
     },
   },
   {
@@ -123,7 +126,8 @@ export const ROW_FORMS: readonly RowForm[] = [
     matches: (row) => messagesNameOf(row) !== null && !has(row, 'messages'),
     convert: (row) => {
       const list = messagesNameOf(row) ?? ''
-      return { ...without(row, [list, 'system']), messages: [...systemOf(row), ...listIn(row, list)] }
+      const messages = listIn(row, list)
+      return { ...without(withoutSystem(row), [list]), messages: [...systemOf(row, messages), ...messages] }
     },
   },
   {
@@ -175,8 +179,10 @@ export const ROW_FORMS: readonly RowForm[] = [
 
 /** Rows of KTO, where answers that are bad stand among the good ones. */
 export function isLabelled(row: JsonObject): boolean {
-  const isLabel = typeof row['label'] === 'boolean' || typeof row['kto_tag'] === 'boolean'
-  return isLabel && (isPair(row) || Array.isArray(row['messages']) || turnsNameOf(row) !== null)
+  if (labelOf(row['label'] ?? row['kto_tag']) === null) return false
+  if (isPair(row) || Array.isArray(row['messages']) || turnsNameOf(row) !== null || messagesNameOf(row) !== null)
+    return true
+  return isAsked(row) && isAnswered(row)
 }
 
 /** Whether the reader of a kind knows the form, right or wrong in its details. */
@@ -198,6 +204,7 @@ export const IS_READ: Readonly<Record<RowKind, (row: JsonObject) => boolean>> = 
 export function convertByForm(row: JsonObject, form: RowForm): Converted | null {
   if (typeof form.convert === 'string') return form.convert
   if (form.convert === null) return null
+  if (systemTextOf(row) === 'twice') return 'system and system_prompt say different things'
   const made = form.convert(row)
   return isJsonObject(made) ? withReadTools(made) : made
 }
@@ -209,7 +216,7 @@ function preferenceOfTurns(row: JsonObject): Converted {
   if (!isList(prompt)) return prompt ?? ''
   if (!isList(chosen)) return chosen ?? ''
   if (!isList(rejected)) return rejected ?? ''
-  return { ...without(row, [list, 'system']), prompt: [...systemOf(row), ...prompt], chosen, rejected }
+  return { ...without(withoutSystem(row), [list]), prompt: [...systemOf(row, prompt), ...prompt], chosen, rejected }
 }
 
 function isList(value: Converted<readonly JsonObject[]> | undefined): value is readonly JsonObject[] {

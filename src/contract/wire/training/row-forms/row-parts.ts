@@ -55,15 +55,17 @@ export function isPair(row: JsonObject): boolean {
   return has(row, 'prompt') && has(row, 'completion')
 }
 
-/** Turns of from and value as messages; a call and its result find each other by their order. */
+/** Turns of from and value as messages, with what stands beside (`weight`, `train`); a call and its result find each other by their order. */
 export function messagesOfTurns(turns: readonly JsonValue[]): Converted<readonly JsonObject[]> {
   const messages: JsonObject[] = []
   const openCalls: string[] = []
   let callCount = 0
   for (const turn of turns) {
     if (!isTurn(turn)) return 'turns are not all of from and value'
-    const from = String(turn['from'])
-    const content = turn['value'] ?? null
+    const { from: speaker, value: content = null, ...others } = turn
+    const from = String(speaker)
+    const twice = ['role', 'content', 'tool_calls', 'tool_call_id'].find((name) => has(others, name))
+    if (twice !== undefined) return `turn has ${twice} beside from and value, of which one would be lost`
     if (from === 'function_call') {
       const calls = callsIn(String(content))
       if (typeof calls === 'string') return calls
@@ -72,13 +74,13 @@ export function messagesOfTurns(turns: readonly JsonValue[]): Converted<readonly
         openCalls,
         made.map(({ id }) => id),
       )
-      messages.push({ role: 'assistant', content: null, tool_calls: made })
+      messages.push({ ...others, role: 'assistant', content: null, tool_calls: made })
       continue
     }
     const role = SPEAKERS.get(from)
     if (role === undefined) return `turn is from ${JSON.stringify(from.slice(0, 40))}, which is no role`
     const callId = role === 'tool' ? openCalls.shift() : undefined
-    messages.push({ role, content, ...(callId === undefined ? {} : { tool_call_id: callId }) })
+    messages.push({ ...others, role, content, ...(callId === undefined ? {} : { tool_call_id: callId }) })
   }
   return messages
 }
@@ -98,9 +100,45 @@ export function messagesOfDialog(text: string): readonly JsonObject[] {
     })
 }
 
-/** A system prompt that stands beside the turns, as a message; none for an empty one. */
-export function systemOf({ system }: JsonObject): readonly JsonObject[] {
-  return isText(system) && system !== '' ? [{ role: 'system', content: system }] : []
+/** Names of a system prompt that stands beside the turns (LlamaFactory; OpenOrca). */
+export const SYSTEM_NAMES = ['system', 'system_prompt'] as const
+
+/** A system prompt that stands beside the turns, and the name that has it; null for an empty one, `twice` for two that differ. */
+export function systemTextOf(row: JsonObject): { readonly name: string; readonly text: string } | 'twice' | null {
+  const said = SYSTEM_NAMES.flatMap((name) => {
+    const text = row[name]
+    return isText(text) && text.trim() !== '' ? [{ name, text }] : []
+  })
+  const [first, second] = said
+  return second !== undefined && second.text !== first?.text ? 'twice' : (first ?? null)
+}
+
+/** The same as a message in front of turns, unless they begin with it. */
+export function systemOf(row: JsonObject, turns: readonly JsonValue[] = []): readonly JsonObject[] {
+  const system = systemTextOf(row)
+  if (system === null || system === 'twice') return []
+  const first = turns[0]
+  const isThere = isJsonObject(first) && first['role'] === 'system' && first['content'] === system.text
+  return isThere ? [] : [{ role: 'system', content: system.text }]
+}
+
+/** A row without its system prompt, where that is a text. */
+export function withoutSystem(row: JsonObject): JsonObject {
+  return without(
+    row,
+    SYSTEM_NAMES.filter((name) => isText(row[name])),
+  )
+}
+
+/**
+ * What a label says, or `train` of a turn: booleans as they stand in JSON, and as tables write them (pandas, CSV, Arrow). Null for
+ * what is no answer to whether.
+ */
+export function labelOf(value: JsonValue | undefined): boolean | null {
+  if (typeof value === 'boolean') return value
+  const word = isText(value) ? value.trim().toLowerCase() : value
+  if (word === 1 || word === 'true' || word === '1') return true
+  return word === 0 || word === 'false' || word === '0' ? false : null
 }
 
 /** A question with what it is about below, as Alpaca's rows are joined. */
@@ -135,7 +173,7 @@ export function conversationOfPair(row: JsonObject): Converted {
     { role: 'assistant', content: row[answer] ?? '' },
   ]
   return {
-    ...without(row, [...names, answer, 'history', 'system']),
+    ...without(withoutSystem(row), [...names, answer, 'history']),
     messages: [...systemOf(row), ...earlier, ...turns],
   }
 }

@@ -9,11 +9,17 @@ import type { JsonObject } from '#base/util/json.js'
 import {
   addLeftOut,
   addLeftOutMessages,
+  assertSomeRendered,
+  createRefusals,
   inBatches,
   joinLeftOutMessages,
+  joinRefused,
   type LeftOutLines,
   type LeftOutMessages,
   NO_MESSAGES,
+  NO_REFUSALS,
+  type RefusedRows,
+  UNRENDERABLE_EXAMPLE,
 } from './examples/batches.js'
 import { type PreferenceExample, readPreferenceExamples } from './examples/preference-example.js'
 import { mayTrain, type RowOptions, type TrainedTurns, withoutWeight } from './examples/sft-example.js'
@@ -58,6 +64,7 @@ export interface PreferenceBatch {
   readonly exampleCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  readonly refused: RefusedRows
   readonly tokenCount: number
   /** Tokens of both answers. */
   readonly answerTokenCount: number
@@ -82,13 +89,14 @@ export interface PreferenceSurvey {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  readonly refused: RefusedRows
   /** What else is worth saying of the rows, as sentences. */
   readonly notes: readonly string[]
   readonly answerTokenCount: number
   readonly longestLength: number
 }
 
-/** Tokenizes a file batch by batch. @throws {DataError} as `readPreferenceExamples`; `unrenderable_example` */
+/** Tokenizes a file batch by batch. @throws {DataError} as `readPreferenceExamples` */
 export async function* readPreferenceBatches(
   source: RowSource,
   options: PreferenceBatchOptions,
@@ -101,7 +109,7 @@ export async function* readPreferenceBatches(
   }
 }
 
-/** Runs over a file once and adds up its batches. */
+/** Runs over a file once and adds up its batches. @throws {DataError} `unrenderable_example` where all are refused */
 export async function surveyPreferences(source: RowSource, options: PreferenceBatchOptions): Promise<PreferenceSurvey> {
   const total = {
     exampleCount: 0,
@@ -115,6 +123,7 @@ export async function surveyPreferences(source: RowSource, options: PreferenceBa
   }
   let lines: LeftOutLines = { overlength: [], untrainable: [] }
   let leftOutMessages = NO_MESSAGES
+  let refused = NO_REFUSALS
   const notes = createDataNotes()
   for await (const batch of readPreferenceBatches(source, { ...options, notes })) {
     const { overlength, untrainable } = batch.leftOutLines
@@ -128,8 +137,10 @@ export async function surveyPreferences(source: RowSource, options: PreferenceBa
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     lines = addLeftOut(lines, batch.leftOutLines)
     leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
+    refused = joinRefused(refused, batch.refused)
   }
-  return { ...total, leftOutLines: lines, leftOutMessages, notes: notes.sentences() }
+  assertSomeRendered(total.trainableBatchCount, refused)
+  return { ...total, leftOutLines: lines, leftOutMessages, refused, notes: notes.sentences() }
 }
 
 function toBatch(
@@ -138,14 +149,19 @@ function toBatch(
   options: PreferenceBatchOptions,
 ): PreferenceBatch {
   let leftOutMessages = NO_MESSAGES
-  const rendered = examples.map((example) => {
+  const refusals = createRefusals()
+  const rendered = examples.flatMap((example) => {
     const { lineNumber } = example
-    const chosen = tokenizeAnswer(example, example.chosen, options.text)
-    const rejected = tokenizeAnswer(example, example.rejected, options.text)
+    const both = refusals.take(() => ({
+      chosen: tokenizeAnswer(example, example.chosen, options.text),
+      rejected: tokenizeAnswer(example, example.rejected, options.text),
+    }))
+    if (both === null) return []
+    const { chosen, rejected } = both
     // the prompt is the same in both
     const names = new Set([...chosen.leftOut, ...rejected.leftOut])
     leftOutMessages = addLeftOutMessages(leftOutMessages, lineNumber, [...names])
-    return { lineNumber, chosen: chosen.sequence, rejected: rejected.sequence }
+    return [{ lineNumber, chosen: chosen.sequence, rejected: rejected.sequence }]
   })
   const isLong = (pair: PreferencePair): boolean =>
     answers(pair).some(({ tokenIds }) => tokenIds.length > options.maxLength)
@@ -162,6 +178,7 @@ function toBatch(
       untrainable: linesOf(rendered.filter((pair) => !isLong(pair) && isEmpty(pair))),
     },
     leftOutMessages,
+    refused: refusals.rows(),
     tokenCount: sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
     answerTokenCount: sequences.reduce((sum, { lossMask }) => sum + lossMask.reduce((ones, bit) => ones + bit, 0), 0),
     longestLength: sequences.reduce((longest, { tokenIds }) => Math.max(longest, tokenIds.length), 0),
@@ -200,7 +217,7 @@ export function tokenizeAnswer(
     const reason =
       cause instanceof AppError || cause instanceof Error ? cause.message.replace(/\.$/, '') : 'unknown reason'
     throw lineError(
-      'unrenderable_example',
+      UNRENDERABLE_EXAMPLE,
       example.lineNumber,
       `cannot be rendered by the chat template: ${reason.slice(0, 500)}`,
       { cause },

@@ -11,11 +11,17 @@ import type { JsonObject } from '#base/util/json.js'
 import {
   addLeftOut,
   addLeftOutMessages,
+  assertSomeRendered,
+  createRefusals,
   inBatches,
   joinLeftOutMessages,
+  joinRefused,
   type LeftOutLines,
   type LeftOutMessages,
   NO_MESSAGES,
+  NO_REFUSALS,
+  type RefusedRows,
+  UNRENDERABLE_EXAMPLE,
 } from './examples/batches.js'
 import { type RowOptions, readSftExamples, type SftExample, type TrainedTurns } from './examples/sft-example.js'
 import { lineError, type RowSource } from './json-lines.js'
@@ -63,6 +69,7 @@ export interface SftBatch {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  readonly refused: RefusedRows
   /** Examples that make several sequences. */
   readonly splitCount: number
   readonly tokenCount: number
@@ -90,6 +97,7 @@ export interface SftSurvey {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  readonly refused: RefusedRows
   /** Examples that make several sequences. */
   readonly splitCount: number
   /** What else is worth saying of the rows, as sentences. */
@@ -106,7 +114,7 @@ export interface SftSurvey {
  * Tokenizes a file batch by batch.
  *
  * @returns every batch of the file in order, also those in which nothing trains
- * @throws {DataError} as `readSftExamples`; `unrenderable_example` when the chat template refuses a conversation
+ * @throws {DataError} as `readSftExamples`
  */
 export async function* readSftBatches(source: RowSource, options: SftBatchOptions): AsyncGenerator<SftBatch> {
   for await (const { batch } of batchesOf(source, options)) yield batch
@@ -125,7 +133,11 @@ async function* batchesOf(
   }
 }
 
-/** Runs over a file once and adds up its batches; holds one batch in memory. */
+/**
+ * Runs over a file once and adds up its batches; holds one batch in memory.
+ *
+ * @throws {DataError} as `readSftExamples`; `unrenderable_example` where nothing trains and the chat template refuses a conversation
+ */
 export async function surveySftData(source: RowSource, options: SftBatchOptions): Promise<SftSurvey> {
   const total = {
     exampleCount: 0,
@@ -140,6 +152,7 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
   }
   let leftOutLines: LeftOutLines = { overlength: [], untrainable: [] }
   let leftOutMessages = NO_MESSAGES
+  let refused = NO_REFUSALS
   const notes = createDataNotes()
   const sorted = createSortedRows()
   const weights = createWeights()
@@ -149,6 +162,7 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
     total.batchCount += 1
     leftOutLines = addLeftOut(leftOutLines, batch.leftOutLines)
     leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
+    refused = joinRefused(refused, batch.refused)
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     if (batch.trainableTokenCount > 0) total.trainableBatchCount += 1
     for (const name of [
@@ -161,10 +175,12 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
     ] as const)
       total[name] += batch[name]
   }
+  assertSomeRendered(total.trainableBatchCount, refused)
   return {
     ...total,
     leftOutLines,
     leftOutMessages,
+    refused,
     notes: [...notes.sentences(), ...weights.sentences()],
     orderNotes: sorted.sentences(),
   }
@@ -194,10 +210,12 @@ export function sftBatchCount(exampleCount: number, batchSize: number): number {
 
 function toBatch(examples: readonly SftExample[], index: number, options: SftBatchOptions): SftBatch {
   let leftOutMessages = NO_MESSAGES
-  const rendered = examples.map((example) => {
-    const { leftOut, sequences } = render(example, options)
-    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, leftOut)
-    return sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example))
+  const refusals = createRefusals()
+  const rendered = examples.flatMap((example) => {
+    const turns = refusals.take(() => render(example, options))
+    if (turns === null) return []
+    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, turns.leftOut)
+    return [turns.sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example))]
   })
   const fitting = rendered.filter((row) => row.every(({ tokenIds }) => tokenIds.length <= options.maxLength))
   const trainable = fitting.map((row) => row.filter(({ lossMask }) => lossMask.includes(1)))
@@ -217,6 +235,7 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
     },
     splitCount: trainable.filter((row) => row.length > 1).length,
     leftOutMessages,
+    refused: refusals.rows(),
     tokenCount: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0),
     longestLength: sequences.reduce((longest, sequence) => Math.max(longest, sequence.tokenIds.length), 0),
     trainableTokenCount: sequences.reduce(
@@ -251,7 +270,7 @@ function unrenderable(lineNumber: number, cause: unknown): DataError {
   const reason =
     cause instanceof AppError || cause instanceof Error ? cause.message.replace(/\.$/, '') : 'unknown reason'
   return lineError(
-    'unrenderable_example',
+    UNRENDERABLE_EXAMPLE,
     lineNumber,
     `cannot be rendered by the chat template: ${reason.slice(0, 500)}`,
     { cause },

@@ -11,11 +11,16 @@
 import {
   addLeftOut,
   addLeftOutMessages,
+  assertSomeRendered,
+  createRefusals,
   inBatches,
   joinLeftOutMessages,
+  joinRefused,
   type LeftOutLines,
   type LeftOutMessages,
   NO_MESSAGES,
+  NO_REFUSALS,
+  type RefusedRows,
 } from './examples/batches.js'
 import { readUnpairedExamples, type UnpairedExample } from './examples/unpaired-example.js'
 import type { RowSource } from './json-lines.js'
@@ -40,6 +45,7 @@ export interface UnpairedBatch {
   readonly exampleCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  readonly refused: RefusedRows
   /** Of the labelled answers with their prompts. */
   readonly tokenCount: number
   readonly answerTokenCount: number
@@ -59,13 +65,14 @@ export interface UnpairedSurvey {
   readonly untrainableCount: number
   readonly leftOutLines: LeftOutLines
   readonly leftOutMessages: LeftOutMessages
+  readonly refused: RefusedRows
   /** What else is worth saying of the rows, as sentences. */
   readonly notes: readonly string[]
   readonly answerTokenCount: number
   readonly longestLength: number
 }
 
-/** Tokenizes a file batch by batch. @throws {DataError} as `readUnpairedExamples`; `unrenderable_example` */
+/** Tokenizes a file batch by batch. @throws {DataError} as `readUnpairedExamples` */
 export async function* readUnpairedBatches(
   source: RowSource,
   options: PreferenceBatchOptions,
@@ -78,7 +85,7 @@ export async function* readUnpairedBatches(
   }
 }
 
-/** Runs over a file once and adds up its batches. */
+/** Runs over a file once and adds up its batches. @throws {DataError} `unrenderable_example` where all are refused */
 export async function surveyUnpaired(source: RowSource, options: PreferenceBatchOptions): Promise<UnpairedSurvey> {
   const total = {
     exampleCount: 0,
@@ -93,6 +100,7 @@ export async function surveyUnpaired(source: RowSource, options: PreferenceBatch
   }
   let lines: LeftOutLines = { overlength: [], untrainable: [] }
   let leftOutMessages = NO_MESSAGES
+  let refused = NO_REFUSALS
   const notes = createDataNotes()
   for await (const batch of readUnpairedBatches(source, { ...options, notes })) {
     const { overlength, untrainable } = batch.leftOutLines
@@ -107,16 +115,20 @@ export async function surveyUnpaired(source: RowSource, options: PreferenceBatch
     total.longestLength = Math.max(total.longestLength, batch.longestLength)
     lines = addLeftOut(lines, batch.leftOutLines)
     leftOutMessages = joinLeftOutMessages(leftOutMessages, batch.leftOutMessages)
+    refused = joinRefused(refused, batch.refused)
   }
-  return { ...total, leftOutLines: lines, leftOutMessages, notes: notes.sentences() }
+  assertSomeRendered(total.trainableBatchCount, refused)
+  return { ...total, leftOutLines: lines, leftOutMessages, refused, notes: notes.sentences() }
 }
 
 function toBatch(examples: readonly UnpairedExample[], index: number, options: PreferenceBatchOptions): UnpairedBatch {
   let leftOutMessages = NO_MESSAGES
-  const rendered = examples.map((example) => {
-    const { sequence, leftOut } = tokenizeAnswer(example, example.completion, options.text)
-    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, leftOut)
-    return { example, answer: sequence }
+  const refusals = createRefusals()
+  const rendered = examples.flatMap((example) => {
+    const tokenized = refusals.take(() => tokenizeAnswer(example, example.completion, options.text))
+    if (tokenized === null) return []
+    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, tokenized.leftOut)
+    return [{ example, answer: tokenized.sequence }]
   })
   const isLong = ({ tokenIds }: AnswerSequence): boolean => tokenIds.length > options.maxLength
   const isEmpty = ({ lossMask }: AnswerSequence): boolean => !lossMask.includes(1)
@@ -125,7 +137,11 @@ function toBatch(examples: readonly UnpairedExample[], index: number, options: P
   const prompts = kept.map(({ example: { prompt, tools } }) => JSON.stringify([prompt, tools]))
   const answers = kept.map(({ example, answer }, at): UnpairedAnswer => {
     const other = kept[otherBefore(prompts, at) ?? -1]?.example
-    const mismatched = other === undefined ? null : tokenizeAnswer(example, other.completion, options.text).sequence
+    // an answer that the template refuses behind this prompt is compared with nothing, as one that is too long
+    const mismatched =
+      other === undefined
+        ? null
+        : createRefusals().take(() => tokenizeAnswer(example, other.completion, options.text).sequence)
     return {
       lineNumber: example.lineNumber,
       isDesirable: example.isDesirable,
@@ -143,6 +159,7 @@ function toBatch(examples: readonly UnpairedExample[], index: number, options: P
       untrainable: linesOf(rendered.filter(({ answer }) => !isLong(answer) && isEmpty(answer))),
     },
     leftOutMessages,
+    refused: refusals.rows(),
     tokenCount: answers.reduce((sum, { answer }) => sum + answer.tokenIds.length, 0),
     answerTokenCount: answers.reduce(
       (sum, { answer }) => sum + answer.lossMask.reduce((ones, bit) => ones + bit, 0),

@@ -4,9 +4,11 @@
  * Prefix merging: the turns of a trajectory are walked in order and a turn whose prompt starts with everything so far is
  * appended, so an append-only conversation becomes one sequence; otherwise a new sequence starts. All sequences of a
  * trajectory share its advantage and weight. A turn that appears in two histories that do not merge trains twice, as in ART.
+ * A trajectory that the chat template refuses is left out and named; the others train.
  * Finding the turns is turns.ts's work, batch scaling advantages.ts's.
  */
 
+import { DataError } from '#base/errors/errors.js'
 import type { Trajectory, TrajectoryGroup } from '../../formats/rows/trajectory.js'
 import { type AdvantageOptions, advantagesOf, type LossAggregation, trajectoryWeight } from './advantages.js'
 import { findSplit, type HistorySplit } from './splits.js'
@@ -17,6 +19,7 @@ import {
   type TrainableTurn,
   type TurnOptions,
   trainableTurns,
+  UNRENDERABLE,
 } from './turns.js'
 
 /** One sequence to train on. The arrays have the same length T and are in token order: entry t describes token t. */
@@ -68,10 +71,12 @@ export const NAMED_PATHS = 20
 /**
  * Tokenizes all groups of a train call.
  *
- * @throws {DataError} as `trainableTurns`, with the trajectory's path
+ * @throws {DataError} `invalid_token_id` with the trajectory's path; `unrenderable_trajectory` where nothing trains and a trajectory
+ *   might, if the chat template took it
  */
 export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: TokenizeOptions): TokenizedGroups {
   const skips = noSkips()
+  let refusal: DataError | null = null
   let unmergedHistoryCount = 0
   const examples = new Map<SkipReason, string[]>()
   const counts = { other_tokens: 0, other_text: 0 }
@@ -95,6 +100,12 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         return []
       }
       const histories = turnsOf(trajectory, path, options, skips)
+      if (histories instanceof DataError) {
+        refusal ??= histories
+        noteUnrenderable(examples, histories)
+        options.onLeftOut?.('unrenderable', groupIndex, trajectoryIndex)
+        return []
+      }
       for (const turns of histories) {
         const split = findSplit(turns, options.text.textOf)
         if (split === null) continue
@@ -112,6 +123,7 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         .map((sequence) => ({ ...sequence, advantage, weight, groupIndex, trajectoryIndex }))
     })
   })
+  if (sequences.length === 0 && refusal !== null) throw refusal
   return { sequences, skips, unmergedHistoryCount, examples, splits: { counts, examples: cut } }
 }
 
@@ -125,6 +137,12 @@ function noteExamples(examples: Map<SkipReason, string[]>, reasons: readonly Ski
     const named = examples.get(reason) ?? []
     if (named.length < NAMED_PATHS) examples.set(reason, [...named, path])
   }
+}
+
+/** With what the template said. */
+function noteUnrenderable(examples: Map<SkipReason, string[]>, { message }: DataError): void {
+  const named = examples.get('unrenderable') ?? []
+  if (named.length < NAMED_PATHS) examples.set('unrenderable', [...named, message.replace(/\.$/, '')])
 }
 
 function describeSplit(
@@ -163,8 +181,21 @@ export function mergeTurns(turns: readonly TrainableTurn[]): MergedSequence[] {
   return runs.map(toSequence)
 }
 
-function turnsOf(trajectory: Trajectory, path: string, options: TokenizeOptions, skips: SkipCounts): TrainableTurn[][] {
-  return trajectory.histories.map((history) => trainableTurns(history, path, options, skips))
+/** @returns the error where the chat template refuses the trajectory: it is counted as that alone */
+function turnsOf(
+  trajectory: Trajectory,
+  path: string,
+  options: TokenizeOptions,
+  skips: SkipCounts,
+): TrainableTurn[][] | DataError {
+  const before = { ...skips }
+  try {
+    return trajectory.histories.map((history) => trainableTurns(history, path, options, skips))
+  } catch (error) {
+    if (!(error instanceof DataError) || error.code !== UNRENDERABLE) throw error
+    Object.assign(skips, before, { unrenderable: before.unrenderable + 1 })
+    return error
+  }
 }
 
 /** A run of turns, each prompt starting with all tokens before it. */

@@ -67,6 +67,8 @@ export type SkipReason =
   | 'unsupported_exchange'
   /** Message that the chat template leaves out of what was rendered. */
   | 'left_out_message'
+  /** Trajectory whose messages the chat template refuses. */
+  | 'unrenderable'
   /** Sequence longer than the row, dropped whole. */
   | 'overlength'
 
@@ -87,6 +89,9 @@ const THINK_END_TOKEN: SampledToken = { text: '</think>', bytes: null }
 /** A template's empty think block: opening tag, line breaks, closing tag, line breaks. */
 const THINK_BLOCK_TOKENS = 4
 
+/** Code of the error for messages that the chat template refuses. */
+export const UNRENDERABLE = 'unrenderable_trajectory'
+
 /** Counts at zero. */
 export function noSkips(): SkipCounts {
   return {
@@ -98,6 +103,7 @@ export function noSkips(): SkipCounts {
     empty_completion: 0,
     unsupported_exchange: 0,
     left_out_message: 0,
+    unrenderable: 0,
     overlength: 0,
   }
 }
@@ -137,7 +143,8 @@ export function trainableTurns(
     return [turn]
   })
   if (renderedCount > 0) {
-    skips.left_out_message += options.text.leftOutOf(conversationUpTo(history, renderedCount)).length
+    const rendered = conversationUpTo(history, renderedCount)
+    skips.left_out_message += guarded(path, () => options.text.leftOutOf(rendered)).length
   }
   return turns
 
@@ -249,7 +256,7 @@ function guarded<Result>(path: string, render: () => Result): Result {
     return render()
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message.replace(/\.$/, '').slice(0, 500) : 'unknown reason'
-    throw new DataError('unrenderable_trajectory', `${path} cannot be rendered by the chat template: ${reason}.`, {
+    throw new DataError(UNRENDERABLE, `${path} cannot be rendered by the chat template: ${reason}.`, {
       param: path,
       cause,
     })

@@ -101,11 +101,13 @@ export interface UnusedRows {
   readonly untrainableCount: number
   readonly leftOutLines: { readonly overlength: readonly number[]; readonly untrainable: readonly number[] }
   readonly leftOutMessages: { readonly count: number; readonly examples: readonly string[] }
+  /** Rows that the chat template refuses. */
+  readonly refused: { readonly count: number; readonly examples: readonly string[] }
 }
 
 /** What of a file's rows is left out. @param rows `validation` for those a job is measured on */
 export function leftOutRows(
-  { overlengthCount, untrainableCount, leftOutLines, leftOutMessages }: UnusedRows,
+  { overlengthCount, untrainableCount, leftOutLines, leftOutMessages, refused }: UnusedRows,
   rows: 'training' | 'validation' = 'training',
 ): LeftOut[] {
   const [prefix, suffix] = rows === 'training' ? ['', ''] : ['validation_', ' of the validation rows']
@@ -114,6 +116,11 @@ export function leftOutRows(
     ...leftOut(`${prefix}overlength`, overlengthCount, names(leftOutLines.overlength)),
     ...leftOut(`${prefix}untrainable`, untrainableCount, names(leftOutLines.untrainable)),
     ...leftOut(
+      `${prefix}unrenderable`,
+      refused.count,
+      refused.examples.map((example) => `${example}${suffix}`),
+    ),
+    ...leftOut(
       `${prefix}left_out_message`,
       leftOutMessages.count,
       leftOutMessages.examples.map((example) => `${example}${suffix}`),
@@ -121,15 +128,22 @@ export function leftOutRows(
   ]
 }
 
-/** Messages that the chat template leaves out, as event data; nothing for none. */
-export function leftOutMessageMetric(count: number): Record<string, number> {
-  return count === 0 ? {} : { num_skipped_left_out_message: count }
+/** Messages that the chat template leaves out and rows that it refuses, as event data; nothing for none. */
+export function templateMetrics({
+  leftOutMessages,
+  refused,
+}: Pick<UnusedRows, 'leftOutMessages' | 'refused'>): Record<string, number> {
+  return {
+    ...(leftOutMessages.count === 0 ? {} : { num_skipped_left_out_message: leftOutMessages.count }),
+    ...(refused.count === 0 ? {} : { num_skipped_unrenderable: refused.count }),
+  }
 }
 
 /** Why no validation row is left, as the end of a sentence. */
-export function whyUnused({ overlengthCount, untrainableCount }: UnusedRows): string {
+export function whyUnused({ overlengthCount, untrainableCount, refused }: UnusedRows): string {
   const reasons = [
     ...(overlengthCount > 0 ? [`${overlengthCount} longer than the context of the model`] : []),
+    ...(refused.count > 0 ? [`${refused.count} that the chat template refuses`] : []),
     ...(untrainableCount > 0 ? [`${untrainableCount} without an assistant turn that trains`] : []),
   ]
   return reasons.length === 0 ? '' : ` (${reasons.join(', ')})`

@@ -43,6 +43,7 @@ const REASONS: Readonly<Record<string, string>> = {
   empty_completion: 'empty answer',
   unsupported_exchange: 'exchange without tokens',
   left_out_message: 'message the template leaves out',
+  unrenderable: 'the template refuses it',
   no_trainable_turn: 'nothing to train on',
 }
 

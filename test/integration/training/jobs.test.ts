@@ -3,6 +3,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { NO_REFUSALS } from '#formats/rows/examples/batches.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
@@ -48,6 +49,7 @@ describe('SFT job', () => {
       untrainableCount: 2 - sequences.length,
       leftOutLines: { overlength: [], untrainable: [] },
       leftOutMessages: { count: 0, examples: [] },
+      refused: NO_REFUSALS,
       splitCount: 0,
       notes: [],
       tokenCount: sequences.reduce((sum, { tokenIds }) => sum + tokenIds.length, 0),
@@ -63,6 +65,7 @@ describe('SFT job', () => {
       untrainableCount: total((batch) => batch.untrainableCount),
       leftOutLines: { overlength: [], untrainable: [] },
       leftOutMessages: { count: 0, examples: [] },
+      refused: NO_REFUSALS,
       splitCount: 0,
       notes: [],
       orderNotes: [],

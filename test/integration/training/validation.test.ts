@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { NO_REFUSALS } from '#formats/rows/examples/batches.js'
 import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { trainSft } from '#training/kinds/sft/sft-job.js'
 import { largestMicroBatch } from '#training/kinds/sft/sft-rows.js'
@@ -35,6 +36,7 @@ function rowsOf(batches: readonly (readonly SftSequence[])[]) {
     untrainableCount: 0,
     leftOutLines: { overlength: [], untrainable: [] },
     leftOutMessages: { count: 0, examples: [] },
+    refused: NO_REFUSALS,
     splitCount: 0,
     notes: [],
     orderNotes: [],
@@ -52,6 +54,7 @@ function rowsOf(batches: readonly (readonly SftSequence[])[]) {
       untrainableCount: 0,
       leftOutLines: { overlength: [], untrainable: [] },
       leftOutMessages: { count: 0, examples: [] },
+      refused: NO_REFUSALS,
       splitCount: 0,
       notes: [],
       orderNotes: [],

@@ -18,6 +18,8 @@ export const LEFT_OUT_REASONS = [
   'empty_completion',
   'unsupported_exchange',
   'left_out_message',
+  /** The chat template refuses its messages. */
+  'unrenderable',
   'no_trainable_turn',
 ] as const
 export type LeftOutReason = (typeof LEFT_OUT_REASONS)[number]

@@ -1,6 +1,7 @@
 /**
  * Examples of a file cut into the batches of its optimizer steps, and the lines that do not train.
  */
+import { DataError } from '#base/errors/errors.js'
 
 /** Lines whose examples do not train, in order; of a whole file the first `NAMED_LINES` of each kind. */
 export interface LeftOutLines {
@@ -16,6 +17,18 @@ export interface LeftOutMessages {
   /** The first of them: `line 3 messages[0] (role "observation")`. */
   readonly examples: readonly string[]
 }
+
+/** Rows that the chat template refuses: they are left out, and the others train. */
+export interface RefusedRows {
+  readonly count: number
+  /** What was said of the first of them. */
+  readonly examples: readonly string[]
+  /** Of the first; null for none. */
+  readonly error: DataError | null
+}
+
+/** Code of the error for a row that the chat template refuses. */
+export const UNRENDERABLE_EXAMPLE = 'unrenderable_example'
 
 /** How many lines a job names of each kind that is left out. */
 const NAMED_LINES = 20
@@ -57,4 +70,37 @@ export function addLeftOutMessages(
 /** The messages of a file so far and of its next batch. */
 export function joinLeftOutMessages(before: LeftOutMessages, next: LeftOutMessages): LeftOutMessages {
   return { count: before.count + next.count, examples: [...before.examples, ...next.examples].slice(0, NAMED_LINES) }
+}
+
+export const NO_REFUSALS: RefusedRows = { count: 0, examples: [], error: null }
+
+/** The refused rows of a file so far and of its next batch. */
+export function joinRefused(before: RefusedRows, next: RefusedRows): RefusedRows {
+  return {
+    count: before.count + next.count,
+    examples: [...before.examples, ...next.examples].slice(0, NAMED_LINES),
+    error: before.error ?? next.error,
+  }
+}
+
+/** What the rows of a batch render to. @returns null for one that the chat template refuses, which is counted */
+export function createRefusals(): { take<T>(render: () => T): T | null; rows(): RefusedRows } {
+  let refused = NO_REFUSALS
+  return {
+    take(render) {
+      try {
+        return render()
+      } catch (error) {
+        if (!(error instanceof DataError) || error.code !== UNRENDERABLE_EXAMPLE) throw error
+        refused = joinRefused(refused, { count: 1, examples: [error.message.replace(/\.$/, '')], error })
+        return null
+      }
+    },
+    rows: () => refused,
+  }
+}
+
+/** @throws {DataError} that of the first refused row, where nothing else trains: a job of nothing but those cannot be meant */
+export function assertSomeRendered(trainableBatchCount: number, { error }: RefusedRows): void {
+  if (trainableBatchCount === 0 && error !== null) throw error
 }

@@ -5,14 +5,15 @@
  * arguments become objects, null content becomes empty, reasoning is given under both of its names. Keys that are
  * not part of a chat message are left out. Deviations: `developer` is `system` for a template that does not name it, because such
  * templates drop it or write a header that their model never saw; the arguments of a call that an answer of this service made stay as
- * the model wrote them, so that the next prompt begins with what was sampled.
+ * the model wrote them, so that the next prompt begins with what was sampled; and so do those that are no JSON object, whoever made them:
+ * what a model wrote must come back to it, or its conversation is over.
  */
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
-import { isOwnCall } from '../../../formats/answers/call-id.js'
+import { INVALID_JSON, isOwnCall } from '../../../formats/answers/call-id.js'
 import type { TemplateFacts } from './template-facts.js'
 import { writtenJson } from './written-json.js'
 
@@ -113,16 +114,18 @@ function parseArguments(value: JsonValue | undefined, path: string, isOwn: boole
   if (value === undefined || value === null || value === '') return {}
   if (isJsonObject(value)) return value
   if (typeof value !== 'string') throw invalid(path, 'must be a JSON object or a string that holds one')
-  const parsed = parseJson(value, path)
-  if (isJsonObject(parsed)) return isOwn ? writtenJson(value, parsed) : parsed
-  throw invalid(path, 'must hold a JSON object')
+  const parsed = objectIn(value)
+  if (parsed === null) return writtenJson(value, { [INVALID_JSON]: value })
+  return isOwn ? writtenJson(value, parsed) : parsed
 }
 
-function parseJson(text: string, path: string): JsonValue {
+/** The object that a text holds; null where it holds none. */
+function objectIn(text: string): JsonObject | null {
   try {
-    return parseExact(text)
-  } catch (cause) {
-    throw new InvalidRequestError('invalid_value', `${path} must be valid JSON`, { param: path, cause })
+    const parsed = parseExact(text)
+    return isJsonObject(parsed) ? parsed : null
+  } catch {
+    return null
   }
 }
 

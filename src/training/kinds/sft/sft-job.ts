@@ -15,7 +15,7 @@ import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome 
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
-import { leftOutMessageMetric, leftOutRows } from '#training/trainer/report.js'
+import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
 import type { ScoringContext } from '#training/trainer/scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '#training/trainer/trainer.js'
@@ -100,7 +100,7 @@ export function outlineSft({ survey, hyperparameters, validation }: SftJob, { pr
       num_dropped_overlength: survey.droppedCount,
       num_untrainable: survey.untrainableCount,
       ...(survey.splitCount === 0 ? {} : { num_unmerged_histories: survey.splitCount }),
-      ...leftOutMessageMetric(survey.leftOutMessages.count),
+      ...templateMetrics(survey),
       ...(validation === null ? {} : { num_validation_trajectories: validation.survey.exampleCount }),
     },
   }

@@ -18,8 +18,8 @@ export interface ValidationRows {
 
 /** What a survey says of rows that are not used. */
 export function unusedRows({ droppedCount, ...others }: SftSurvey): UnusedRows {
-  const { untrainableCount, leftOutLines, leftOutMessages } = others
-  return { overlengthCount: droppedCount, untrainableCount, leftOutLines, leftOutMessages }
+  const { untrainableCount, leftOutLines, leftOutMessages, refused } = others
+  return { overlengthCount: droppedCount, untrainableCount, leftOutLines, leftOutMessages, refused }
 }
 
 /** Before anything is loaded. @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train */

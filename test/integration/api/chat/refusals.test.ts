@@ -71,12 +71,12 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
     {
       messages: [
         { role: 'user', content: 'x' },
-        { role: 'assistant', tool_calls: [{ id: 'a', type: 'function', function: { name: 'x', arguments: '{' } }] },
+        { role: 'assistant', tool_calls: [{ id: 'a', type: 'function', function: { name: 'x', arguments: 5 } }] },
       ],
     },
     {
       param: 'messages[1].tool_calls[0].function.arguments',
-      words: 'messages[1].tool_calls[0].function.arguments must be JSON text.',
+      words: 'messages[1].tool_calls[0].function.arguments must be a string of JSON or an object, got 5.',
     },
   ],
   ['1.2 model', { model: 'nope' }, { param: 'model', words: 'The model `nope` does not exist.', status: 404 }],

@@ -386,10 +386,18 @@ describe('readSftBatches', () => {
     expect([...batch.sequences[0].lossMask]).toEqual([0, 1])
   })
 
-  it('names the line that the chat template refuses', async () => {
-    await expect(batchesOf(`${line('a')}\n${line('refuse')}`)).rejects.toMatchObject({
+  it('leaves out and names a line that the chat template refuses; the others train', async () => {
+    const survey = await surveySftData(bytes([line('a'), line('refuse'), line('b')].join('\n')), options)
+    expect(survey).toMatchObject({ exampleCount: 3, trainableBatchCount: 2, untrainableCount: 0, droppedCount: 0 })
+    expect(survey.refused.count).toBe(1)
+    expect(survey.refused.examples).toEqual([expect.stringMatching(/^Line 2 .*cannot render this$/)])
+  })
+
+  it('refuses a file whose every line the chat template refuses, in its words', async () => {
+    const content = `${line('refuse')}\n${line('refuse')}`
+    await expect(surveySftData(bytes(content), options)).rejects.toMatchObject({
       code: 'unrenderable_example',
-      message: expect.stringMatching(/^Line 2 .*cannot render this\.$/),
+      message: expect.stringMatching(/^Line 1 .*cannot render this\.$/),
     })
   })
 
@@ -405,6 +413,7 @@ describe('readSftBatches', () => {
     expect(survey).toEqual({
       notes: [expect.stringContaining('assistant turns are empty')],
       orderNotes: [],
+      refused: { count: 0, examples: [], error: null },
       exampleCount: sum('exampleCount'),
       batchCount: 34,
       trainableBatchCount: batches.filter((b) => b.sequences.length > 0).length,

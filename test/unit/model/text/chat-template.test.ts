@@ -74,6 +74,20 @@ describe('messages', () => {
     expect(render(source, { messages })).toBe('|True|12;x|False|;')
   })
 
+  test.each(['{"city": "Oslo",}', '{"a": "b\nc"}', '[1]', 'null', '{"a":', 'x'])(
+    'arguments that are no object are shown as they were written: %j',
+    (given) => {
+      const messages = [{ role: 'assistant', tool_calls: [{ id: 'x', function: { name: 'f', arguments: given } }] }]
+      const show = (what: string) =>
+        render(`{% set called = messages[0].tool_calls[0].function %}${what}`, { messages })
+      expect(show('{{ called.arguments | tojson }}')).toBe(given)
+      expect(show('{{ called | tojson }}')).toBe(`{"name": "f", "arguments": ${given}}`)
+      expect(show('{% for k, v in called.arguments.items() %}{{ k }}={{ v }};{% endfor %}')).toBe(
+        `INVALID_JSON=${given};`,
+      )
+    },
+  )
+
   test('reasoning is given under both names, the newer one wins', () => {
     const source = '{{ messages[0].reasoning }}{{ messages[0].reasoning_content }}'
     expect(render(source, { messages: [{ role: 'assistant', reasoning: 'r', reasoning_content: 'old' }] })).toBe('rr')
@@ -90,8 +104,7 @@ describe('messages', () => {
     [{ role: 'user', content: [{ video: {} }] }, 'messages[0].content[0] is media'],
     [{ role: 'user', content: [{ type: 'constructor' }] }, 'Unknown part type: constructor'],
     [{ role: 'user', content: [{ type: {} }] }, 'messages[0].content[0].type must be a string'],
-    [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '{' } }] }, 'arguments must be valid JSON'],
-    [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '[1]' } }] }, 'must hold a JSON object'],
+    [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: 5 } }] }, 'arguments must be a JSON object'],
     [{ role: 'assistant', tool_calls: 'x' }, 'messages[0].tool_calls must be a list'],
     [{ role: 'im_end', content: 'x' }, 'messages[0].role "im_end" is not a role of this model'],
   ])('%j is refused', (message, error) => {

@@ -4,7 +4,7 @@ import { createRng } from '#base/util/rng.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { mergeTurns, tokenizeGroups } from '#training/rows/tokenize.js'
 import { buildTrainingBatch } from '#training/rows/training-batch.js'
-import type { TrainableTurn, TrajectoryText } from '#training/rows/turns.js'
+import { noSkips, type TrainableTurn, type TrajectoryText } from '#training/rows/turns.js'
 import { createWordText, forSeeds, randomIds } from '../../../support/model/random-trajectories.js'
 
 const base = {
@@ -283,7 +283,39 @@ describe('tokenizeGroups on text', () => {
     ])
   })
 
-  it('says which trajectory the chat template refused', () => {
+  it('leaves out and names a trajectory that the chat template refuses, and trains the others', () => {
+    const text = createWordText()
+    const refusing: TrajectoryText = {
+      ...text,
+      renderPrompt: (conversation) => {
+        if (conversation.messages.some(({ content }) => content === 'odd')) throw new Error('roles must alternate.')
+        return text.renderPrompt(conversation)
+      },
+    }
+    const good = { messages_and_choices: [user, choice([7])] }
+    // its first turn could be rendered: it is left out whole, and counted once
+    const odd = { messages_and_choices: [user, choice([7]), { role: 'user', content: 'odd' }, choice([8])] }
+    const leftOut: unknown[] = []
+    const { sequences, skips, examples } = tokenizeGroups(
+      parseTrajectoryGroups([
+        {
+          trajectories: [
+            { ...good, reward: 0 },
+            { ...odd, reward: 1 },
+          ],
+        },
+      ]),
+      { ...base, text: refusing, onLeftOut: (...told) => leftOut.push(told) },
+    )
+    expect(sequences.map(({ trajectoryIndex }) => trajectoryIndex)).toEqual([0])
+    expect(skips).toEqual({ ...noSkips(), unrenderable: 1 })
+    expect(examples.get('unrenderable')).toEqual([
+      'trajectory_groups[0].trajectories[1] cannot be rendered by the chat template: roles must alternate',
+    ])
+    expect(leftOut).toEqual([['unrenderable', 0, 1]])
+  })
+
+  it('says which trajectory the chat template refused, where nothing else trains', () => {
     const text: TrajectoryText = {
       ...createWordText(),
       renderPrompt: () => {

@@ -6,6 +6,7 @@
 
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { isExactNumber } from '#base/json/exact-number.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 
 type Message = ChatRequest['messages'][number]
@@ -65,15 +66,14 @@ function checkToolCall(call: Readonly<Record<string, unknown>>, path: string): v
   if (typeof called !== 'object' || called === null) throw invalid(path, `${path}.function must be an object.`)
   const fields = new Map<string, unknown>(Object.entries(called))
   if (typeof fields.get('name') !== 'string') throw invalid(path, `${path}.function.name must be a string.`)
-  const text = fields.get('arguments') ?? ''
-  if (typeof text !== 'string' || text === '') return
-  try {
-    JSON.parse(text)
-  } catch (cause) {
-    throw new InvalidRequestError('invalid_value', `${path}.function.arguments must be JSON text.`, {
-      param: `${path}.function.arguments`,
-      cause,
-    })
+  // whatever text: a model's own may be no JSON, and its conversation goes on
+  const given = fields.get('arguments') ?? ''
+  const isObject = typeof given === 'object' && !Array.isArray(given) && !isExactNumber(given)
+  if (typeof given !== 'string' && !isObject) {
+    throw invalid(
+      `${path}.function.arguments`,
+      `${path}.function.arguments must be a string of JSON or an object, got ${JSON.stringify(given).slice(0, 100)}.`,
+    )
   }
 }
 

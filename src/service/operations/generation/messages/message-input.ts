@@ -9,6 +9,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { InputBlock, InputMessage } from '#contract/wire/inference/messages.js'
+import { INVALID_JSON } from '#formats/answers/call-id.js'
 
 type ChatMessage = ChatRequest['messages'][number]
 type ToolCall = NonNullable<ChatMessage['tool_calls']>[number]
@@ -138,8 +139,14 @@ function toCall(block: Block, path: string): ToolCall {
     id: stringOf(block.id, `${path}.id`),
     type: 'function',
     // not as text: that would be taken for the model's own
-    function: { name: stringOf(block.name, `${path}.name`), arguments: input as JsonObject },
+    function: { name: stringOf(block.name, `${path}.name`), arguments: invalidJsonIn(input) ?? (input as JsonObject) },
   }
+}
+
+/** The text that stands for input which was no object; null where it was one. */
+function invalidJsonIn(input: object): string | null {
+  const [[key, text] = [], ...others] = Object.entries(input)
+  return key === INVALID_JSON && typeof text === 'string' && others.length === 0 ? text : null
 }
 
 function stringOf(value: unknown, path: string): string {

@@ -7,9 +7,11 @@
  */
 
 import { parseExact } from '#base/json/exact-json.js'
+import { isJsonObject } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import { type ChatChunk, type ChatDelta, SCHEMA_VIOLATIONS, type Usage } from '#contract/wire/chat-completions.js'
 import type { Message, OutputBlock, StopReason } from '#contract/wire/inference/messages.js'
+import { INVALID_JSON } from '#formats/answers/call-id.js'
 import { TokenRecorder } from '../chat/sampled-tokens.js'
 
 /** An event of a stream; its name is its type. */
@@ -30,7 +32,10 @@ export interface MessageBuilder {
   add(chunk: ChatChunk): readonly MessageEvent[]
   /** The events that end it, after the last chunk. */
   end(): readonly MessageEvent[]
-  /** As far as it is; a call that was cut off is not in it, for half its input would be another call. */
+  /**
+   * As far as it is; a call that was cut off is not in it, for half its input would be another call. Input that is no object, as a model
+   * may write it, stands as its text under one key.
+   */
   message(): Message
 }
 
@@ -82,7 +87,7 @@ export function createMessageBuilder(
   function close(): MessageEvent[] {
     if (open === null) return []
     const { block } = open
-    const input = 'input' in open ? readInput(open.input) : null
+    const input = 'input' in open ? readInput(open.input, ending.stop_reason === 'max_tokens') : null
     const signed = block.type === 'thinking' ? [delta({ type: 'signature_delta', signature: block.signature })] : []
     if (block.type !== 'tool_use') content.push(block)
     else if (input !== null) content.push({ ...block, input })
@@ -189,13 +194,15 @@ export function createMessageBuilder(
   }
 }
 
-/** Null for what was cut off. */
-function readInput(text: string): ToolUse['input'] {
+/** Null for what was cut off. @param isCut the answer ended before the model ended it, here or behind it */
+function readInput(text: string, isCut: boolean): ToolUse['input'] | null {
   try {
-    return parseExact(text === '' ? '{}' : text) as ToolUse['input']
+    const input = parseExact(text === '' ? '{}' : text)
+    if (isJsonObject(input)) return input
   } catch {
-    return null
+    if (isCut) return null
   }
+  return { [INVALID_JSON]: text }
 }
 
 function toUsage(usage: Usage | null, thinkingTokens: number): Message['usage'] {

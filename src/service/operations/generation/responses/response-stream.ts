@@ -123,8 +123,8 @@ export function createResponseBuilder(
     const end = { type: 'response.output_item.done', output_index: output.length - 1, item: closed.item }
     if (closed.kind === 'call') {
       const { name, arguments: given } = closed.item
-      // a call is whole if its arguments are, wherever the answer was cut off
-      const isWhole = isJson(given)
+      // a call is whole if its arguments are, wherever the answer was cut off; one that the model ended itself is, whatever it wrote
+      const isWhole = status === 'completed' || isJson(given)
       closed.item.status = isWhole ? 'completed' : 'incomplete'
       return isWhole
         ? [{ type: 'response.function_call_arguments.done', ...place(), name, arguments: given }, end]

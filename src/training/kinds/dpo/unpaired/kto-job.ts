@@ -16,7 +16,7 @@ import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome 
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps } from '#training/trainer/progress.js'
-import { leftOutMessageMetric, leftOutRows } from '#training/trainer/report.js'
+import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
 import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
 import { createTrainer, type MicroBatch } from '#training/trainer/trainer.js'
@@ -128,7 +128,7 @@ export function outlineKto({ survey, hyperparameters, validation }: KtoJob, { pr
       num_epochs: hyperparameters.epochs,
       num_dropped_overlength: survey.overlengthCount,
       num_untrainable: survey.untrainableCount,
-      ...leftOutMessageMetric(survey.leftOutMessages.count),
+      ...templateMetrics(survey),
       ...(validation === null ? {} : { num_validation_answers: validation.survey.answerCount }),
     },
   }

@@ -123,6 +123,8 @@ export interface ConversationInput {
     readonly documents: readonly JsonValue[] | null
     /** A template of the request's own, which takes the place of the model's. */
     readonly chatTemplate?: string | null
+    /** System messages where the template takes none become part of the turns beside them. */
+    readonly foldsSystem?: boolean
   }
 }
 

@@ -38,6 +38,8 @@ export interface Conversation {
   readonly addGenerationPrompt?: boolean | undefined
   /** End right after the content of the last message (default false). */
   readonly continueFinalMessage?: boolean | undefined
+  /** System messages where the template takes none become part of the turns beside them (default false: it refuses them). */
+  readonly foldsSystem?: boolean | undefined
   /** Further template variables; they cannot replace those above. */
   readonly kwargs?: JsonObject | null | undefined
 }

@@ -5,6 +5,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import type { ChatTemplate, Conversation } from './chat-template.js'
 import type { BarredText } from './template/control-tokens.js'
+import { foldings } from './template/fold-system.js'
 import type { TextModel } from './text-model.js'
 
 export interface RenderOptions extends Conversation {
@@ -35,13 +36,32 @@ export function renderConversation(model: TextModel, options: RenderOptions): Re
 }
 
 /**
- * Renders a conversation whose every message must reach the prompt.
+ * Renders a conversation whose every message must reach the prompt, where it asks for that with system messages folded into others.
  *
  * @throws {InvalidRequestError} `no_chat_template` when the model has none; `message_left_out` naming the first message that its
  *   template leaves out; else as `ChatTemplate.render`
  */
 export function renderText(model: TextModel, conversation: Conversation): BarredText {
   const template = chatTemplateOf(model)
+  let refusal: unknown = null
+  for (const messages of conversation.foldsSystem === true
+    ? foldings(conversation.messages)
+    : [conversation.messages]) {
+    try {
+      return renderWhole(template, { ...conversation, messages })
+    } catch (error) {
+      if (!(error instanceof InvalidRequestError) || !REFUSALS.includes(error.code)) throw error
+      // told of the conversation as it came
+      refusal ??= error
+    }
+  }
+  throw refusal
+}
+
+/** What a template says of messages in an order, or of a role, that it does not know. */
+const REFUSALS = ['chat_template_error', 'message_left_out']
+
+function renderWhole(template: ChatTemplate, conversation: Conversation): BarredText {
   const rendered = template.render(conversation)
   const [first] = template.leftOutMessages(conversation)
   if (first === undefined) return rendered

@@ -174,7 +174,16 @@ function toTemplate(
     kwargs: { ...defaults, ...ofEffort, ...kwargs },
     documents: (request.documents ?? null) as readonly JsonValue[] | null,
     chatTemplate,
+    ...(FOLDS_SYSTEM in request ? { foldsSystem: true } : {}),
   }
+}
+
+/** Of a request of another API than chat's, where a system message may stand anywhere. */
+const FOLDS_SYSTEM = Symbol('folds system')
+
+/** The request, whose system messages become part of the turns beside them where the template takes none. */
+export function withFoldedSystem(request: ChatRequest): ChatRequest {
+  return Object.assign(request, { [FOLDS_SYSTEM]: true })
 }
 
 /** Names of a template's variables that stand for an effort. */

@@ -38,10 +38,26 @@ export function toChatMessages(messages: readonly InputMessage[]): ChatMessage[]
   return result
 }
 
-/** The text of a system prompt; null: none. @throws {InvalidRequestError} naming the block */
+/** The text of a system prompt, without what is meant for an accounting; null: none. @throws {InvalidRequestError} naming the block */
 export function toSystem(system: string | readonly Block[]): ChatMessage | null {
-  const content = textsOf(toBlocks(system), 'system')
+  const content = textsOf(toBlocks(system), 'system').flatMap(({ type, text }) => {
+    const said = text.replace(BILLING_LINE, '')
+    return said === '' && text !== '' ? [] : [{ type, text: said }]
+  })
   return content.length === 0 ? null : { role: 'system', content: joined(content) }
+}
+
+/**
+ * What Claude Code writes before everything else, with a sum that differs from request to request: in the prompt, nothing behind it would be
+ * found in the cache. It says nothing to a model. Source: llama.cpp's pull request 21793.
+ */
+const BILLING_LINE = /^x-anthropic-billing-header:(?:[ \t]*[\w-]+=[^;\n]*;)+[ \t]*\n*/
+
+export const BILLING_FIELD = 'system.x-anthropic-billing-header'
+
+/** Whether a system prompt has a line that is left out of it. */
+export function hasBillingLine(system: string | readonly Block[]): boolean {
+  return toBlocks(system).some(({ text }) => typeof text === 'string' && BILLING_LINE.test(text))
 }
 
 function toBlocks(content: string | readonly Block[]): readonly Block[] {

@@ -5,6 +5,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { CountMessageTokensRequest, MessageRequest } from '#contract/wire/inference/messages.js'
+import { withFoldedSystem } from '../chat/chat-request.js'
 import { withStrict } from '../chat/tool-choice.js'
 import { toChatMessages, toSystem } from './message-input.js'
 
@@ -54,7 +55,7 @@ export function toPrompt(request: CountMessageTokensRequest): ChatRequest {
   if (isPrefilled && messages.at(-1)?.tool_calls !== undefined) {
     throw invalid('messages', 'the last message calls tools: it must be followed by their results.')
   }
-  return {
+  return withFoldedSystem({
     model: request.model,
     messages: system === null ? messages : [system, ...messages],
     // an answer goes on behind what the assistant has said already
@@ -62,7 +63,7 @@ export function toPrompt(request: CountMessageTokensRequest): ChatRequest {
     reasoning_effort: toEffort(request.output_config?.effort ?? null),
     chat_template_kwargs: toKwargs(request),
     ...toTools(request),
-  }
+  })
 }
 
 function refuseUnsupported(request: MessageRequest): void {

@@ -12,7 +12,9 @@ import type {
 } from '#contract/wire/inference/messages.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import type { ChatService } from '../chat/chat.js'
+import { withFoldedSystem } from '../chat/chat-request.js'
 import type { TokenService } from '../text/tokens.js'
+import { BILLING_FIELD, hasBillingLine } from './message-input.js'
 import { toChatRequest, toPrompt } from './message-request.js'
 import { createMessageBuilder, type MessageEvent } from './message-stream.js'
 
@@ -63,7 +65,10 @@ export function createMessageService(
 
       return {
         checkpoint: answer.checkpoint,
-        ignoredFields: answer.ignoredFields.flatMap((name) => toOwnNames(name, request)),
+        ignoredFields: [
+          ...(hasBillingLine(request.system ?? '') ? [BILLING_FIELD] : []),
+          ...answer.ignoredFields.flatMap((name) => toOwnNames(name, request)),
+        ],
         isStream: request.stream === true,
         events,
         message: async () => {
@@ -76,8 +81,9 @@ export function createMessageService(
     countTokens: async (principal, request) => {
       const { messages, tools, reasoning_effort, chat_template_kwargs, model, ...rest } = toPrompt(request)
       const { continue_final_message, add_generation_prompt } = rest
-      const counted: ChatRequest = { messages, tools, reasoning_effort, chat_template_kwargs, model }
-      const { count } = await tokens.tokenize(principal, { ...counted, continue_final_message, add_generation_prompt })
+      const shaping = { messages, tools, reasoning_effort, chat_template_kwargs, model }
+      const counted: ChatRequest = { ...shaping, continue_final_message, add_generation_prompt }
+      const { count } = await tokens.tokenize(principal, withFoldedSystem(counted))
       return { input_tokens: count }
     },
   }

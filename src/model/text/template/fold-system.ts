@@ -5,7 +5,7 @@
  * the user's turn or result before it, else to the one behind it (behind the last result of a call), else into a user's turn of its own. What
  * is folded stands between `<system-reminder>` tags, as those agents mark such text themselves. Knows messages as they came, not templates.
  */
-import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonValue } from '#base/util/json.js'
 
 const OPEN = '<system-reminder>'
 const CLOSE = '</system-reminder>'
@@ -19,44 +19,46 @@ export function* foldings(messages: readonly JsonValue[]): Generator<readonly Js
   const leading = messages.findIndex((message) => !isSystem(message))
   const first = leading === -1 ? messages.length : leading
   if (first > 1 || messages.some((message, at) => at >= first && isSystem(message))) {
-    const joined = messages.slice(0, first).reduce<JsonObject | null>(joinSystem, null)
-    const folded = fold(messages.slice(first))
-    yield joined === null ? folded : [joined, ...folded]
+    const system = messages.slice(0, first)
+    const joined = system.length === 0 ? [] : [withContent(system[0], contentOfAll(system))]
+    yield [...joined, ...fold(messages.slice(first))]
   }
   if (first > 0) yield withFirst(messages.slice(0, first), fold(messages.slice(first)))
 }
 
-const isSystem = (message: JsonValue | undefined): message is JsonObject =>
-  isJsonObject(message) && message['role'] === 'system'
-const isResult = (message: JsonValue | undefined): message is JsonObject =>
-  isJsonObject(message) && (message['role'] === 'tool' || message['role'] === 'function')
-const isUser = (message: JsonValue | undefined): message is JsonObject =>
-  isJsonObject(message) && message['role'] === 'user'
+const hasRole = (message: JsonValue | undefined, ...roles: readonly string[]): boolean =>
+  isJsonObject(message) && roles.includes(String(message['role']))
+const isSystem = (message: JsonValue | undefined): boolean => hasRole(message, 'system')
+const isResult = (message: JsonValue | undefined): boolean => hasRole(message, 'tool', 'function')
+const isUser = (message: JsonValue | undefined): boolean => hasRole(message, 'user')
+const contentOf = (message: JsonValue | undefined): JsonValue =>
+  isJsonObject(message) ? (message['content'] ?? '') : ''
 
-function joinSystem(before: JsonObject | null, message: JsonValue): JsonObject | null {
-  if (!isJsonObject(message)) return before
-  return before === null ? message : { ...before, content: joinContents(before['content'], message['content']) }
-}
+/** The turn with another content. */
+const withContent = (message: JsonValue | undefined, content: JsonValue): JsonValue =>
+  isJsonObject(message) ? { ...message, content } : null
+
+/** System messages of the beginning as one. */
+const contentOfAll = (system: readonly JsonValue[]): JsonValue => system.map(contentOf).reduce(joinContents, '')
 
 function fold(messages: readonly JsonValue[]): JsonValue[] {
   const folded: JsonValue[] = []
   /** Text that waits for the turn behind it. */
   let waiting: JsonValue | null = null
   for (const [at, message] of messages.entries()) {
+    const content = contentOf(message)
     if (isSystem(message)) {
-      const text = marked(message['content'])
+      const text = marked(content)
       const before = folded.at(-1)
       if (waiting === null && (isUser(before) || isResult(before))) {
-        folded[folded.length - 1] = { ...before, content: joinContents(before['content'], text) }
+        folded[folded.length - 1] = withContent(before, joinContents(contentOf(before), text))
       } else waiting = waiting === null ? text : joinContents(waiting, text)
-      continue
-    }
-    if (waiting !== null && isUser(message)) {
-      folded.push({ ...message, content: joinContents(waiting, message['content']) })
+    } else if (waiting !== null && isUser(message)) {
+      folded.push(withContent(message, joinContents(waiting, content)))
       waiting = null
     } else if (waiting !== null && isResult(message)) {
       const isLast = !isResult(messages[at + 1])
-      folded.push(isLast ? { ...message, content: joinContents(message['content'], waiting) } : message)
+      folded.push(isLast ? withContent(message, joinContents(content, waiting)) : message)
       if (isLast) waiting = null
     } else {
       if (waiting !== null) folded.push({ role: 'user', content: waiting })
@@ -70,14 +72,14 @@ function fold(messages: readonly JsonValue[]): JsonValue[] {
 
 /** System messages of the beginning as the first words of the user. */
 function withFirst(system: readonly JsonValue[], others: readonly JsonValue[]): readonly JsonValue[] {
-  const content = system.reduce<JsonObject | null>(joinSystem, null)?.['content'] ?? ''
+  const content = contentOfAll(system)
   const [first, ...rest] = others
   return isUser(first)
-    ? [{ ...first, content: joinContents(content, first['content']) }, ...rest]
+    ? [withContent(first, joinContents(content, contentOf(first))), ...rest]
     : [{ role: 'user', content }, ...others]
 }
 
-function marked(content: JsonValue | undefined): JsonValue {
+function marked(content: JsonValue): JsonValue {
   if (!Array.isArray(content)) {
     const text = typeof content === 'string' ? content : ''
     return text.trimStart().startsWith(OPEN) ? text : `${OPEN}\n${text}\n${CLOSE}`
@@ -88,8 +90,7 @@ function marked(content: JsonValue | undefined): JsonValue {
 }
 
 /** Texts, or lists of parts. */
-function joinContents(before: JsonValue | undefined, after: JsonValue | undefined): JsonValue {
-  const [first, second] = [before ?? '', after ?? '']
+function joinContents(first: JsonValue, second: JsonValue): JsonValue {
   if (first === '' || second === '') return first === '' ? second : first
   if (typeof first === 'string' && typeof second === 'string') return `${first}\n\n${second}`
   return [...partsOf(first), ...partsOf(second)]

@@ -26,7 +26,7 @@ let client: Anthropic
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'trainyard-test-'))
   const models = Object.entries(TEMPLATES).map(([name, source]) => templatedModel(folder, name, source))
-  const baseModels = [...(await Promise.all(models)), 'trainyard/spark']
+  const baseModels = [...(await Promise.all(models)), 'trainyard/spark' as const]
   service = await createTestService({ scripted: false, threads: 1, trainWorkers: 0, baseModels })
   client = new Anthropic({ apiKey: service.apiKey, baseURL: service.url, maxRetries: 0 })
 })

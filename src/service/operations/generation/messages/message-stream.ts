@@ -198,7 +198,7 @@ export function createMessageBuilder(
 function readInput(text: string, isCut: boolean): ToolUse['input'] | null {
   try {
     const input = parseExact(text === '' ? '{}' : text)
-    if (isJsonObject(input)) return input
+    if (isJsonObject(input)) return input as ToolUse['input']
   } catch {
     if (isCut) return null
   }

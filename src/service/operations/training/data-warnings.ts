@@ -25,7 +25,8 @@ function sentencesOf(kind: JobKind): Readonly<Record<string, string>> {
       'exchange[ was|s were] recorded by another protocol than chat and without [its|their] tokens',
     num_skipped_left_out_message:
       'message[ is|s are] left out by the chat template of the model, which knows no such role in [its|their] place; the rest of [its row|their rows] trains without [it|them]',
-    num_skipped_unrenderable: `${kind === 'rl' ? 'trajector[y is|ies are]' : `${noun}[ is|s are]`} refused by the chat template of the model and [does|do] not train`,
+    num_skipped_unrenderable:
+      'conversation[ is|s are] refused by the chat template of the model and [does|do] not train',
     num_unmerged_histories:
       'conversation[ was|s were] cut into several sequences: a later prompt does not begin with the tokens before it, as when a template renders earlier turns anew, or a call that tool_choice asked for',
   }

@@ -163,7 +163,7 @@ describe('training', () => {
     const job = await service.waitForJob(body.id)
     expect(job.status, JSON.stringify(job)).toBe('completed')
     expect(job.report?.left_out).toContainEqual(left)
-    expect(job.warnings).toContainEqual(expect.stringMatching(/^2 trajectories are refused by the chat template/))
+    expect(job.warnings).toContainEqual(expect.stringMatching(/^2 conversations are refused by the chat template/))
     expect((await service.allEvents(body.id))[0]?.data).toMatchObject({
       num_trained_trajectories: 2,
       num_skipped_unrenderable: 2,
@@ -197,6 +197,6 @@ describe('training', () => {
     expect(job.report?.left_out).toEqual([
       { reason: 'unrenderable', count: 1, examples: ['Line 2 cannot be rendered by the chat template: not this'] },
     ])
-    expect(job.warnings).toContainEqual(expect.stringMatching(/^1 example is refused by the chat template/))
+    expect(job.warnings).toContainEqual(expect.stringMatching(/^1 conversation is refused by the chat template/))
   })
 })

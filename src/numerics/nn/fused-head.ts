@@ -5,16 +5,21 @@
  * log-probability and the entropy, and with the same probabilities the gradient d logp / d hidden = W[label] - p·W.
  * So the head's product is computed once, and the loss on top may be any function of the log-probabilities:
  * d loss / d hidden is (d loss / d logp) times that gradient (`headGradient`). Everything is float32.
+ *
+ * With a temperature T and a set K of tokens that could be drawn, the distribution is that of what was sampled:
+ * q(v) = exp(z_v / T) / sum_{k in K} exp(z_k / T), and d log q / d hidden = (W[label] - sum_{k in K} q(k) W[k]) / T. Hidden states are
+ * divided and not logits: [C, E] numbers instead of [C, V]. A soft cap of logits would have to come before; no model here has one.
  */
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
-import { add, log, mul, sub } from '#numerics/graph/ops/elementwise.js'
-import { gather, gatherElements } from '#numerics/graph/ops/indexing.js'
+import { HIDDEN } from '#numerics/graph/ops/attention.js'
+import { add, log, mul, sub, where } from '#numerics/graph/ops/elementwise.js'
+import { gather, gatherElements, scatterElements } from '#numerics/graph/ops/indexing.js'
 import { loop } from '#numerics/graph/ops/loop.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
 import { softmax } from '#numerics/graph/ops/normalize.js'
 import { reduceMax, reduceSum } from '#numerics/graph/ops/reduce.js'
-import { concat, reshape, squeeze, unsqueeze } from '#numerics/graph/ops/shape.js'
+import { concat, expand, reshape, squeeze, unsqueeze } from '#numerics/graph/ops/shape.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 
 /** Which positions are trained, and on what. Chunks are the outer axis, so that the Loop takes one at a time. */
@@ -27,6 +32,18 @@ export interface HeadInputs {
   readonly labelPositions: Value
   /** Token to predict at each of them, int64 [Q, C]. */
   readonly labels: Value
+  /** 1 / T of each, float32 [Q, C]; absent: 1. */
+  readonly inverseTemperature?: Value | undefined
+  /** Absent: every token could be drawn everywhere. */
+  readonly kept?: KeptTokens | undefined
+}
+
+/** Which tokens could be drawn. */
+export interface KeptTokens {
+  /** Ids of the tokens of K, the label among them, int64 [Q, C, K]; an id may stand there several times. */
+  readonly ids: Value
+  /** Whether only they could be drawn, bool [Q, C]. */
+  readonly isLimited: Value
 }
 
 /** Per trained position, flattened to N = Q*C. */
@@ -54,7 +71,7 @@ export function fusedHead(
   inputs: HeadInputs,
   { slopes }: { readonly slopes: HeadSlopes },
 ): HeadOutputs {
-  const { hidden, weight, labelPositions, labels } = inputs
+  const { hidden, weight, labelPositions, labels, inverseTemperature, kept } = inputs
   const [chunks = 'Q'] = labelPositions.shape
   const width = hidden.shape[1] ?? 'E'
   return g.scope('head', () => {
@@ -64,8 +81,11 @@ export function fusedHead(
       body: (body, index) => {
         const at = gather(body, labelPositions, index, 0) // [C]
         const label = gather(body, labels, index, 0)
-        const rows = gather(body, hidden, at, 0) // [C, E]
-        const logits = gemm(body, rows, weight, { transB: true }) // [C, V]
+        const heat = inverseTemperature === undefined ? null : gather(body, inverseTemperature, index, 0) // [C]
+        const overT = (x: Value): Value => (heat === null ? x : mul(body, x, unsqueeze(body, heat, [1])))
+        const rows = overT(gather(body, hidden, at, 0)) // [C, E]
+        const all = gemm(body, rows, weight, { transB: true }) // [C, V]
+        const logits = kept === undefined ? all : withinKept(body, all, kept, index)
         const probabilities = softmax(body, logits, -1)
         const { logp, normalizer } = labelLogp(body, { logits, probabilities, label })
         if (slopes === null) {
@@ -75,12 +95,12 @@ export function fusedHead(
         const mean = gemm(body, probabilities, weight) // [C, E], the expected row of the head
         // The expected logit is hidden · (p·W): no further pass over the vocabulary.
         const expected = reduceSum(body, mul(body, rows, mean), [1], { keepDims: false })
-        const slope = sub(body, gather(body, weight, label, 0), mean)
+        const slope = overT(sub(body, gather(body, weight, label, 0), mean))
         const entropy = sub(body, normalizer, expected)
         if (slopes === 'logp') return { carried: [], scanned: [logp, entropy, slope] }
         return {
           carried: [],
-          scanned: [logp, entropy, slope, entropyGradient(body, { logits, probabilities, expected, weight })],
+          scanned: [logp, entropy, slope, overT(entropyGradient(body, { logits, probabilities, expected, weight }))],
         }
       },
     })
@@ -98,7 +118,21 @@ export function fusedHead(
 }
 
 /**
- * d H / d hidden = sum_v p_v (E[z] - z_v) W_v with z the logits: the normalizer cancels, because sum_v p_v is 1.
+ * Logits of what could not be drawn become so low that their probability is 0; those of positions that are not limited stay.
+ *
+ * @param logits float32 [C, V]
+ * @param index of the chunk
+ */
+function withinKept(g: GraphBuilder, logits: Value, { ids, isLimited }: KeptTokens, index: Value): Value {
+  const chunk = gather(g, ids, index, 0) // [C, K]
+  const none = expand(g, g.scalar(HIDDEN), logits.shape)
+  // an id that stands there twice is written twice, with the same number
+  const limited = scatterElements(g, none, chunk, gatherElements(g, logits, chunk, 1), { axis: 1 })
+  return where(g, unsqueeze(g, gather(g, isLimited, index, 0), [1]), limited, logits)
+}
+
+/**
+ * d H / d hidden = sum_v p_v (E[z] - z_v) W_v with z the logits, both over T: the normalizer cancels, because sum_v p_v is 1.
  *
  * @param options.logits z, float32 [C, V], `expected` E[z] [C]
  * @returns float32 [C, E]

@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 
-DTYPES = {"float32": np.float32, "float64": np.float64, "int64": np.int64, "int32": np.int32}
+DTYPES = {"float32": np.float32, "float64": np.float64, "int64": np.int64, "int32": np.int32, "bool": np.bool_}
 
 
 class Frames:

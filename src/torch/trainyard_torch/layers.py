@@ -3,6 +3,9 @@
 import torch
 from torch.nn import functional
 
+# logit of what could not be drawn: its exponential is 0, and 0 times it is no NaN
+NEVER = -1e30
+
 
 class LoraLinear(torch.nn.Module):
     """A frozen linear layer plus `scale * x A^T B^T` (arXiv:2106.09685). A and B are float32; products have the layer's type.
@@ -89,23 +92,32 @@ class LabelLogp(torch.autograd.Function):
 
     The gradients d logp / d hidden = W[label] - p W and, where the loss reads the entropy, d entropy / d hidden = p (E[z] - z) W are
     computed with the same probabilities (as `numerics/nn/fused-head.ts` does), so no logits are kept or computed again.
+
+    The distribution is that of what was sampled: logits times `heat` (1 / T) and, where `is_limited`, among the ids of `kept` alone.
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, labels, chunk, is_entropy_read):
+    def forward(ctx, hidden, weight, labels, chunk, is_entropy_read, heat, kept):
+        """heat: [N]. kept: None, or ids [N, K] with the label among them and whether they limit the token, [N]."""
         logp, entropy, slopes, entropy_slopes = [], [], [], []
         for at in range(0, hidden.shape[0], chunk):
             rows, label = hidden[at : at + chunk], labels[at : at + chunk]
-            logits = functional.linear(rows, weight).float()  # [C, V]
+            warm = heat[at : at + chunk, None]
+            logits = functional.linear(rows, weight).float() * warm  # [C, V]
+            if kept is not None:
+                ids, is_limited = (each[at : at + chunk] for each in kept)
+                within = torch.full_like(logits, NEVER).scatter_(1, ids, logits.gather(1, ids))
+                logits = torch.where(is_limited[:, None], within, logits)
             normalizer = torch.logsumexp(logits, -1)
             logp.append(logits.gather(1, label[:, None])[:, 0] - normalizer)
             p = torch.softmax(logits, -1)
             expected = (p * logits).sum(-1)
             entropy.append(normalizer - expected)
             if ctx.needs_input_grad[0]:
-                slopes.append(weight[label] - p.to(weight.dtype) @ weight)
+                over_t = warm.to(weight.dtype)
+                slopes.append((weight[label] - p.to(weight.dtype) @ weight) * over_t)
                 if is_entropy_read:
-                    entropy_slopes.append((p * (expected[:, None] - logits)).to(weight.dtype) @ weight)
+                    entropy_slopes.append((p * (expected[:, None] - logits)).to(weight.dtype) @ weight * over_t)
             del logits, p
         if slopes:
             ctx.save_for_backward(*(torch.cat(each) for each in (slopes, entropy_slopes) if each))
@@ -117,4 +129,4 @@ class LabelLogp(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         parts = [gradient[:, None].to(slope.dtype) * slope for gradient, slope in zip(gradients, ctx.saved_tensors)]
-        return sum(parts), None, None, None, None
+        return sum(parts), None, None, None, None, None, None

@@ -70,7 +70,11 @@ class Model:
             )[0]
             rows = hidden.reshape(-1, hidden.shape[-1])[tensor("label_positions").flatten().to(self.device)]
             labels = tensor("labels").flatten().to(self.device)
-            logp, entropy = LabelLogp.apply(rows, self._head, labels, CHUNKS[self.device], message["reads_entropy"])
+            chunk, heat = CHUNKS[self.device], tensor("inverse_temperature").flatten().to(self.device)
+            kept = None
+            if "kept_ids" in arrays:
+                kept = tensor("kept_ids").flatten(0, 1).to(self.device), tensor("is_limited").flatten().to(self.device)
+            logp, entropy = LabelLogp.apply(rows, self._head, labels, chunk, message["reads_entropy"], heat, kept)
         if wants_gradient:
             self._outputs, self._leaves = {"logp_gradient": logp, "entropy_gradient": entropy}, leaves
         return {"logp": to_array(logp), "entropy": to_array(entropy)}

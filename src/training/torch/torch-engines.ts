@@ -76,6 +76,8 @@ export async function openTorchEngines(process: TorchProcess, options: TorchEngi
   }
 }
 
+/** Inputs of rows that say which tokens could be drawn. */
+const KEPT_FEEDS: ReadonlySet<string> = new Set(['kept_ids', 'is_limited'])
 /** Outputs of the loss graph that the process goes on from. */
 const SLOPES: ReadonlySet<string> = new Set(['logp_gradient', 'entropy_gradient'])
 
@@ -184,6 +186,8 @@ function forward(run: {
       positions: tensorOf(feeds, 'positions'),
       label_positions: tensorOf(feeds, 'label_positions'),
       labels: tensorOf(feeds, 'labels'),
+      inverse_temperature: tensorOf(feeds, 'inverse_temperature'),
+      ...Object.fromEntries(Object.entries(feeds).filter(([name]) => KEPT_FEEDS.has(name))),
       groups: ids(segments.groupIds),
       parents: ids(segments.parentIds),
       ...run.adapter,

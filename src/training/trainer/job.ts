@@ -137,12 +137,17 @@ const DEVICE_DENSE_TOKENS = 4096
  * What a job's engines are made of, and where they come from.
  *
  * @param options.longestRow tokens of the longest row that runs in them, padding included
+ * @param options.hasKeptSets rows say which tokens could be drawn; default false
  * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products, and for what the
  *   job's trainer does not compute in
  */
 export async function rowSettings(
   context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads' | 'backend' | 'dropout'>,
-  { precision, longestRow }: { readonly precision: TrainingPrecision; readonly longestRow: number },
+  {
+    precision,
+    longestRow,
+    hasKeptSets,
+  }: { readonly precision: TrainingPrecision; readonly longestRow: number; readonly hasKeptSets?: boolean },
 ): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
   const { prepared, runtime, adapter, threads } = context
   const tensors = prepared.tensors('f32')
@@ -151,6 +156,7 @@ export async function rowSettings(
     tensors,
     adapter: adapter.config,
     dropout: context.dropout?.share,
+    hasKeptSets,
     isAttentionBlocked: longestRow > (isAccelerated(runtime) ? DEVICE_DENSE_TOKENS : DENSE_ATTENTION_TOKENS),
   }
   const session = {

@@ -28,6 +28,16 @@ export interface Row {
   readonly lossMask: Uint8Array
   /** What each position is trained to predict, where that is not the token behind it; then `lossMask` is not read. */
   readonly labels?: Int32Array
+  /** How its trained tokens were drawn; absent: at temperature 1 among all. */
+  readonly sampling?: RowSampling | null
+}
+
+/** How tokens of a row or a sequence were drawn. The distribution that is trained is the one that was sampled. */
+export interface RowSampling {
+  /** Of each token, above 0; 1 where nothing was sampled. */
+  readonly temperatures: Float32Array
+  /** By index of a token the ids that could have stood in its place, itself among them; those that are missing could be any. */
+  readonly kept: ReadonlyMap<number, Int32Array>
 }
 
 /** One trained token: where it is predicted, where it stands, what it is. */
@@ -123,8 +133,55 @@ export function toRowBatch(rows: readonly Row[], options: RowBatchOptions = {}):
       label_positions: int64(labelPositions, [chunks, size]),
       labels: int64(labels, [chunks, size]),
       row_of_position: int64(rowOfPosition, [count * length]),
+      ...samplingFeeds(rows, trained, { labels, shape: [chunks, size] }),
     },
   }
+}
+
+/** Temperatures of the trained tokens, and, where a part of the vocabulary could be drawn, which. Sets are as wide as the widest of the batch. */
+function samplingFeeds(
+  rows: readonly Row[],
+  trained: readonly TrainedToken[],
+  { labels, shape }: { readonly labels: BigInt64Array; readonly shape: readonly number[] },
+): Record<string, HostTensor> {
+  const heat = new Float32Array(labels.length).fill(1)
+  const isLimited = new Uint8Array(labels.length)
+  let width = 0
+  trained.forEach((token, n) => {
+    const { sampling } = rowOf(rows, token)
+    if (sampling == null) return
+    heat[n] = 1 / (sampling.temperatures[token.index] ?? 1)
+    const kept = sampling.kept.get(token.index)
+    if (kept === undefined) return
+    isLimited[n] = 1
+    width = Math.max(width, kept.length)
+  })
+  const heatFeed = { inverse_temperature: float32Tensor(heat, shape) }
+  if (width === 0) return heatFeed
+  const ids = new BigInt64Array(labels.length * width)
+  labels.forEach((label, n) => ids.fill(label, n * width, (n + 1) * width))
+  trained.forEach((token, n) => {
+    rowOf(rows, token)
+      .sampling?.kept.get(token.index)
+      ?.forEach((id, k) => {
+        ids[n * width + k] = BigInt(id)
+      })
+  })
+  return { ...heatFeed, ...keptFeeds(ids, isLimited, shape) }
+}
+
+function keptFeeds(ids: BigInt64Array, isLimited: Uint8Array, shape: readonly number[]): Record<string, HostTensor> {
+  return {
+    kept_ids: { dtype: 'int64', shape: [...shape, ids.length / isLimited.length], data: ids },
+    is_limited: { dtype: 'bool', shape, data: isLimited },
+  }
+}
+
+/** What a graph that knows of kept tokens is told of a batch without any. */
+export function nothingKept({ feeds }: RowBatch): Record<string, HostTensor> {
+  const labels = feeds['labels']
+  if (labels?.dtype !== 'int64') throw new Error('a batch has labels')
+  return keptFeeds(labels.data, new Uint8Array(labels.data.length), labels.shape)
 }
 
 /** Who sees whom in rows that came without it because they are long: what the dense bias of a batch is otherwise, [B, T, T]. */
@@ -220,10 +277,14 @@ function isHiddenBy(
  *
  * @param padding value behind the last token; default 0
  */
-export function perToken(batch: RowBatch, read: (token: TrainedToken) => number, padding = 0): HostTensor<'float32'> {
+export function perToken(
+  batch: RowBatch,
+  read: (token: TrainedToken, n: number) => number,
+  padding = 0,
+): HostTensor<'float32'> {
   const data = new Float32Array(batch.paddedCount).fill(padding)
   batch.trained.forEach((token, n) => {
-    data[n] = read(token)
+    data[n] = read(token, n)
   })
   return float32Tensor(data, [batch.paddedCount])
 }

@@ -32,6 +32,8 @@ export interface RowModel {
   readonly dropout?: number | undefined
   /** Whether attention goes in blocks of queries with the keys listed for them; absent: whole rows, by a dense bias. */
   readonly isAttentionBlocked?: boolean | undefined
+  /** Whether tokens may have been drawn from a part of the vocabulary (`kept_ids`); absent: from all of it. */
+  readonly hasKeptSets?: boolean | undefined
 }
 
 /** Names of adapter tensors in graphs, checkpoints and optimizer states: PEFT's without its prefix. */

@@ -18,7 +18,7 @@ import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
 import type { Runtime, Session, SessionOptions } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine } from './gradient-engine.js'
-import { blockFeeds, denseBias } from './row-batch.js'
+import { blockFeeds, denseBias, nothingKept } from './row-batch.js'
 
 /** Where a row graph runs. */
 export interface RowSessionOptions extends Pick<SessionOptions, 'threads' | 'profilePrefix'> {
@@ -70,7 +70,11 @@ export async function openRowSession(graph: Graph, options: RowSessionOptions): 
           })
         : {}
       const whole = known.has('bias') && batch.feeds['bias'] === undefined ? { bias: denseBias(batch) } : {}
-      const feeds = { ...batch.feeds, ...whole, ...blocks, cos, sin, ...windowed, ...adapter, ...lossInputs }
+      if (!known.has('kept_ids') && batch.feeds['kept_ids'] !== undefined) {
+        throw new Error('the batch has kept sets, and the graph was built without them')
+      }
+      const kept = known.has('kept_ids') && batch.feeds['kept_ids'] === undefined ? nothingKept(batch) : {}
+      const feeds = { ...batch.feeds, ...whole, ...kept, ...blocks, cos, sin, ...windowed, ...adapter, ...lossInputs }
       const wanted = Object.entries(feeds).filter(([name]) => known.has(name))
       return session.run(Object.fromEntries(wanted), fetches)
     },

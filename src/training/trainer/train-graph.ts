@@ -67,7 +67,10 @@ export function buildTrainGraph(
   const g = new GraphBuilder('train')
   const decoder = emitDecoder(g, model)
   const isEntropyTrained = readsEntropy(loss)
-  const head = emitHead(g, decoder, isEntropyTrained ? 'logp_and_entropy' : 'logp')
+  const head = emitHead(g, decoder, {
+    slopes: isEntropyTrained ? 'logp_and_entropy' : 'logp',
+    hasKeptSets: model.hasKeptSets,
+  })
   const total = emitLoss(g, head, loss)
   const one = g.scalar(1)
   const read = [head.logp, ...(isEntropyTrained ? [head.entropy] : [])]
@@ -106,7 +109,7 @@ export function buildTrainGraph(
 /** Builds the score graph: the inputs of `toRowBatch` and the adapter in, `logp` and `entropy` [N] out. */
 export function buildScoreGraph(model: RowModel): Graph {
   const g = new GraphBuilder('score')
-  const head = emitHead(g, emitDecoder(g, model), null)
+  const head = emitHead(g, emitDecoder(g, model), { slopes: null, hasKeptSets: model.hasKeptSets })
   g.output(head.logp, 'logp')
   g.output(head.entropy, 'entropy')
   return g.build()
@@ -120,11 +123,19 @@ export function buildLogitsGraph(model: RowModel): Graph {
   return g.build()
 }
 
-function emitHead(g: GraphBuilder, decoder: EmittedDecoder, slopes: HeadSlopes): HeadOutputs {
+function emitHead(
+  g: GraphBuilder,
+  decoder: EmittedDecoder,
+  { slopes, hasKeptSets = false }: { readonly slopes: HeadSlopes; readonly hasKeptSets: boolean | undefined },
+): HeadOutputs {
   const labelPositions = g.input('label_positions', 'int64', ['Q', 'C'])
   const labels = g.input('labels', 'int64', ['Q', 'C'])
-  const inputs = { hidden: decoder.hidden, weight: decoder.headWeight, labelPositions, labels }
-  return fusedHead(g, inputs, { slopes })
+  const inverseTemperature = g.input('inverse_temperature', 'float32', ['Q', 'C'])
+  const kept = hasKeptSets
+    ? { ids: g.input('kept_ids', 'int64', ['Q', 'C', 'K']), isLimited: g.input('is_limited', 'bool', ['Q', 'C']) }
+    : undefined
+  const { hidden, headWeight: weight } = decoder
+  return fusedHead(g, { hidden, weight, labelPositions, labels, inverseTemperature, kept }, { slopes })
 }
 
 /** Whether a loss reads the entropy of the distributions, besides the log-probabilities. */

@@ -45,13 +45,40 @@ export interface DecoderGolden {
   readonly losses: Readonly<Record<'sft' | 'cispo' | 'sequence_ppo', GoldenLoss>>
 }
 
+/** What `make_sampled_goldens.py` writes: rows whose tokens were drawn at temperatures and from sets of their own, in the order of the trained tokens. */
+export interface SampledGolden
+  extends Pick<
+    DecoderGolden,
+    | 'config'
+    | 'adapter'
+    | 'tokens'
+    | 'groups'
+    | 'parents'
+    | 'positions'
+    | 'mask'
+    | 'old'
+    | 'advantage'
+    | 'weight'
+    | 'logp'
+    | 'entropy'
+    | 'gradientNames'
+  > {
+  readonly temperatures: readonly number[]
+  /** Null: all tokens. */
+  readonly kept: readonly (readonly number[] | null)[]
+  readonly reference: PackedArray
+  readonly options: { readonly beta: number; readonly entropy_coef: number }
+  readonly loss: number
+  readonly gradients: PackedArray
+}
+
 /** Reads a golden file; the caller names its type. */
 export function readGolden<T>(file: string): T {
   return JSON.parse(readFileSync(new URL(`../../goldens/${file}`, import.meta.url), 'utf8')) as T
 }
 
 /** The packed rows of a golden. */
-export function rowsOf(golden: DecoderGolden): Row[] {
+export function rowsOf(golden: Pick<DecoderGolden, 'tokens' | 'groups' | 'parents' | 'positions' | 'mask'>): Row[] {
   return golden.tokens.map((tokens, r) => ({
     tokens: Int32Array.from(tokens),
     positions: Int32Array.from(golden.positions[r]!),
@@ -59,6 +86,23 @@ export function rowsOf(golden: DecoderGolden): Row[] {
     parentIds: Int32Array.from(golden.parents[r]!),
     lossMask: Uint8Array.from(golden.mask[r]!),
   }))
+}
+
+/** The same with how each trained token was drawn. */
+export function sampledRowsOf(golden: SampledGolden): Row[] {
+  let n = 0
+  return rowsOf(golden).map((row) => {
+    const temperatures = new Float32Array(row.tokens.length).fill(1)
+    const kept = new Map<number, Int32Array>()
+    row.lossMask.forEach((isTrained, t) => {
+      if (isTrained === 0) return
+      temperatures[t] = golden.temperatures[n] as number
+      const ids = golden.kept[n] ?? null
+      if (ids !== null) kept.set(t, Int32Array.from(ids))
+      n += 1
+    })
+    return { ...row, sampling: { temperatures, kept } }
+  })
 }
 
 /** The numbers of a packed array. */

@@ -21,6 +21,8 @@ import {
   formulaAdapter,
   readGolden,
   rowsOf,
+  type SampledGolden,
+  sampledRowsOf,
   unpack,
 } from '../../../support/model/decoder-goldens.js'
 import { prepareFormulaModel } from '../../../support/model/golden-model.js'
@@ -29,20 +31,24 @@ import { resolveRlConfig } from '../../../support/model/job-options.js'
 const TOLERANCE = 1e-4
 const CROSS_ENTROPY: LossKind = { kind: 'cross_entropy' }
 
+/** Engines of a prepared base model for adapters of one form. */
+type OpenEngines = (base: {
+  readonly prepared: PreparedModel
+  readonly adapter: AdapterForm
+  readonly dropout?: number
+  readonly hasKeptSets?: boolean
+}) => Promise<GradientEngines>
+
 /**
  * @param name of the implementation
- * @param open engines of a prepared base model for adapters of one form
  * @param families those it has; default all
  */
 export function gradientEngineConformance(
   name: string,
-  open: (base: {
-    readonly prepared: PreparedModel
-    readonly adapter: AdapterForm
-    readonly dropout?: number
-  }) => Promise<GradientEngines>,
+  open: OpenEngines,
   families: readonly string[] = ['llama', 'qwen2', 'qwen3'],
 ): void {
+  sampledConformance(name, open)
   describe.each(families)(`${name} is a gradient engine for %s`, (variant) => {
     const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)
     const adapter = formulaAdapter(golden.config, golden.adapter.rank, golden.adapter.alpha)
@@ -282,6 +288,96 @@ function columnsOf(values: Float32Array, columns: number, kept: number): Float32
   return values.filter((_, i) => i % columns < kept)
 }
 
+/** Trains the distributions that tokens were drawn from. @param open as `gradientEngineConformance` has it */
+function sampledConformance(name: string, open: OpenEngines): void {
+  describe(`${name} trains what was sampled, temperatures and sets mixed in a row`, () => {
+    const golden = readGolden<SampledGolden>('sampled.json')
+    const adapter = formulaAdapter(golden.config, golden.adapter.rank, golden.adapter.alpha)
+    const batch = toRowBatch(sampledRowsOf(golden))
+    const column = (values: ArrayLike<number>) => perToken(batch, (_, n) => values[n] as number)
+    const inputs = {
+      weight: column(golden.weight),
+      denominator: scalar(batch.trained.length),
+      advantage: column(golden.advantage),
+      mask: perToken(batch, () => 1),
+      old_logp: column(unpack(golden.old)),
+      reference_logp: column(unpack(golden.reference)),
+    }
+    let directory: string
+    let engines: GradientEngines
+    beforeAll(async () => {
+      directory = await mkdtemp(join(tmpdir(), 'trainyard-conformance-'))
+      const prepared = await prepareFormulaModel(golden.config, directory)
+      engines = await open({ prepared, adapter: golden.adapter, hasKeptSets: true })
+    })
+    afterAll(() => rm(directory, { recursive: true, force: true, maxRetries: 20 }))
+    const loss: LossKind = { kind: 'policy', options: resolveRlConfig({ ...golden.options }).policyLoss }
+
+    it("has PyTorch's float64 loss, log q, entropy and gradients", async () => {
+      const engine = await engines.train(loss, { isRecomputed: false })
+      const result = await engine.run(batch, adapterFeeds(adapter), inputs)
+      await engine.release()
+      expect(dataOf(result, 'loss')[0]).toBeCloseTo(golden.loss, 5)
+      expect(worstOf(dataOf(result, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
+      expect(worstOf(dataOf(result, 'entropy'), unpack(golden.entropy))).toBeLessThan(TOLERANCE)
+      expectGradients(result, golden)
+      // one token alone could be drawn: its log q is 0
+      golden.kept.forEach((ids, n) => {
+        if (ids?.length === 1) expect(Math.abs(dataOf(result, 'logp')[n] as number)).toBe(0)
+      })
+    })
+
+    it('scores by the same temperatures and sets', async () => {
+      const engine = await engines.score(golden.adapter)
+      const { logp } = await engine.run(batch, adapterFeeds(adapter), {}, ['logp'])
+      await engine.release()
+      expect(worstOf(dataOf({ logp: logp as HostTensor }, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
+    })
+
+    it('has the slope of central differences through the whole graph', async () => {
+      const engine = await engines.train(loss, { isRecomputed: false })
+      const first = await engine.run(batch, adapterFeeds(adapter), inputs)
+      const names = Object.keys(adapterFeeds(adapter))
+      const square = names.reduce(
+        (sum, each) => dataOf(first, gradientName(each)).reduce((total, x) => total + x * x, sum),
+        0,
+      )
+      // of the loss without its ratio, whose weight is a constant of the gradient: the clipped ratio of CISPO moves with logp
+      const weightOf = (ratio: number) => Math.min(Math.max(ratio, 0), 5)
+      const fixed = dataOf(first, 'ratio').map(weightOf)
+      const lossAt = async (distance: number) => {
+        const moved = Object.fromEntries(
+          Object.entries(adapterFeeds(adapter)).map(([each, { shape, data }]) => {
+            const slope = dataOf(first, gradientName(each))
+            const values = Float32Array.from(
+              data as Float32Array,
+              (value, i) => value + distance * (slope[i] as number),
+            )
+            return [each, float32Tensor(values, shape)]
+          }),
+        )
+        const result = await engine.run(batch, moved, inputs, ['logp', 'entropy'])
+        const [logp, entropy] = [dataOf(result, 'logp'), dataOf(result, 'entropy')]
+        const reference = unpack(golden.reference)
+        const { beta, entropy_coef: bonus } = golden.options
+        const total = batch.trained.reduce((sum, _, n) => {
+          const x = (reference[n] as number) - (logp[n] as number)
+          const each =
+            -(fixed[n] as number) * (golden.advantage[n] as number) * (logp[n] as number) +
+            beta * (Math.exp(x) - x - 1) -
+            bonus * (entropy[n] as number)
+          return sum + (golden.weight[n] as number) * each
+        }, 0)
+        return total / batch.trained.length
+      }
+      const distance = 0.0015 / Math.sqrt(square)
+      const slope = ((await lossAt(distance)) - (await lossAt(-distance))) / (2 * distance)
+      await engine.release()
+      expect(slope / square).toBeCloseTo(1, 2)
+    })
+  })
+}
+
 function policyInputs(golden: DecoderGolden, batch: RowBatch): Record<string, HostTensor> {
   const column = (values: ArrayLike<number>): HostTensor =>
     float32Tensor(
@@ -311,7 +407,14 @@ function expectGolden(
   expect(dataOf(result, 'loss')[0]).toBeCloseTo(expected.loss, 4)
   expect(worstOf(dataOf(result, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
   expect(worstOf(dataOf(result, 'entropy'), unpack(golden.entropy))).toBeLessThan(TOLERANCE)
-  const gradients = unpack(expected.gradients)
+  expectGradients(result, { gradientNames: golden.gradientNames, gradients: expected.gradients })
+}
+
+function expectGradients(
+  result: Readonly<Record<string, HostTensor>>,
+  golden: Pick<SampledGolden, 'gradientNames' | 'gradients'>,
+): void {
+  const gradients = unpack(golden.gradients)
   let at = 0
   for (const tensor of golden.gradientNames) {
     const actual = dataOf(result, gradientName(tensor))

@@ -155,6 +155,14 @@ const options = defineOptions({
     default: false,
     summary: "old log-probabilities come from a forward pass before the first step instead of the sampler's",
   },
+  sampling_ratio: {
+    type: 'choice',
+    default: 'sampled',
+    choices: ['sampled', 'raw'],
+    flag: { spelling: '--sampling-ratio <name>' },
+    summary:
+      'distribution that ratio, loss and divergences are taken of: the one that answers say they were sampled from (sampled), or the raw logits whatever they say (raw)',
+  },
   truncated_importance_sampling: {
     type: 'number',
     default: null,

@@ -5,6 +5,7 @@
  * Each becomes choices of a chat completion with exact prompts, which need no conversation: nothing is rendered again.
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { samplingOfRequest } from './request-sampling.js'
 
 export type ExchangeKind = 'completions' | 'responses' | 'messages'
 export const EXCHANGE_KINDS: readonly ExchangeKind[] = ['completions', 'responses', 'messages']
@@ -23,7 +24,12 @@ export function exactChoices(kind: ExchangeKind, exchange: JsonObject, path: str
   const request = objectOf(exchange['request'])
   const response = objectOf(exchange['response'])
   const found = READERS[kind](request, response, `${path}.response`)
-  return found.length > 0 && found.every(({ choice }) => hasTokens(choice)) ? found : null
+  if (found.length === 0 || !found.every(({ choice }) => hasTokens(choice))) return null
+  const asked = samplingOfRequest(request)
+  return found.map(({ choice, path: at }) => ({
+    choice: { ...choice, sampling: choice['sampling'] ?? asked },
+    path: at,
+  }))
 }
 
 type Reader = (request: JsonObject, response: JsonObject, path: string) => readonly ExactChoice[]
@@ -52,6 +58,7 @@ function ofCompletion(completion: JsonObject, path: string): ExactChoice {
     prompt_token_ids: completion['prompt_token_ids'] ?? null,
     token_ids: completion['token_ids'] ?? null,
     logprobs: toContent(completion['token_ids'], logprobs),
+    sampling: completion['sampling'] ?? null,
   }
   return { choice, path }
 }
@@ -81,6 +88,7 @@ function ofGeneration(
             ids,
             tokens.map((token) => token['logprob'] ?? null),
           ),
+    sampling: generation['sampling'] ?? null,
   }
   return { choice, path }
 }
@@ -100,6 +108,7 @@ function ofMessage(message: JsonObject, path: string): ExactChoice {
     prompt_token_ids: message['prompt_token_ids'] ?? null,
     token_ids: message['token_ids'] ?? null,
     logprobs: toContent(message['token_ids'], message['logprobs'] ?? null),
+    sampling: message['sampling'] ?? null,
   }
   return { choice, path }
 }

@@ -6,6 +6,7 @@
  */
 import { DataError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { parseSampling } from './sampling-record.js'
 import type { ChoiceItem, SampledToken } from './trajectory.js'
 
 const ID_PREFIX = 'token_id:'
@@ -26,7 +27,7 @@ export interface TokenLimits {
  *
  * @param path JSON path of the element, quoted in errors
  * @throws {DataError} `invalid_choice` for wrong types; `invalid_token_id`; `invalid_logprob` for a positive or
- *   non-finite value; `logprobs_mismatch` when the number of logprobs differs from the number of tokens
+ *   non-finite value; `logprobs_mismatch` when the number of logprobs differs from the number of tokens; `invalid_sampling`
  */
 export function parseChoice(choice: JsonObject, path: string, limits: TokenLimits = {}): ChoiceItem {
   const message = choice['message']
@@ -37,6 +38,12 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
   const promptTokenIds = parseTokenIds(choice['prompt_token_ids'], `${path}.prompt_token_ids`, limits)
   const givenIds = parseTokenIds(choice['token_ids'], `${path}.token_ids`, limits)
   const entries = logprobEntries(choice['logprobs'], `${path}.logprobs`)
+  const samplingOf = (tokenIds: Int32Array | null, count: number): ChoiceItem['sampling'] =>
+    parseSampling(choice['sampling'], `${path}.sampling`, {
+      tokenIds,
+      count,
+      vocabularySize: limits.vocabularySize,
+    })
   if (entries === null) {
     return {
       kind: 'choice',
@@ -46,6 +53,8 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
       tokenIds: givenIds,
       tokens: null,
       logprobs: null,
+      // of what was drawn in tokens that nobody knows nothing can be said
+      sampling: givenIds === null ? null : samplingOf(givenIds, givenIds.length),
     }
   }
   if (givenIds !== null && givenIds.length !== entries.list.length) {
@@ -68,6 +77,7 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
     tokenIds,
     tokens: tokenIds === null ? readTokens(entries.list, entries.path) : null,
     logprobs,
+    sampling: samplingOf(tokenIds, entries.list.length),
   }
 }
 

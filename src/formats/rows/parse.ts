@@ -13,6 +13,7 @@ import { EXCHANGE_KINDS, exactChoices } from './exchanges.js'
 import type { DataNotes } from './notes/data-notes.js'
 import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
 import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
+import { samplingOfRequest } from './request-sampling.js'
 import type { ChoiceItem, History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
 
 /** Rewards beyond this would overflow when squared deviations are averaged. */
@@ -242,7 +243,8 @@ function parseExchange(exchange: JsonObject, path: string, options: ParseOptions
     const choicePath = `${path}.response.choices[${c}]`
     const choice = objectAt(value, choicePath)
     const promptTokenIds = choice['prompt_token_ids'] ?? response['prompt_token_ids'] ?? null
-    const withPrompt = { ...choice, prompt_token_ids: promptTokenIds }
+    const sampling = choice['sampling'] ?? samplingOfRequest(request)
+    const withPrompt = { ...choice, prompt_token_ids: promptTokenIds, sampling }
     return {
       items: [...context, readChoice(withPrompt, choicePath, { ...options, reader: reader.fork() })],
       tools,

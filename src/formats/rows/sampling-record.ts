@@ -25,8 +25,11 @@ export interface ChoiceSampling {
   /** 0: off. */
   readonly topK: number
   readonly minP: number
-  /** [N], log q: natural log-probability under the distribution that the token was drawn from, each at most 0. */
-  readonly logprobs: Float32Array
+  /**
+   * [N], log q: natural log-probability under the distribution that the token was drawn from, each at most 0. Null where nobody wrote
+   * them down, as of a recorded request that says its temperature: the choice's own are then those of the raw logits.
+   */
+  readonly logprobs: Float32Array | null
   /** [N + 1]: the set of token t is `keptIds` from `keptFrom[t]` up to `keptFrom[t + 1]`; an empty one: all tokens. */
   readonly keptFrom: Int32Array
   /** [sum of sets], at most 512 a token. */
@@ -63,7 +66,8 @@ export function parseSampling(
 ): ChoiceSampling | null {
   if (value === undefined || value === null) return null
   if (!isJsonObject(value)) throw invalid(path, 'must be an object or null', value)
-  const logprobs = readLogprobs(value['logprobs'], `${path}.logprobs`, count)
+  const given = value['logprobs'] ?? null
+  const logprobs = given === null ? null : readLogprobs(given, `${path}.logprobs`, count)
   const kept = readKept(value['kept'], `${path}.kept`, { tokenIds, count, vocabularySize })
   return {
     temperature: numberIn(value, 'temperature', path, { default: 1, max: Number.MAX_VALUE }),

@@ -5,6 +5,7 @@
  * Messages stay plain JSON, because only a chat template ever looks inside them.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { ChoiceSampling } from './sampling-record.js'
 
 /** A token named by its text, for choices that carry no token ids. */
 export interface SampledToken {
@@ -34,8 +35,10 @@ export interface ChoiceItem {
   /** Exact ids that were sampled, with the end-of-turn token if it was sampled. */
   readonly tokenIds: Int32Array | null
   readonly tokens: readonly SampledToken[] | null
-  /** Natural log-probability of each sampled token under the sampling policy, each at most 0. */
+  /** Natural log-probability of each sampled token under the sampling policy, each at most 0: log-softmax of the raw logits. */
   readonly logprobs: Float32Array | null
+  /** The distribution that the tokens were drawn from; null: plainly, at temperature 1 from the whole vocabulary. */
+  readonly sampling: ChoiceSampling | null
 }
 
 export type HistoryItem = MessageItem | ChoiceItem

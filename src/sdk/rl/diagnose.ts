@@ -3,7 +3,9 @@
  */
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
-import type { TrajectoryGroup } from './trajectory.js'
+import type { DrawnAnswer } from '#contract/jobs/diagnosis/sampling-facts.js'
+import type { SamplingRecord } from '#contract/wire/sampling-record.js'
+import { type Choice, isChoice, type TrajectoryGroup } from './trajectory.js'
 
 /** Of answers that are measured and not compared with each other. */
 const OF_MEASURED: readonly string[] = ['reward_zero', 'reward_rare', 'answers_cut']
@@ -12,7 +14,7 @@ const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare']
 
 /** One sentence for each finding; none where enough groups differ. */
 export function sayOfGroups(groups: readonly TrajectoryGroup[]): readonly string[] {
-  return diagnoseGroups(groups.map(toAnswered)).map(sayFinding)
+  return diagnoseGroups(groups.map(toAnswered), groups.flatMap(toDrawn)).map(sayFinding)
 }
 
 /** The same of answers to held-out prompts, which need not differ. */
@@ -48,6 +50,24 @@ export function sayOfDistillation(divergences: readonly number[]): readonly stri
   return [
     `no nearer to the teacher after ${divergences.length} updates (${from}): what the model never says cannot be corrected; show it the teacher's answers first (train distill without --on-policy, or train sft), then go on with its own`,
   ]
+}
+
+/** Every sampled answer, with what it says of how it was sampled. */
+function toDrawn({ trajectories }: TrajectoryGroup): DrawnAnswer[] {
+  const choices = trajectories.flatMap(({ histories }) => histories.flatMap(({ items }) => items.filter(isChoice)))
+  return choices.map(({ token_ids: ids, sampling }: Choice & { readonly sampling?: SamplingRecord }) => ({
+    tokens: ids?.length ?? 0,
+    record:
+      sampling == null
+        ? null
+        : {
+            temperature: sampling.temperature,
+            hasLogprobs: true,
+            keptAt: (t) => sampling.kept.counts[t] ?? 0,
+            unmodelled: sampling.unmodelled,
+          },
+    isOfStart: true,
+  }))
 }
 
 function toAnswered({ trajectories }: TrajectoryGroup): AnsweredGroup {

@@ -11,6 +11,7 @@
  * Packing: best-fit in decreasing size. How sequences are shared out among rows changes no gradient: an optimizer step adds up
  * its rows (`optimizer-steps.ts` says which sequences those are).
  */
+import { copySampling, plainSampling, type RowSampling } from './row-sampling.js'
 import { clusterByPrompt } from './shared-prompts.js'
 import type { TrainingSequence } from './tokenize.js'
 
@@ -35,6 +36,8 @@ export interface PackedRow {
   readonly lossMask: Uint8Array
   /** Sampler's log-probability of the token; NaN where unknown. */
   readonly logprobs: Float32Array
+  /** How its tokens were drawn; absent or null: all at temperature 1 from the whole vocabulary. */
+  readonly sampling?: RowSampling | null
   readonly advantages: Float32Array
   readonly weights: Float32Array
   readonly sequences: readonly PackedSequence[]
@@ -175,6 +178,8 @@ function buildRow(units: readonly Unit[], options: PackOptions): PackedRow {
     advantages: new Float32Array(length),
     weights: new Float32Array(length),
   }
+  const isPlain = units.every(({ sequences }) => sequences.every(({ sampling }) => sampling == null))
+  const sampling = isPlain ? null : plainSampling(length)
   const packed: PackedSequence[] = []
   let cursor = 0
   let segmentId = 0
@@ -199,7 +204,8 @@ function buildRow(units: readonly Unit[], options: PackOptions): PackedRow {
       })
     }
   }
-  return { ...row, sequences: packed, usedLength, trainableTokenCount: row.lossMask.reduce((sum, bit) => sum + bit, 0) }
+  const trainableTokenCount = row.lossMask.reduce((sum, bit) => sum + bit, 0)
+  return { ...row, sampling, sequences: packed, usedLength, trainableTokenCount }
 
   /** Appends tokens [from, to) of a sequence as a segment. */
   function write(sequence: TrainingSequence, from: number, to: number, parentId: number): void {
@@ -207,6 +213,9 @@ function buildRow(units: readonly Unit[], options: PackOptions): PackedRow {
     row.tokens.set(sequence.tokenIds.subarray(from, to), cursor)
     row.lossMask.set(sequence.lossMask.subarray(from, to), cursor)
     row.logprobs.set(sequence.logprobs.subarray(from, to), cursor)
+    if (sampling !== null && sequence.sampling != null) {
+      copySampling(sampling, sequence.sampling, { from, to, at: cursor })
+    }
     row.groupIds.fill(segmentId, cursor, end)
     row.parentIds.fill(parentId, cursor, end)
     for (let t = from; t < to; t += 1) {

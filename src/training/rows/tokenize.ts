@@ -11,6 +11,7 @@
 import { DataError } from '#base/errors/errors.js'
 import type { Trajectory, TrajectoryGroup } from '../../formats/rows/trajectory.js'
 import { type AdvantageOptions, advantagesOf, type LossAggregation, trajectoryWeight } from './advantages.js'
+import { isSampledFrom, type RowSampling, sequenceSampling } from './row-sampling.js'
 import { findSplit, type HistorySplit } from './splits.js'
 import {
   noSkips,
@@ -27,8 +28,10 @@ export interface TrainingSequence {
   readonly tokenIds: Int32Array
   /** 1 where the token was sampled and trains; never on the first token, which nothing predicts. */
   readonly lossMask: Uint8Array
-  /** Sampler's log-probability; NaN where unknown or not sampled. */
+  /** Sampler's log-probability of the distribution that is trained; NaN where unknown or not sampled. */
   readonly logprobs: Float32Array
+  /** How its tokens were drawn; absent or null: at temperature 1 from the whole vocabulary. */
+  readonly sampling?: RowSampling | null
   /** Advantage inside the group until `normalizeBatch`, the final one after. */
   readonly advantage: number
   /** Trajectory weight until `normalizeBatch`, the final one after. */
@@ -43,6 +46,8 @@ export interface TrainingSequence {
 /** Options of `tokenizeGroups`. */
 export interface TokenizeOptions extends TurnOptions, AdvantageOptions {
   readonly lossAggregation: LossAggregation
+  /** Step of the model that the job starts from; absent: not known, and nothing was sampled from it. */
+  readonly currentStep?: number | undefined
   /** Hears why a trajectory, or a part of one, does not train; default nobody. */
   readonly onLeftOut?: ((reason: SkipReason, groupIndex: number, trajectoryIndex: number) => void) | undefined
 }
@@ -113,7 +118,7 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         counts[split.cause] += 1
         if (cut.length < NAMED_PATHS) cut.push(describeSplit(path, split, options.text.textOf))
       }
-      const merged = mergeTurns(histories.flat())
+      const merged = mergeTurns(histories.flat(), isSampledFrom(trajectory, options.currentStep))
       const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
       if (trainableTokenCount === 0) skips.no_trainable_turn += 1
       noteLeftOut(before)
@@ -158,15 +163,16 @@ function describeSplit(
 
 type MergedSequence = Pick<
   TrainingSequence,
-  'tokenIds' | 'lossMask' | 'logprobs' | 'trainableTokenCount' | 'isTruncated'
+  'tokenIds' | 'lossMask' | 'logprobs' | 'sampling' | 'trainableTokenCount' | 'isTruncated'
 >
 
 /**
  * Joins turns into sequences by prefix merging.
  *
+ * @param isOfStart they were sampled from the weights that the job starts from; default false
  * @returns as few sequences as the order of the turns allows; each turn's completion is in exactly one of them
  */
-export function mergeTurns(turns: readonly TrainableTurn[]): MergedSequence[] {
+export function mergeTurns(turns: readonly TrainableTurn[], isOfStart = false): MergedSequence[] {
   const runs: TrainableTurn[][] = []
   let open: { run: TrainableTurn[]; ids: number[] } | null = null
   for (const turn of turns) {
@@ -178,7 +184,7 @@ export function mergeTurns(turns: readonly TrainableTurn[]): MergedSequence[] {
     for (let t = open.ids.length; t < turn.promptIds.length; t += 1) open.ids.push(turn.promptIds[t] ?? 0)
     for (let t = 0; t < turn.completionIds.length; t += 1) open.ids.push(turn.completionIds[t] ?? 0)
   }
-  return runs.map(toSequence)
+  return runs.map((run) => toSequence(run, isOfStart))
 }
 
 /** @returns the error where the chat template refuses the trajectory: it is counted as that alone */
@@ -199,19 +205,18 @@ function turnsOf(
 }
 
 /** A run of turns, each prompt starting with all tokens before it. */
-function toSequence(run: readonly TrainableTurn[]): MergedSequence {
+function toSequence(run: readonly TrainableTurn[], isOfStart: boolean): MergedSequence {
   const last = run.at(-1)
   const length = last === undefined ? 0 : last.promptIds.length + last.completionIds.length
   const tokenIds = new Int32Array(length)
   const lossMask = new Uint8Array(length)
-  const logprobs = new Float32Array(length).fill(Number.NaN)
+  const { logprobs, sampling } = sequenceSampling(run, length, isOfStart)
   let filled = 0
   for (const turn of run) {
     const start = turn.promptIds.length
     for (; filled < start; filled += 1) tokenIds[filled] = turn.promptIds[filled] ?? 0
     tokenIds.set(turn.completionIds, start)
     lossMask.fill(1, start, start + turn.completionIds.length)
-    if (turn.logprobs !== null) logprobs.set(turn.logprobs, start)
     filled = start + turn.completionIds.length
   }
   if (lossMask[0] === 1) {
@@ -219,7 +224,8 @@ function toSequence(run: readonly TrainableTurn[]): MergedSequence {
     logprobs[0] = Number.NaN
   }
   const trainableTokenCount = lossMask.reduce((sum, bit) => sum + bit, 0)
-  return { tokenIds, lossMask, logprobs, trainableTokenCount, isTruncated: run.some((turn) => turn.isTruncated) }
+  const isTruncated = run.some((turn) => turn.isTruncated)
+  return { tokenIds, lossMask, logprobs, sampling, trainableTokenCount, isTruncated }
 }
 
 function startsWith(ids: ArrayLike<number>, prefix: readonly number[]): boolean {

@@ -13,6 +13,7 @@ import type { JsonObject } from '#base/util/json.js'
 import type { DataNotes } from '../../formats/rows/notes/data-notes.js'
 import { isEmptyAnswer } from '../../formats/rows/notes/read-message.js'
 import { isSpelledBy } from '../../formats/rows/notes/spelled-text.js'
+import type { ChoiceSampling } from '../../formats/rows/sampling-record.js'
 import type { ChoiceItem, History, HistoryItem, SampledToken } from '../../formats/rows/trajectory.js'
 
 /** Messages and tools as a chat template takes them: no nulls, content never missing. */
@@ -45,6 +46,8 @@ export interface TrainableTurn {
   readonly completionIds: ArrayLike<number>
   /** As long as `completionIds`, or null when the sampler's are unknown. */
   readonly logprobs: Float32Array | null
+  /** How the completion was sampled, where that is trained; absent or null: plainly. */
+  readonly sampling?: ChoiceSampling | null
   /** The completion ended by length. */
   readonly isTruncated: boolean
 }
@@ -59,6 +62,8 @@ export type SkipReason =
   | 'no_logprobs'
   /** Choice that ended by length, under `maskTruncated`. */
   | 'masked_truncated'
+  /** Choice at temperature 0: its distribution has one answer, whose probability nothing changes. */
+  | 'greedy'
   /** Choice with a token text that is not in the vocabulary. */
   | 'unknown_token_text'
   /** Choice without a sampled token. */
@@ -79,6 +84,8 @@ export interface TurnOptions {
   readonly text: TrajectoryText
   readonly allowTrainingWithoutLogprobs: boolean
   readonly maskTruncated: boolean
+  /** Whether the distributions that answers say they were sampled from are trained, or that of the raw logits; default sampled. */
+  readonly samplingRatio?: 'sampled' | 'raw'
   /** Takes what is worth saying about turns that train; default nobody. */
   readonly notes?: DataNotes | undefined
 }
@@ -99,6 +106,7 @@ export function noSkips(): SkipCounts {
     no_trainable_turn: 0,
     no_logprobs: 0,
     masked_truncated: 0,
+    greedy: 0,
     unknown_token_text: 0,
     empty_completion: 0,
     unsupported_exchange: 0,
@@ -150,7 +158,10 @@ export function trainableTurns(
 
   function choiceTurn(choice: ChoiceItem, position: number): TrainableTurn | null {
     if (options.maskTruncated && choice.finishReason === 'length') return skip('masked_truncated')
-    if (choice.logprobs === null && !options.allowTrainingWithoutLogprobs) return skip('no_logprobs')
+    const sampling = options.samplingRatio === 'raw' ? null : choice.sampling
+    const isUnscored = choice.logprobs === null && (sampling?.logprobs ?? null) === null
+    if (isUnscored && !options.allowTrainingWithoutLogprobs) return skip('no_logprobs')
+    if (sampling?.temperature === 0) return skip('greedy')
     if (choice.logprobs === null && choice.tokenIds === null) return renderedTurn(position)
     const completionIds = choice.tokenIds ?? idsOfTokens(choice.tokens ?? [], options.text)
     if (completionIds === null) return skip('unknown_token_text')
@@ -160,7 +171,7 @@ export function trainableTurns(
     }
     const isTruncated = choice.finishReason === 'length'
     const promptIds = choice.promptTokenIds ?? withoutThinkBlock(renderPrompt(position), completionIds, options.text)
-    return { promptIds, completionIds, logprobs: choice.logprobs, isTruncated }
+    return { promptIds, completionIds, logprobs: choice.logprobs, sampling, isTruncated }
   }
 
   function messageTurn(item: HistoryItem, position: number): TrainableTurn | null {
@@ -187,6 +198,7 @@ export function trainableTurns(
       promptIds: ids.subarray(0, start),
       completionIds: ids.subarray(start, bits.lastIndexOf(1) + 1),
       logprobs: null,
+      sampling: null,
       isTruncated: false,
     }
   }

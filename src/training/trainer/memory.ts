@@ -48,6 +48,8 @@ export function largestBatch(sizes: readonly BatchSize[]): BatchSize {
 /** Trained positions whose logits exist at once, and how many arrays of that size the head holds. */
 const HEAD_ROWS = 256
 const HEAD_ARRAYS = 3
+/** Further ones where rows say which tokens could be drawn: logits of those alone, and of either kind. */
+const KEPT_HEAD_ARRAYS = 2
 /** Arrays of a layer's size that live while the layer is computed again and differentiated. */
 const LAYER_ARRAYS = 3
 /** Scores, probabilities and their gradients, of one layer at a time. */
@@ -130,6 +132,8 @@ export interface MemoryNeeds {
   readonly largest: BatchSize
   /** The largest batch that is only measured while the trainer holds its memory, of validation rows or a policy job's own; null: none. */
   readonly measured: BatchSize | null
+  /** Rows say which tokens could be drawn; default false. */
+  readonly hasKeptSets?: boolean
 }
 
 /** Tokens of the longest row that runs in a job's graphs: validation rows run in those of the same model. */
@@ -156,8 +160,9 @@ export interface MemoryPlan {
  * @throws {TrainingError} `out_of_memory` with the figures when not even recomputing fits
  */
 export function planMemory(config: DecoderConfig, needs: MemoryNeeds, available: number | null): MemoryPlan {
-  const { largest, measured } = needs
-  const forward = measured === null ? 0 : forwardBytes(config, measured)
+  const { largest, measured, hasKeptSets = false } = needs
+  const sets = hasKeptSets ? 4 * KEPT_HEAD_ARRAYS * HEAD_ROWS * config.vocabularySize : 0
+  const forward = measured === null ? sets : forwardBytes(config, measured) + 2 * sets
   const kept = keptBytes(config, largest) + forward
   const recomputed = recomputedBytes(config, largest) + forward
   // Half of what is free: the estimate is within a third, and others live here too.

@@ -14,6 +14,7 @@ import {
   DENSE_ATTENTION_TOKENS,
   type TokenSegments,
 } from '#training/rows/attention-blocks.js'
+import type { RowSampling } from '#training/rows/row-sampling.js'
 
 /** One row. All arrays have the row's length; padding has segment -1 and mask 0. */
 export interface Row {
@@ -30,14 +31,6 @@ export interface Row {
   readonly labels?: Int32Array
   /** How its trained tokens were drawn; absent: at temperature 1 among all. */
   readonly sampling?: RowSampling | null
-}
-
-/** How tokens of a row or a sequence were drawn. The distribution that is trained is the one that was sampled. */
-export interface RowSampling {
-  /** Of each token, above 0; 1 where nothing was sampled. */
-  readonly temperatures: Float32Array
-  /** By index of a token the ids that could have stood in its place, itself among them; those that are missing could be any. */
-  readonly kept: ReadonlyMap<number, Int32Array>
 }
 
 /** One trained token: where it is predicted, where it stands, what it is. */
@@ -159,13 +152,10 @@ function samplingFeeds(
   const heatFeed = { inverse_temperature: float32Tensor(heat, shape) }
   if (width === 0) return heatFeed
   const ids = new BigInt64Array(labels.length * width)
-  labels.forEach((label, n) => ids.fill(label, n * width, (n + 1) * width))
+  for (const [n, label] of labels.entries()) ids.fill(label, n * width, (n + 1) * width)
   trained.forEach((token, n) => {
-    rowOf(rows, token)
-      .sampling?.kept.get(token.index)
-      ?.forEach((id, k) => {
-        ids[n * width + k] = BigInt(id)
-      })
+    const kept = rowOf(rows, token).sampling?.kept.get(token.index) ?? []
+    for (let k = 0; k < kept.length; k += 1) ids[n * width + k] = BigInt(kept[k] as number)
   })
   return { ...heatFeed, ...keptFeeds(ids, isLimited, shape) }
 }

@@ -39,6 +39,7 @@ const REASONS: Readonly<Record<string, string>> = {
   overlength: 'too long',
   no_logprobs: 'no log-probabilities',
   masked_truncated: 'cut off, and masked',
+  greedy: 'sampled at temperature 0',
   unknown_token_text: 'unknown tokens',
   empty_completion: 'empty answer',
   unsupported_exchange: 'exchange without tokens',

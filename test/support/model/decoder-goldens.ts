@@ -10,6 +10,7 @@ import {
   projectionShape,
 } from '#model/architectures/decoder-config.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import { plainSampling } from '#training/rows/row-sampling.js'
 import type { Row } from '#training/trainer/row-batch.js'
 
 export interface PackedArray {
@@ -92,16 +93,15 @@ export function rowsOf(golden: Pick<DecoderGolden, 'tokens' | 'groups' | 'parent
 export function sampledRowsOf(golden: SampledGolden): Row[] {
   let n = 0
   return rowsOf(golden).map((row) => {
-    const temperatures = new Float32Array(row.tokens.length).fill(1)
-    const kept = new Map<number, Int32Array>()
+    const sampling = plainSampling(row.tokens.length)
     row.lossMask.forEach((isTrained, t) => {
       if (isTrained === 0) return
-      temperatures[t] = golden.temperatures[n] as number
+      sampling.temperatures[t] = golden.temperatures[n] as number
       const ids = golden.kept[n] ?? null
-      if (ids !== null) kept.set(t, Int32Array.from(ids))
+      if (ids !== null) sampling.kept.set(t, Int32Array.from(ids))
       n += 1
     })
-    return { ...row, sampling: { temperatures, kept } }
+    return { ...row, sampling }
   })
 }
 

@@ -4,6 +4,7 @@
 import { type AnsweredGroup, answerFacts, quoteEqual } from './answers.js'
 import type { Course, JobNumbers } from './course.js'
 import { FINDINGS, type Finding } from './findings.js'
+import { type DrawnAnswer, samplingFacts } from './sampling-facts.js'
 
 /** Nothing known. */
 export const NO_NUMBERS: JobNumbers = {
@@ -27,9 +28,14 @@ export function diagnoseCourse(course: Course): Finding[] {
   return find('course', course)
 }
 
-/** What is said of groups that nothing was trained on yet. */
-export function diagnoseGroups(groups: readonly AnsweredGroup[]): Finding[] {
-  return diagnoseJob({ ...NO_NUMBERS, facts: answerFacts(groups), quoted: quoteEqual(groups) })
+/**
+ * What is said of groups that nothing was trained on yet.
+ *
+ * @param drawn how their answers were sampled; default nobody knows
+ */
+export function diagnoseGroups(groups: readonly AnsweredGroup[], drawn: readonly DrawnAnswer[] = []): Finding[] {
+  const facts = { ...answerFacts(groups), ...samplingFacts(drawn) }
+  return diagnoseJob({ ...NO_NUMBERS, facts, quoted: quoteEqual(groups) })
 }
 
 /** One sentence. */

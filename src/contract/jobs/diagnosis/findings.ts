@@ -93,6 +93,13 @@ function isNearlySolved(job: JobNumbers): boolean {
 /** What follows where prompts have nothing more to teach. */
 const MORE_PROMPTS = 'harder prompts, or, where held-out ones do worse, more different ones'
 
+/** Share of the sampled tokens whose distribution nobody can compute, before that is said. */
+const NOTABLE_UNMODELLED = 0.01
+
+function samplingOf({ facts }: JobNumbers): Readonly<Record<string, number>> {
+  return facts['sampling'] ?? {}
+}
+
 /** What makes groups differ. */
 const ADVICE =
   'an answer is compared with the others of its group: ask more often, raise the temperature, take prompts that are solved sometimes, or a finer reward'
@@ -173,6 +180,55 @@ export const FINDINGS: readonly Row[] = [
       return {
         says: `${cut} of ${total} answers were cut off at the length limit (mean reward ${short(cutReward)}${against})`,
         next: 'raise the limit (max_tokens), or let the reward prefer short answers',
+      }
+    },
+  },
+  {
+    name: 'answers_greedy',
+    about: 'job',
+    when: ({ job }) => {
+      const { tokens = 0, greedy = 0 } = samplingOf(job)
+      if (greedy === 0) return null
+      return {
+        says: `${greedy} of ${tokens} sampled tokens were drawn at temperature 0, where one answer has all of the probability: they teach nothing`,
+        next: 'sample at temperature 1, or with sampling_ratio raw train the model as if it had been',
+      }
+    },
+  },
+  {
+    name: 'sampling_unmodelled',
+    about: 'job',
+    when: ({ job }) => {
+      const { tokens = 0, unmodelled = 0 } = samplingOf(job)
+      if (unmodelled === 0 || unmodelled < NOTABLE_UNMODELLED * tokens) return null
+      const named = Object.entries(job.facts['unmodelled'] ?? {}).map(([name, count]) => `${name} (${count} tokens)`)
+      return {
+        says: `${unmodelled} of ${tokens} sampled tokens were drawn by rules that temperature and recorded sets do not say: ${named.join(', ')}; their ratio is 1, and what was sampled is not quite what is trained`,
+        next: 'sample without them; top_p and min_p are followed where top_k is at most 512',
+      }
+    },
+  },
+  {
+    name: 'sampling_unknown',
+    about: 'job',
+    when: ({ job }) => {
+      const { tokens = 0, unknown = 0 } = samplingOf(job)
+      if (unknown === 0) return null
+      return {
+        says: `${unknown} of ${tokens} sampled tokens were drawn at another temperature than that of their log-probabilities, and not from the weights that the job starts from: their ratio is 1`,
+        next: 'keep the sampling of each choice as the service answers it (its logprobs are those of the temperature), or train on answers of the latest step that say initial_policy_version',
+      }
+    },
+  },
+  {
+    name: 'sampling_ignored',
+    about: 'job',
+    when: ({ job }) => {
+      const { tokens = 0, ignored = 0 } = samplingOf(job)
+      if (ignored === 0) return null
+      return {
+        says: `${ignored} of ${tokens} sampled tokens say that they were not drawn at temperature 1 from the whole vocabulary, and sampling_ratio raw trains them as if they had been`,
+        next: 'leave sampling_ratio out to train the distribution that was sampled',
       }
     },
   },

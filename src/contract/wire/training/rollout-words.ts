@@ -14,6 +14,8 @@ export const LEFT_OUT_REASONS = [
   'no_logprobs',
   /** Cut off, under `mask_truncated`. */
   'masked_truncated',
+  /** Sampled at temperature 0: its distribution has one answer, whose probability nothing changes. */
+  'greedy',
   'unknown_token_text',
   'empty_completion',
   'unsupported_exchange',

@@ -3,22 +3,57 @@
  * `contract/jobs/diagnosis/findings.ts`.
  */
 import { type AnsweredGroup, answerFacts, quoteEqual } from '#contract/jobs/diagnosis/answers.js'
+import { type DrawnAnswer, samplingFacts } from '#contract/jobs/diagnosis/sampling-facts.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
+import { drawnRecord, isSampledFrom } from '#training/rows/row-sampling.js'
 import type { JobReport } from '#training/trainer/report.js'
+import type { RlHyperparameters } from './rl-hyperparameters.js'
 
 /**
- * Notes rewards, likeness and ends of the answers, before the first step.
+ * Notes rewards, likeness and ends of the answers and how they were sampled, before the first step.
  *
  * @param groupsTrainable groups with a trajectory that trains, by whatever its reward is compared with
  */
-export function noteAnswers(report: JobReport, groups: readonly TrajectoryGroup[], groupsTrainable: number): void {
+export function noteAnswers(
+  report: JobReport,
+  groups: readonly TrajectoryGroup[],
+  {
+    groupsTrainable,
+    samplingRatio,
+    currentStep,
+  }: Pick<RlHyperparameters, 'samplingRatio'> & {
+    readonly groupsTrainable: number
+    readonly currentStep: number | undefined
+  },
+): void {
   if (groups.length === 0) report.notes.unshift('no trajectory groups were sent: nothing is trained')
   const answered: AnsweredGroup[] = groups.map(({ trajectories }) =>
     trajectories.map((trajectory) => ({ ...lastAnswer(trajectory), reward: trajectory.reward })),
   )
   const counts = { total: groups.length, flat: groups.length - groupsTrainable }
-  Object.assign(report.facts, answerFacts(answered), { groups: counts })
+  const drawn = groups.flatMap(({ trajectories }) => trajectories.flatMap((each) => drawnAnswers(each, currentStep)))
+  const sampled = samplingFacts(drawn, samplingRatio)
+  Object.assign(report.facts, answerFacts(answered), { groups: counts }, sampled)
+  const { computed = 0 } = sampled['sampling'] ?? {}
+  if (computed > 0) {
+    report.notes.push(
+      `${computed} tokens were drawn at a temperature whose log-probabilities nobody wrote down: the trainer computes them before the first step`,
+    )
+  }
   report.quoted = quoteEqual(answered)
+}
+
+/** Every sampled answer of a trajectory, with what it says of how it was sampled. */
+function drawnAnswers(trajectory: Trajectory, currentStep: number | undefined): DrawnAnswer[] {
+  const isOfStart = isSampledFrom(trajectory, currentStep)
+  return trajectory.histories.flatMap(({ items }) =>
+    items.flatMap((item) => {
+      if (item.kind !== 'choice') return []
+      const { sampling, tokenIds, tokens } = item
+      const record = sampling === null ? null : drawnRecord(sampling)
+      return [{ tokens: tokenIds?.length ?? tokens?.length ?? 0, record, isOfStart }]
+    }),
+  )
 }
 
 /** The last turn of the main history that was sampled, or else written by an assistant. */

@@ -5,6 +5,7 @@
  * tokens of the first optimizer step, before its update: those log-probabilities are computed anyway.
  */
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
+import { isSampledFrom } from '#training/rows/row-sampling.js'
 import type { Mismatch, SamplerDecision } from '#training/trainer/decisions.js'
 import { rowOf } from '#training/trainer/row-batch.js'
 import type { TokenOutputs } from '#training/trainer/trainer.js'
@@ -57,12 +58,7 @@ export function shouldRecompute(
   currentStep: number | undefined,
 ): boolean {
   if (mismatch === null || mismatch.kl <= MISMATCH_LIMIT || currentStep === undefined) return false
-  return groups.every((group) =>
-    group.trajectories.every(
-      ({ initialPolicyVersion, finalPolicyVersion }) =>
-        initialPolicyVersion === currentStep && (finalPolicyVersion === null || finalPolicyVersion === currentStep),
-    ),
-  )
+  return groups.every((group) => group.trajectories.every((trajectory) => isSampledFrom(trajectory, currentStep)))
 }
 
 /** A sentence about a divergence beyond the limit; none where the job was asked to ignore the sampler's numbers. */
@@ -72,6 +68,6 @@ export function mismatchNotes({ kl, isRecomputed }: SamplerDecision, isPrecalcul
   return [
     isRecomputed
       ? `${figures}: the trainer computed them again, as with precalculate_logprobs`
-      : `${figures}: the data was sampled from other weights, was held to a grammar (tool_choice other than auto, structured outputs), or is not of this service; precalculate_logprobs ignores the sampler's`,
+      : `${figures}: the data was sampled from other weights, at a temperature or from tokens that it does not say (sampling), or is not of this service; precalculate_logprobs ignores the sampler's`,
   ]
 }

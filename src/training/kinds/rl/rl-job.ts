@@ -44,7 +44,8 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   if (context.resumePoint === null) yield started
   if (steps.length > 0) {
     const longestRow = maxOf(steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
-    const settings = await rowSettings(context, { precision: hyperparameters.precision, longestRow })
+    const { precision } = hyperparameters
+    const settings = await rowSettings(context, { precision, longestRow, hasKeptSets: outline.hasKeptSets })
     yield* trainSteps(job, { ...context, ...settings }, outline)
   }
   return {
@@ -68,7 +69,7 @@ async function* trainSteps(
   outline: RlOutline,
 ): AsyncGenerator<TrainingEvent, void> {
   const { groups, reference = null } = job
-  const { steps, order, groupsTrainable } = outline
+  const { steps, order, groupsTrainable, hasKeptSets } = outline
   const { progress, clock } = context
   const { report, decisions } = progress
   const hyperparameters = withRecomputation(job.hyperparameters, context)
@@ -77,7 +78,7 @@ async function* trainSteps(
   const batches = steps.map(({ rows }) => rowBatches(rows))
   const largest = largestRowBatch(batches.flat())
   const isScored = isScoredBetweenSteps(batches, hyperparameters)
-  const needs = { loss: 'policy' as const, largest, measured: isScored ? largest : null }
+  const needs = { loss: 'policy' as const, largest, measured: isScored ? largest : null, hasKeptSets }
   const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
   const prepared = await prepareSteps(outline, hyperparameters, context, reference)

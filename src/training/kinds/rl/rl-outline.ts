@@ -62,6 +62,8 @@ export interface RlOutline {
   readonly groups: readonly TrajectoryGroup[]
   /** Groups with a trajectory that trains. */
   readonly groupsTrainable: number
+  /** Rows say of some tokens which others could have been drawn. */
+  readonly hasKeptSets: boolean
   /** The first sequences, for whoever wants to see them. */
   readonly firstSequences: readonly TrainingSequence[]
   readonly sequenceCount: number
@@ -85,6 +87,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     notes,
     contextLength: context.prepared.config.contextLength,
     padTokenId: job.padTokenId,
+    currentStep: job.currentStep,
     rowLength: job.rowLength,
     onLeftOut: job.rollouts == null ? undefined : leftOutBook.note,
     seed,
@@ -111,7 +114,8 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   )
   report.leftOut = [...report.leftOut, ...leftOut('unmerged', counts.unmergedHistoryCount, counts.splits.examples)]
   report.notes = [...notes.sentences(), ...rateNotes(hyperparameters, order.length)]
-  noteAnswers(report, groups, groupsTrainable)
+  const { samplingRatio } = hyperparameters
+  noteAnswers(report, groups, { groupsTrainable, samplingRatio, currentStep: job.currentStep })
   const started: TrainingEvent = {
     type: 'training_started',
     data: {
@@ -131,6 +135,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
     started,
     groups: shaped.groups,
     groupsTrainable,
+    hasKeptSets: sequences.some(({ sampling }) => (sampling?.kept.size ?? 0) > 0),
     firstSequences: sequences.slice(0, SHOWN_SEQUENCES),
     sequenceCount: sequences.length,
   }
@@ -144,13 +149,14 @@ export function largestRowBatch(batches: readonly (readonly PackedRow[])[]): Bat
 /** Plans an RL job without running any of it. */
 export function planRl(job: RlJob, context: JobContext): JobPlan {
   const { hyperparameters } = job
-  const { steps, started, groups, firstSequences, sequenceCount } = outlineRl(job, context)
+  const { steps, started, groups, firstSequences, sequenceCount, hasKeptSets } = outlineRl(job, context)
   const rows = steps.flatMap((step) => step.rows)
   const batches = steps.map((step) => rowBatches(step.rows))
   const largest = largestRowBatch(batches.flat())
   const work = rows.reduce((sum, row) => sum + packedRowCost(row), 0)
   const { precalculateLogprobs, policyLoss, numPasses: passes } = hyperparameters
-  const scoringCount = (precalculateLogprobs ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
+  const isScoredBefore = precalculateLogprobs || rows.some(({ sampling }) => sampling?.isOldComputed.includes(1))
+  const scoringCount = (isScoredBefore ? 1 : 0) + (readsReference(policyLoss) ? 1 : 0)
   return {
     started,
     rowCount: passes * rows.length,
@@ -159,6 +165,7 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
     loss: 'policy',
     largest,
     measured: isScoredBetweenSteps(batches, hyperparameters) ? largest : null,
+    hasKeptSets,
     work: { gradient: passes * work, forward: scoringCount * work, sessionCount: 1 + scoringCount },
     groups: describeGroups(groups, hyperparameters),
     groupCount: groups.length,

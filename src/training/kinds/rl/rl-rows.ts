@@ -16,7 +16,7 @@ import type { RlHyperparameters } from './rl-hyperparameters.js'
  */
 export interface PreparedBatch {
   readonly rows: readonly PackedRow[]
-  /** Log-probabilities under the weights at the start of the job; null unless precalculated. */
+  /** Old log-probabilities where they are not the sampler's alone: those under the weights at the start of the job; null unless precalculated. */
   readonly trainerLogp: Float32Array | null
   /** Log-probabilities under the KL reference; null without a KL penalty. */
   readonly referenceLogp: Float32Array | null

@@ -3,7 +3,8 @@
  * reference, once for all rows before the first step, and the mean divergence of each step while it trains.
  */
 import type { KlOptions } from '#numerics/nn/policy-loss.js'
-import { DEFAULT_CHUNK, type RowBatchOptions, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
+import type { PackedRow } from '#training/rows/pack.js'
+import { DEFAULT_CHUNK, type RowBatch, type RowBatchOptions, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
 import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import type { RlOutline } from './rl-outline.js'
@@ -28,8 +29,11 @@ export async function prepareSteps(
     rowBatches(rows).map((part) => ({ rows: part, trainerLogp: null, referenceLogp: null })),
   )
   const rest = prepared.filter((_, step) => ahead.has(step))
+  const { adapter } = context
   if (hyperparameters.precalculateLogprobs) {
-    await fillScores(rest, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
+    await fillScores(rest, { key: 'trainerLogp', adapter, hyperparameters }, context)
+  } else if (rest.flat().some(isOldComputed)) {
+    await fillScores(rest, { key: 'trainerLogp', adapter, hyperparameters, onlyUnwritten: true }, context)
   }
   if (readsReference(hyperparameters.policyLoss)) {
     await fillScores(rest, { key: 'referenceLogp', adapter: reference, hyperparameters }, context)
@@ -37,17 +41,40 @@ export async function prepareSteps(
   return prepared
 }
 
-/** Scores the rows of steps under an adapter as it is now, and puts the numbers beside them. */
+/** Whether a batch has old log-probabilities that nobody wrote down and the trainer computes. */
+function isOldComputed({ rows }: Pick<PreparedBatch, 'rows'>): boolean {
+  return rows.some(({ sampling }) => sampling?.isOldComputed.includes(1) === true)
+}
+
+/** The trainer's numbers where nobody wrote any down, and the sampler's elsewhere. */
+function withSamplers(scores: Float32Array, batch: RowBatch, rows: readonly PackedRow[]): Float32Array {
+  const old = new Float32Array(scores.length).fill(Number.NaN)
+  batch.trained.forEach((token, n) => {
+    const { sampling, logprobs } = rowOf(rows, token)
+    const isComputed = sampling?.isOldComputed[token.index] === 1
+    old[n] = (isComputed ? scores[n] : logprobs[token.index]) ?? Number.NaN
+  })
+  return old
+}
+
+/**
+ * Scores the rows of steps under an adapter as it is now, and puts the numbers beside them.
+ *
+ * @param options.onlyUnwritten old log-probabilities are the trainer's only where nobody wrote them down; batches without such tokens are
+ *   not run. Default false
+ */
 export async function fillScores(
   steps: readonly PreparedBatch[][],
   {
     key,
     adapter,
     hyperparameters,
+    onlyUnwritten = false,
   }: {
     readonly key: 'trainerLogp' | 'referenceLogp'
     readonly adapter: ReferencePolicy
     readonly hyperparameters: RlHyperparameters
+    readonly onlyUnwritten?: boolean
   },
   context: ScoringContext,
 ): Promise<void> {
@@ -56,7 +83,10 @@ export async function fillScores(
   try {
     for (const step of steps) {
       for (const [b, part] of step.entries()) {
-        step[b] = { ...part, [key]: await score(toRowBatch(part.rows, layoutOf(hyperparameters))) }
+        if (onlyUnwritten && !isOldComputed(part)) continue
+        const batch = toRowBatch(part.rows, layoutOf(hyperparameters))
+        const scores = await score(batch)
+        step[b] = { ...part, [key]: onlyUnwritten ? withSamplers(scores, batch, part.rows) : scores }
       }
     }
   } finally {

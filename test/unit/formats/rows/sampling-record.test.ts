@@ -52,6 +52,7 @@ describe('parseSampling', () => {
       keptFrom: new Int32Array(4),
       unmodelled: [],
     })
+    expect(read({ temperature: 2, logprobs: null })).toMatchObject({ temperature: 2, logprobs: null })
     expect(read({ logprobs: [0, 5e-7, 0], top_k: -1 })).toMatchObject({ topK: 0, logprobs: new Float32Array(3) })
   })
 
@@ -62,7 +63,7 @@ describe('parseSampling', () => {
     ['.top_k', { top_k: 1.5 }, {}],
     ['.min_p', { min_p: 'x' }, {}],
     ['.logprobs', { logprobs: [-1] }, {}],
-    ['.logprobs', { logprobs: null }, {}],
+    ['.logprobs', { logprobs: 'none' }, {}],
     ['.logprobs[1]', { logprobs: [-1, 0.1, -1] }, {}],
     ['.logprobs[2]', { logprobs: [-1, -1, Number.NEGATIVE_INFINITY] }, {}],
     ['.kept', { kept: [1] }, {}],

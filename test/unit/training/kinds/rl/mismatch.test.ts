@@ -96,7 +96,7 @@ describe('shouldRecompute', () => {
     }
     expect(said(false, true)).toEqual([expect.stringContaining('the trainer computed them again')])
     expect(said(false, false)).toEqual([
-      expect.stringMatching(/sampled from other weights, was held to a grammar \(tool_choice other than auto/),
+      expect.stringMatching(/sampled from other weights, at a temperature or from tokens that it does not say/),
     ])
     expect(said(true, false)).toEqual([])
   })

@@ -7,14 +7,14 @@
  * CUDA libraries, hundreds of megabytes from a host that is not the npm registry, which this package never uses and without
  * which its install fails.
  *
- * Its script leaves out files that exist, so each missing one gets a note in its place. Nothing is done when somebody has
- * chosen (ONNXRUNTIME_NODE_INSTALL, --onnxruntime-node-install), or when the project itself depends on onnxruntime-node.
- * Whatever goes wrong here is left to that script.
+ * Its script leaves out files that exist, so each missing one gets a note in its place: in the copy that is installed for this package
+ * alone (onnx-runtime-package.js), never in one that others read. Nothing is done when somebody has chosen (ONNXRUNTIME_NODE_INSTALL,
+ * --onnxruntime-node-install). Whatever goes wrong here is left to that script.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { findOnnxRuntime, isWantedByProject } from './onnx-runtime-package.js'
+import { findOnnxRuntime, isOursAlone } from './onnx-runtime-package.js'
 
 const CHOICES = ['ONNXRUNTIME_NODE_INSTALL', 'ONNXRUNTIME_NODE_INSTALL_CUDA', 'npm_config_onnxruntime_node_install']
 const NOTE =
@@ -26,15 +26,14 @@ if (problem !== null && !process.env.TRAINYARD_CLIENT_ONLY) {
   process.exit(1)
 }
 try {
-  const { env } = process
-  if (!CHOICES.some((name) => env[name] !== undefined) && !isWantedByProject(env)) leaveNotes()
+  const root = CHOICES.some((name) => process.env[name] !== undefined) ? undefined : findOnnxRuntime()
+  if (root !== undefined && isOursAlone(root)) leaveNotes(root)
 } catch {
   // a package of another layout: its own script decides
 }
 
-function leaveNotes() {
-  const root = findOnnxRuntime()
-  if (root === undefined) return
+/** @param {string} root ONNX Runtime's package */
+function leaveNotes(root) {
   const require = createRequire(import.meta.url)
   const { requirements, manifests } = require(join(root, 'script/install-metadata.js'))
   const platform = `${process.platform}/${process.arch}`

@@ -1,7 +1,7 @@
 /**
  * What an install leaves on the disk: ONNX Runtime's libraries of this platform, and a note in the place of the others'.
  *
- * The script runs in a copy of its folder beside a small package laid out as ONNX Runtime's is.
+ * Both scripts run in a copy of their folder beside small packages laid out as ONNX Runtime's is: our own, and one that others use.
  */
 import { execFileSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -14,39 +14,19 @@ const { platforms } = JSON.parse(readFileSync(join(ROOT, 'bin/platforms.json'), 
   readonly platforms: readonly string[]
 }
 const OWN = `${process.platform}/${process.arch}`
+const isPlatform = platforms.includes(OWN.replace('/', ' '))
 const OTHERS = platforms.map((each) => each.replace(' ', '/')).filter((each) => each !== OWN)
 
 interface Circumstances {
   readonly env?: Readonly<Record<string, string>>
   /** A platform that has no library. */
   readonly without?: string
-  /** Of another package that was installed. */
-  readonly beside?: object
-  /** Of this package. */
-  readonly own?: object
-  /** Of pnpm. */
-  readonly workspaces?: string
   /** Where the runtime lies, with a link to it in the project. */
   readonly store?: string
 }
 
-const NEEDED = { 'onnxruntime-node': '1.0.0' }
-
-/** Installs, and tells the files of each platform. */
-async function install(
-  project: object,
-  { env = {}, without, beside = {}, own = {}, workspaces, store }: Circumstances = {},
-): Promise<Readonly<Record<string, readonly string[]>>> {
-  const folder = await temporaryDirectory()
-  const bin = join(folder, 'node_modules/trainyard/bin')
-  const runtime = join(folder, 'node_modules/onnxruntime-node')
-  cpSync(join(ROOT, 'bin'), bin, { recursive: true })
-  if (store !== undefined) symlinkSync(store, runtime, 'dir')
-  writeFileSync(join(folder, 'node_modules/trainyard/package.json'), JSON.stringify({ type: 'module', ...own }))
-  mkdirSync(join(folder, 'node_modules/@scope/other'), { recursive: true })
-  writeFileSync(join(folder, 'node_modules/@scope/other/package.json'), JSON.stringify(beside))
-  if (workspaces !== undefined) writeFileSync(join(folder, 'pnpm-workspace.yaml'), workspaces)
-  writeFileSync(join(folder, 'package.json'), JSON.stringify(project))
+/** Puts a package laid out as ONNX Runtime's is into a folder. */
+function layOut(runtime: string, without?: string): void {
   for (const name of [OWN, ...OTHERS]) {
     const binaries = join(runtime, 'bin/napi-v6', name)
     mkdirSync(binaries, { recursive: true })
@@ -54,60 +34,87 @@ async function install(
       if (name !== without) writeFileSync(join(binaries, file), file)
     }
   }
+  mkdirSync(join(runtime, 'script'), { recursive: true })
   writeFileSync(join(runtime, 'package.json'), '{}')
+  const files = { './libcuda.so': {} }
+  const metadata = { requirements: { [OWN]: ['cuda12'] }, manifests: { [`${OWN}:cuda12`]: files } }
+  writeFileSync(join(runtime, 'script/install-metadata.js'), `module.exports = ${JSON.stringify(metadata)}`)
+}
+
+const filesOf = (runtime: string): Files =>
+  Object.fromEntries([OWN, ...OTHERS].map((name) => [name, readdirSync(join(runtime, 'bin/napi-v6', name)).sort()]))
+
+type Files = Readonly<Record<string, readonly string[]>>
+
+/** Installs beside a package that uses ONNX Runtime too, and tells the files of each platform in both copies, and what was said. */
+async function install({ env = {}, without, store }: Circumstances = {}): Promise<{
+  readonly own: Files
+  readonly theirs: Files
+  readonly said: string
+}> {
+  const folder = await temporaryDirectory()
+  const bin = join(folder, 'node_modules/trainyard/bin')
+  const own = join(folder, 'node_modules/trainyard-onnxruntime')
+  const theirs = join(folder, 'node_modules/onnxruntime-node')
+  cpSync(join(ROOT, 'bin'), bin, { recursive: true })
+  if (store !== undefined) symlinkSync(store, own, 'dir')
+  writeFileSync(join(folder, 'node_modules/trainyard/package.json'), JSON.stringify({ type: 'module' }))
+  layOut(own, without)
+  layOut(theirs)
+  let said = ''
   // twice, as an update does it
   for (let time = 0; time < 2; time++) {
-    execFileSync(process.execPath, [join(bin, 'after-install.js')], {
-      env: { PATH: process.env['PATH'], npm_config_local_prefix: folder, ...env },
-    })
+    for (const script of ['before-install.js', 'after-install.js']) {
+      said += execFileSync(process.execPath, [join(bin, script)], {
+        env: { PATH: process.env['PATH'], npm_config_local_prefix: folder, ...env },
+        encoding: 'utf8',
+      })
+    }
   }
-  const list = (name: string): readonly string[] => readdirSync(join(runtime, 'bin/napi-v6', name)).sort()
-  return Object.fromEntries([OWN, ...OTHERS].map((name) => [name, list(name)]))
+  return { own: filesOf(own), theirs: filesOf(theirs), said }
 }
 
 const WHOLE = ['library', 'onnxruntime_binding.node']
 const isWhole = Object.fromEntries([OWN, ...OTHERS].map((name) => [name, WHOLE]))
-const isOwnAlone = { [OWN]: WHOLE, ...Object.fromEntries(OTHERS.map((name) => [name, ['removed.txt']])) }
+const trimmed = {
+  [OWN]: ['libcuda.so', ...WHOLE],
+  ...Object.fromEntries(OTHERS.map((name) => [name, ['removed.txt']])),
+}
 
-test.runIf(platforms.includes(OWN.replace('/', ' ')))(
-  'libraries of other platforms are removed, and a note says so and how to have them',
+test.runIf(isPlatform)(
+  'libraries of other platforms are removed from the copy of our own, and nothing is written where others read',
   async () => {
-    expect(await install({ name: 'stranger' })).toEqual(isOwnAlone)
-    expect(await install({ name: 'stranger' }, { beside: { devDependencies: NEEDED } })).toEqual(isOwnAlone)
-    expect(await install({ name: 'stranger' }, { own: { dependencies: NEEDED } })).toEqual(isOwnAlone)
+    expect(await install()).toEqual({ own: trimmed, theirs: isWhole, said: '' })
   },
 )
 
-test.each(['npm_config_os', 'npm_config_cpu', 'npm_config_arch', 'TRAINYARD_KEEP_PLATFORMS'])(
+test.runIf(isPlatform).each(['npm_config_os', 'npm_config_cpu', 'npm_config_arch', 'TRAINYARD_KEEP_PLATFORMS'])(
   '%s keeps them all',
   async (name) => {
-    expect(await install({ name: 'stranger' }, { env: { [name]: '1' } })).toEqual(isWhole)
+    const { own } = await install({ env: { [name]: '1' } })
+    expect(own).toEqual({ ...isWhole, [OWN]: trimmed[OWN] })
   },
 )
 
-test.each([
-  ['the project', { devDependencies: NEEDED }, {}],
-  ['a project of this name', { name: 'trainyard', dependencies: NEEDED }, {}],
-  ['another package', {}, { beside: { dependencies: NEEDED } }],
-  ['one of several packages of the project, perhaps', { workspaces: ['packages/*'] }, {}],
-  ['one of several packages of pnpm, perhaps', {}, { workspaces: 'packages: []' }],
-])('%s that depends on the runtime keeps them all', async (_, project, circumstances) => {
-  expect(await install({ name: 'theirs', ...project }, circumstances)).toEqual(isWhole)
-})
+test.runIf(isPlatform)(
+  'a folder that several projects read behind links is left as it is, and that is said',
+  async () => {
+    const store = await temporaryDirectory()
+    const { own, said } = await install({ store })
+    expect(own).toEqual(isWhole)
+    expect(said).toContain(`${store}: the libraries of other platforms, 0.2 GB, were kept`)
+  },
+)
 
-test('a copy that projects share keeps them all', async () => {
-  const store = await temporaryDirectory()
-  expect(await install({ name: 'stranger' }, { store })).toEqual(isWhole)
-})
-
-test('so does a platform without a library', async () => {
-  expect(await install({ name: 'stranger' }, { without: OWN })).toEqual({ ...isWhole, [OWN]: [] })
+test.runIf(isPlatform)('a platform without a library keeps them all', async () => {
+  const { own } = await install({ without: OWN })
+  expect(own).toEqual({ ...isWhole, [OWN]: ['libcuda.so'] })
 })
 
 test('the layout is that of the package which is installed', () => {
-  const binaries = join(ROOT, 'node_modules/onnxruntime-node/bin/napi-v6')
+  const binaries = join(ROOT, 'node_modules/trainyard-onnxruntime/bin/napi-v6')
   for (const name of [OWN, ...OTHERS]) expect(existsSync(join(binaries, name)), name).toBe(true)
-  if (platforms.includes(OWN.replace('/', ' '))) {
+  if (isPlatform) {
     expect(existsSync(join(binaries, OWN, 'onnxruntime_binding.node'))).toBe(true)
   }
 })

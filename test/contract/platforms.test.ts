@@ -53,7 +53,7 @@ test.each(platforms)('an install on %s goes on', async (each) => {
 })
 
 test('the platforms are those of the binaries that ONNX Runtime brings, and the README names them', () => {
-  const binaries = join(ROOT, 'node_modules/onnxruntime-node/bin/napi-v6')
+  const binaries = join(ROOT, 'node_modules/trainyard-onnxruntime/bin/napi-v6')
   const found = readdirSync(binaries).flatMap((name) =>
     readdirSync(join(binaries, name)).map((arch) => `${name} ${arch}`),
   )

@@ -45,7 +45,7 @@ export interface Machine {
 
 /** What is known of this machine. */
 export async function readMachine(environment: Environment): Promise<Machine> {
-  const manifest = createRequire(import.meta.url).resolve('onnxruntime-node/package.json')
+  const manifest = createRequire(import.meta.url).resolve('trainyard-onnxruntime/package.json')
   const { version } = JSON.parse(await readFile(manifest, 'utf8')) as { readonly version: string }
   const { platform, arch } = process
   return {

@@ -1,5 +1,6 @@
 /**
- * The numeric runtime on ONNX Runtime. The only importer of `onnxruntime-node`, and all that knows its providers of devices.
+ * The numeric runtime on ONNX Runtime. The only importer of `onnxruntime-node`, which an install keeps under a name of our own
+ * (`bin/onnx-runtime-package.js`), and all that knows its providers of devices.
  *
  * Sessions run nodes one after another (parallelism lies inside operators), so that results do not depend on scheduling.
  * Inputs are handed over without a copy; the binding copies every output into a fresh array, unless it is given one to fill.
@@ -14,7 +15,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 // First: the library reads its switches when it is loaded.
 import './telemetry-off.js'
-import type { InferenceSession, Tensor } from 'onnxruntime-node'
+import type { InferenceSession, Tensor } from 'trainyard-onnxruntime'
 import { setEnvironmentVariable } from '#base/environment.js'
 import { RuntimeError } from '#base/errors/errors.js'
 import { packageRoot } from '#base/util/package-root.js'
@@ -57,7 +58,7 @@ const PROVIDERS: Readonly<Record<Device, InferenceSession.ExecutionProviderConfi
 /** Where outputs that stay are left. The binding knows no place for CUDA's: its "gpu-buffer" is WebGPU's alone. */
 const RESIDENT: Readonly<Record<Device, Tensor.DataLocation | null>> = { cpu: 'cpu', webgpu: 'gpu-buffer', cuda: null }
 
-type Library = typeof import('onnxruntime-node')
+type Library = typeof import('trainyard-onnxruntime')
 
 const load = createRequire(import.meta.url)
 let library: Library | null = null
@@ -69,7 +70,7 @@ let library: Library | null = null
  */
 function ort(): Library {
   try {
-    library ??= load('onnxruntime-node') as Library
+    library ??= load('trainyard-onnxruntime') as Library
     return library
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)

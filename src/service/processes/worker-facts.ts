@@ -24,7 +24,7 @@ export function workerFacts(name = hostname()): WorkerFacts {
 /** The runtime itself is not loaded: only processes that compute do that. */
 function runtimeVersion(): string | null {
   try {
-    const facts: unknown = createRequire(import.meta.url)('onnxruntime-node/package.json')
+    const facts: unknown = createRequire(import.meta.url)('trainyard-onnxruntime/package.json')
     return String((facts as { readonly version?: unknown }).version)
   } catch {
     return null

@@ -11,7 +11,7 @@ import type { PageName } from './data/match.js'
 import { credential } from './data/session.js'
 import { identify, signInByCode } from './data/sign-in.js'
 import { ModelsPage } from './pages/models.js'
-import { codeProblem, SignInPage } from './pages/sign-in.js'
+import { codeProblem, OtherSession, SignInPage } from './pages/sign-in.js'
 import { Layout, Title } from './parts/layout.js'
 import { applyTheme, watchSystemTheme } from './parts/theme.js'
 
@@ -44,7 +44,12 @@ function App(): JSX.Element {
     // a credential that is not valid shows at the first block, which says more
     if (isSignedIn) void identify().catch(() => undefined)
   }, [isSignedIn])
-  return <Layout>{(isSignedIn || page === 'sign-in') && <Shown page={page} />}</Layout>
+  return (
+    <Layout>
+      {(isSignedIn || page === 'sign-in') && <Shown page={page} />}
+      <OtherSession />
+    </Layout>
+  )
 }
 
 function Shown({ page }: { readonly page: PageName }): JSX.Element | null {

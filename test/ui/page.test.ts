@@ -136,6 +136,39 @@ describe.skipIf(CHROMIUM === null)('the page', () => {
     await second.context.close()
   })
 
+  test('a code of another key asks whoever is signed in; what is not taken ends', async () => {
+    const key = await service.json<{ id: string; key: string }>('/v1/preview/keys', { json: { scope: 'read' } })
+    const list = async () =>
+      (await service.json<{ data: { id: string; key_id: string }[] }>('/v1/preview/sessions?limit=100')).body.data
+    const newCode = async () => {
+      const headers = { authorization: `Bearer ${key.body.key}` }
+      const { body } = await service.json<{ code: string }>('/v1/preview/sessions/codes', { method: 'POST', headers })
+      return body.code
+    }
+    const { context, page, problems } = await signedIn()
+    const stored = () => page.evaluate<string>('JSON.stringify([{ ...sessionStorage }, { ...localStorage }])')
+    await page.goto('/ui/jobs')
+    const before = await stored()
+    await page.goto(`/ui/#code=${await newCode()}`)
+    const question = page.getByRole('dialog', { name: 'Sign in as somebody else?' })
+    await question.waitFor()
+    expect(await stored()).toBe(before)
+    expect((await list()).filter(({ key_id }) => key_id === key.body.id)).toHaveLength(1)
+    await question.getByRole('button', { name: 'Keep' }).click()
+    await until(async () => (await list()).every(({ key_id }) => key_id !== key.body.id) || null, 'it has ended')
+    expect(await stored()).toBe(before)
+    await page.goto('/ui/jobs')
+    await page.goto(`/ui/#code=${await newCode()}`)
+    await question.getByRole('button', { name: 'Sign in for local' }).click()
+    await question.waitFor({ state: 'detached' })
+    await until(async () => (await stored()) !== before || null, 'the other session is kept')
+    const token = /tys_[\w-]+/.exec(await stored())?.[0]
+    const who = await fetch(`${home()}/v1/whoami`, { headers: { authorization: `Bearer ${token}` } })
+    expect(await who.json()).toMatchObject({ key_id: key.body.id, scope: 'read' })
+    expect(await problems()).toEqual([])
+    await context.close()
+  })
+
   test('a session that is over leads to signing in, and back', async () => {
     const { context, page } = await openWindow(browser, home(), { token: 'tys_over' })
     await page.goto(`/ui/models/tests/${NAME}`)

@@ -19,7 +19,7 @@ import { recoverInterrupted } from '../queue/recovery.js'
 import { createServerGroup, type ServerGroup } from '../queue/server-group.js'
 import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
-import { type DatabaseHandle, databaseNowMs, type OpenDatabase } from '../storage/database.js'
+import { type OpenDatabase, readDatabaseNowMs } from '../storage/database.js'
 import { rehearseTransactions } from '../storage/in-transaction.js'
 import { countModels } from '../storage/models.js'
 import { parsePostgresAddress } from '../storage/postgres/address.js'
@@ -183,11 +183,6 @@ interface OpenedRows {
   readonly group: ServerGroup | null
   /** By which others knew the server of this directory before; null: they did not, or it still has its connection. */
   readonly earlierId: string | null
-}
-
-async function readDatabaseNowMs(db: DatabaseHandle): Promise<number> {
-  const { now } = await db.selectNoFrom(databaseNowMs.as('now')).executeTakeFirstOrThrow()
-  return now
 }
 
 /** A second server would see rows whose blobs lie on this machine. @throws {InvalidRequestError} `invalid_setting` */

@@ -59,6 +59,12 @@ const CHECKPOINT_PAGES = 4000
 /** Milliseconds since 1970 by the database's clock: the only clock leases and times are measured with. */
 export const databaseNowMs = sql<number>`cast(unixepoch('subsec') * 1000 as integer)`
 
+/** What the database's clock says, milliseconds since 1970. */
+export async function readDatabaseNowMs(db: Database): Promise<number> {
+  const { rows } = await sql<{ now_ms: number }>`select ${databaseNowMs} as now_ms`.execute(db)
+  return Number(rows[0]?.now_ms ?? 0)
+}
+
 /**
  * Opens and migrates a database file.
  *

@@ -1,5 +1,5 @@
 /**
- * `/ui/sign-in`: an API key for a session.
+ * `/ui/sign-in`: an API key for a session. The question to somebody who is signed in and opens an address that signs in as another.
  */
 
 import { signal } from '@preact/signals'
@@ -8,8 +8,9 @@ import { useState } from 'preact/hooks'
 import { go, query } from '../data/address.js'
 import type { ApiError } from '../data/client.js'
 import { toApiError } from '../data/load.js'
-import { signIn } from '../data/sign-in.js'
+import { answerOffer, offeredSession, signIn } from '../data/sign-in.js'
 import { Command } from '../parts/block.js'
+import { Confirm } from '../parts/confirm.js'
 import { Title } from '../parts/layout.js'
 
 /** Why the code of the address did not sign in; null where there was none. */
@@ -81,3 +82,35 @@ export function SignInPage(): JSX.Element {
     </div>
   )
 }
+
+/** Nothing where no address offers a session. */
+export function OtherSession(): JSX.Element | null {
+  const question = offeredSession.value
+  if (question === null) return null
+  const { offered, own } = question
+  return (
+    <Confirm
+      title="Sign in as somebody else?"
+      deed={`Sign in for ${offered.entity}`}
+      run={() => answerOffer(true)}
+      onClose={() => void answerOffer(false)}
+    >
+      <p>
+        The address that was opened signs in with another key: of <strong>{whose(offered)}</strong>, which may{' '}
+        {offered.scope}. You are signed in for <strong>{whose(own)}</strong> with key {own.key_prefix}…
+      </p>
+      <p>
+        What you write and upload goes to whoever you are signed in for. If you did not ask for this address, keep
+        yours.
+      </p>
+    </Confirm>
+  )
+}
+
+const whose = ({
+  entity,
+  project,
+}: {
+  readonly entity: string
+  readonly project?: string | null | undefined
+}): string => (project == null ? entity : `${entity}/${project}`)

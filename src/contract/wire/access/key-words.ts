@@ -23,3 +23,6 @@ export function scopeContains(held: KeyScope, needed: KeyScope): boolean {
 
 /** Longest life a key may be given, seconds: ten years. */
 export const MAX_KEY_LIFE_SECONDS = 315_360_000
+
+/** Longest life of a key that a browser's session makes, and its life where none is asked for, seconds: 30 days, as the longest session's. */
+export const SESSION_KEY_LIFE_SECONDS = 2_592_000

@@ -16,7 +16,7 @@ export const createKeyRequestSchema = z.object({
   scope: z.enum(KEY_SCOPES),
   /** The one project the key may see. Default all of the entity; a key bound to a project makes keys for that one only. */
   project: z.string().min(1).max(256).nullish(),
-  /** Seconds from now until it is refused. Default never. */
+  /** Seconds from now until it is refused. Default never; for a browser's session 30 days, which are its most; never beyond the key that asks. */
   expires_in_seconds: z.number().int().min(1).max(MAX_KEY_LIFE_SECONDS).nullish(),
 })
 export type CreateKeyRequest = z.infer<typeof createKeyRequestSchema>

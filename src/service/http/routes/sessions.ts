@@ -7,11 +7,12 @@ import { ROUTES } from '#contract/endpoints/table.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { handlers } from '../handlers.js'
 import { sendsFile } from '../middleware/auth.js'
+import { networkOf } from '../network.js'
 
-/** Wrong codes of one address in a minute, after which it waits. */
+/** Wrong codes of one client in a minute, after which each further wrong one is told to wait. */
 const MOST_WRONG = 5
 const MINUTE_MS = 60_000
-/** Addresses that are remembered at once. */
+/** Clients that are remembered at once. */
 const MOST_PEERS = 1000
 
 export function sessionHandlers({ services: { sessions, downloads }, publicAddress, isUiServed, clock }: AppOptions) {
@@ -37,13 +38,12 @@ export function sessionHandlers({ services: { sessions, downloads }, publicAddre
     },
     'POST /v1/preview/sessions/exchange': async ({ body, c }) => {
       const request = await body()
-      const peer = publicAddress.clientOf(c) ?? ''
-      wrongCodes.check(peer)
       forgetAnswer(c)
       try {
         return await sessions.exchange(request)
       } catch (error) {
-        if (error instanceof AppError && error.code === 'invalid_code') wrongCodes.note(peer)
+        // a right code opens whatever others at the same address got wrong
+        if (error instanceof AppError && error.code === 'invalid_code') wrongCodes.note(publicAddress.clientOf(c) ?? '')
         throw error
       }
     },
@@ -88,28 +88,26 @@ function readFileAddress(text: string): string {
   })
 }
 
-/** Counts what somebody got wrong within a minute. */
+/** Counts what a client got wrong within a minute. */
 function createFailureLimit(clock: Pick<Clock, 'monotonicMs'>) {
   const failures = new Map<string, number[]>()
-  const recent = (peer: string): number[] =>
-    (failures.get(peer) ?? []).filter((atMs) => clock.monotonicMs() - atMs < MINUTE_MS)
   return {
-    /** @throws {AppError} `too_many_wrong_codes` */
-    check(peer: string): void {
-      const times = recent(peer)
+    /** @throws {AppError} `too_many_wrong_codes` from the sixth on */
+    note(address: string): void {
+      const client = networkOf(address)
+      const nowMs = clock.monotonicMs()
+      const times = (failures.get(client) ?? []).filter((atMs) => nowMs - atMs < MINUTE_MS)
       const [first] = times
-      if (first === undefined || times.length < MOST_WRONG) return
-      const seconds = Math.max(1, Math.ceil((first + MINUTE_MS - clock.monotonicMs()) / 1000))
-      throw new AppError('rate_limited', 'too_many_wrong_codes', `${MOST_WRONG} codes in a minute were wrong`, {
-        hint: `try again in ${seconds} s, or sign in with an API key`,
-        details: { retry_after_seconds: seconds },
-      })
-    },
-    note(peer: string): void {
-      const times = [...recent(peer), clock.monotonicMs()]
+      if (first !== undefined && times.length >= MOST_WRONG) {
+        const seconds = Math.max(1, Math.ceil((first + MINUTE_MS - nowMs) / 1000))
+        throw new AppError('rate_limited', 'too_many_wrong_codes', `${MOST_WRONG} codes in a minute were wrong`, {
+          hint: `a right code works at once; try another in ${seconds} s, or sign in with an API key`,
+          details: { retry_after_seconds: seconds },
+        })
+      }
       // the last one noted comes last, so that the first is the oldest
-      failures.delete(peer)
-      failures.set(peer, times)
+      failures.delete(client)
+      failures.set(client, [...times, nowMs])
       const [oldest] = failures.keys()
       if (failures.size > MOST_PEERS && oldest !== undefined) failures.delete(oldest)
     },

@@ -1,9 +1,13 @@
 /**
  * Making, listing and revoking API keys. A key makes keys of its own entity only, and one bound to a project keys of that
  * project only; a new entity begins with a key made where the data lies (`local-keys.ts`).
+ *
+ * A key never outlives what made it for good: one that ends makes keys that end with it or before, and what a browser's session makes ends,
+ * too, so that a session that was taken is no way in for ever.
  */
 
-import { ConflictError, NotFoundError } from '#base/errors/errors.js'
+import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { SESSION_KEY_LIFE_SECONDS } from '#contract/wire/access/key-words.js'
 import type { ApiKey, CreatedKey, CreateKeyRequest, DeletedKey, ListKeysQuery } from '#contract/wire/access/keys.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import {
@@ -14,6 +18,7 @@ import {
   listApiKeys,
   newApiKey,
 } from '#service/storage/api-keys.js'
+import { readDatabaseNowMs } from '#service/storage/database.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { Principal, ServiceContext } from '../context.js'
@@ -44,7 +49,8 @@ export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' 
       const record = await inTransaction(db, async (transaction) => {
         const before = scope === null ? null : await findIdempotent(transaction, scope, digest)
         if (before !== null) throw alreadyCreated(before)
-        const expiresInMs = request.expires_in_seconds == null ? null : request.expires_in_seconds * 1000
+        const own = await findApiKeyById(transaction, principal, principal.keyId)
+        const expiresInMs = lifeMs(request, principal, { own, nowMs: await readDatabaseNowMs(transaction) })
         await insertApiKey(
           transaction,
           { id, entity, project, scope: request.scope, name: request.name ?? '', expiresInMs },
@@ -72,6 +78,29 @@ export function createKeyService({ db, ids, logger }: Pick<ServiceContext, 'db' 
       return { id: key.id, object: 'api_key', deleted: true }
     },
   }
+}
+
+/**
+ * How long a new key lives, milliseconds; null: for ever.
+ *
+ * @param own the key that asks, or whose session does
+ * @throws {InvalidRequestError} `key_life_too_long`
+ */
+function lifeMs(
+  { expires_in_seconds: asked }: CreateKeyRequest,
+  { sessionId }: Principal,
+  { own, nowMs }: { readonly own: ApiKeyRecord | null; readonly nowMs: number },
+): number | null {
+  const left = own?.expiresAtMs == null ? Number.POSITIVE_INFINITY : Math.max(1, own.expiresAtMs - nowMs)
+  const longest = Math.min(left, sessionId === null ? Number.POSITIVE_INFINITY : SESSION_KEY_LIFE_SECONDS * 1000)
+  if (asked == null) return Number.isFinite(longest) ? longest : null
+  if (asked * 1000 <= longest) return asked * 1000
+  const why = longest === left ? 'the key that makes it ends then' : "a browser's session makes it"
+  throw new InvalidRequestError(
+    'key_life_too_long',
+    `expires_in_seconds must be at most ${Math.floor(longest / 1000)}, as ${why}; got ${asked}`,
+    { param: 'expires_in_seconds', hint: 'leave it out for the longest, or make the key with one that does not end' },
+  )
 }
 
 function toWireKey(key: ApiKeyRecord, principal: Principal): ApiKey {

@@ -2,8 +2,7 @@
  * Rows of what jobs trained on. One is made with its job where data is kept, and holds the job's rows from the beginning, so that
  * the end of a job, however it comes, has nothing to move but what the trainer noted.
  */
-import { sql } from 'kysely'
-import { type Database, databaseNowMs } from '../database.js'
+import type { Database } from '../database.js'
 
 /** What is kept of a job. */
 export interface KeptDataRecord {
@@ -107,12 +106,6 @@ export async function deleteKeptData(db: Database, jobIds: readonly string[]): P
 /** The same of all jobs of a model. */
 export async function deleteKeptDataOfModel(db: Database, modelId: string): Promise<void> {
   await db.deleteFrom('kept_training_data').where('model_id', '=', modelId).execute()
-}
-
-/** The database's time, against which ends of jobs are measured. */
-export async function readDatabaseNowMs(db: Database): Promise<number> {
-  const { rows } = await sql<{ now_ms: number }>`select ${databaseNowMs} as now_ms`.execute(db)
-  return Number(rows[0]?.now_ms ?? 0)
 }
 
 function selectKept(db: Database) {

@@ -74,6 +74,32 @@ describe('a session', () => {
     expect(await statusOf(three.body.token, '/v1/whoami')).toBe(401)
   })
 
+  it('makes keys that end, and they make none that end later', async () => {
+    const session = (await begin(service.apiKey)).body
+    const make = (token: string, json: object = {}) =>
+      service.json<CreatedKey & { error: { code: string; param: string; message: string } }>('/v1/preview/keys', {
+        headers: bearer(token),
+        json: { scope: 'admin', ...json },
+      })
+    const made = (await make(session.token)).body
+    expect(hoursUntil(made.expires_at ?? '') / 24).toBeCloseTo(30, 1)
+    const short = (await make(session.token, { expires_in_seconds: 3600 })).body
+    expect(hoursUntil(short.expires_at ?? '')).toBeLessThan(1.01)
+    const long = await make(session.token, { expires_in_seconds: 2_592_001 })
+    expect([long.status, long.body.error.code, long.body.error.param]).toEqual([
+      422,
+      'key_life_too_long',
+      'expires_in_seconds',
+    ])
+    expect(long.body.error.message).toContain("at most 2592000, as a browser's session makes it; got 2592001")
+    // by what it made
+    const heir = (await make(short.key)).body
+    expect(Math.abs(Date.parse(heir.expires_at ?? '') - Date.parse(short.expires_at ?? ''))).toBeLessThan(2)
+    expect((await make(short.key, { expires_in_seconds: 3601 })).body.error.code).toBe('key_life_too_long')
+    expect((await begin(heir.key, { is_kept: true })).body.expires_at).toBe(heir.expires_at)
+    expect((await make(service.apiKey)).body.expires_at).toBeNull()
+  })
+
   it('is listed for its key, and for who manages keys; no other key ends it', async () => {
     const [a, b] = [await key({ scope: 'read' }), await key({ scope: 'read' })]
     const session = (await begin(a.key, { name: 'mine' })).body
@@ -154,15 +180,18 @@ describe('a code', () => {
     expect((await exchange(made.code)).status).toBe(401)
   })
 
-  it('is made for whoever starts the server, and only five in a minute may be wrong', async () => {
+  it('is made for whoever starts the server, and opens however many wrong ones came from the same address', async () => {
     const other = await createTestService()
     const code = (await other.signInCode()) ?? ''
-    const later = (await other.signInCode()) ?? ''
-    for (let i = 0; i < 4; i += 1) expect((await exchange(`wrong ${i}`, other)).status).toBe(401)
+    const statuses: number[] = []
+    for (let i = 0; i < 7; i += 1) statuses.push((await exchange(`wrong ${i}`, other)).status)
+    expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429])
+    const refused = await exchange('wrong again', other)
+    expect(refused.body.error).toMatchObject({
+      code: 'too_many_wrong_codes',
+      hint: expect.stringMatching(/^a right code/),
+    })
     expect((await exchange(code, other)).body).toMatchObject({ scope: 'admin', entity: 'local' })
-    expect((await exchange('wrong 4', other)).status).toBe(401)
-    const refused = await exchange(later, other)
-    expect([refused.status, refused.body.error.code]).toEqual([429, 'too_many_wrong_codes'])
     await other.dispose()
   })
 })

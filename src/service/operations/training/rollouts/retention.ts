@@ -4,13 +4,8 @@
 import { statfs } from 'node:fs/promises'
 import type { Logger } from '#base/logging/logger.js'
 import type { BlobStore } from '#service/storage/blobs.js'
-import type { Database } from '#service/storage/database.js'
-import {
-  deleteKeptData,
-  listEndedKeptData,
-  readDatabaseNowMs,
-  setKeptDataBytes,
-} from '#service/storage/jobs/kept-data.js'
+import { type Database, readDatabaseNowMs } from '#service/storage/database.js'
+import { deleteKeptData, listEndedKeptData, setKeptDataBytes } from '#service/storage/jobs/kept-data.js'
 
 export interface RetentionOptions {
   readonly db: Database

@@ -3,6 +3,7 @@
  */
 import { createRequire } from 'node:module'
 import type { Writable } from 'node:stream'
+import type { PasswordSource, PasswordTarget } from './password-file.js'
 
 export interface QueryAnswer<Row> {
   readonly command: string
@@ -57,9 +58,11 @@ export interface ConnectionOptions {
   readonly types?: { getTypeParser(oid: number, format?: 'text' | 'binary'): unknown }
 }
 
+export type ClientClass = new (options: ConnectionOptions) => Client
+
 export interface PostgresDriver {
-  readonly Client: new (options: ConnectionOptions) => Client
-  readonly Pool: new (options: ConnectionOptions & { readonly max: number }) => Pool
+  readonly Client: ClientClass
+  readonly Pool: new (options: ConnectionOptions & { readonly max: number; readonly Client: ClientClass }) => Pool
   readonly types: { getTypeParser(oid: number, format?: 'text' | 'binary'): unknown }
 }
 
@@ -67,4 +70,29 @@ const load = createRequire(import.meta.url)
 
 export function loadDriver(): PostgresDriver {
   return load('pg') as PostgresDriver
+}
+
+/**
+ * Clients that ask `source` when the database wants a password. An option of the driver would not do: it forgets that one beside an address.
+ *
+ * @param source null: the driver has it from the environment
+ */
+export function withPassword(Base: ClientClass, source: PasswordSource | null): ClientClass {
+  if (source === null) return Base
+  return class Asking extends Base {
+    declare readonly connection: { readonly stream: { destroy(): void } }
+    constructor(options: ConnectionOptions) {
+      super(options)
+      Object.assign(this, { password: (target: PasswordTarget) => this.ask(target) })
+    }
+    private async ask(target: PasswordTarget): Promise<string> {
+      try {
+        return await source(target)
+      } catch (error) {
+        // else the database waits a minute for the password, and this process for the database
+        this.connection.stream.destroy()
+        throw error
+      }
+    }
+  }
 }

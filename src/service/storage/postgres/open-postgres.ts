@@ -5,15 +5,17 @@
  * (`in-transaction.ts`); single statements see what is committed. Nothing here knows what the tables mean.
  */
 import { Kysely, sql } from 'kysely'
+import { readEnvironment } from '#base/environment.js'
 import { AppError, StorageError } from '#base/errors/errors.js'
 import { migrate, type OpenDatabase } from '../database.js'
 import { shareTransactions } from '../in-transaction.js'
 import type { Schema } from '../schema.js'
 import { parsePostgresAddress } from './address.js'
 import { PoolDialect } from './dialect.js'
-import { type Client, loadDriver } from './driver.js'
+import { type Client, loadDriver, withPassword } from './driver.js'
 import { toDatabaseError } from './errors.js'
 import { POSTGRES_MIGRATIONS } from './migrations.js'
+import { createPasswordSource } from './password-file.js'
 import { holdServerLock, NOTICE_CHANNEL, type ServerLockOptions } from './server-lock.js'
 
 export interface PostgresOptions {
@@ -54,6 +56,7 @@ export async function openPostgres(address: string, options: PostgresOptions): P
   const { url, name } = parsePostgresAddress(address)
   const { onTrouble = () => undefined, onTakenOver = () => undefined } = options
   const pg = loadDriver()
+  const Client = withPassword(pg.Client, createPasswordSource(readEnvironment()))
   const connection = {
     connectionString: url,
     application_name: 'trainyard',
@@ -73,13 +76,13 @@ export async function openPostgres(address: string, options: PostgresOptions): P
   const sharing: ServerLockOptions['sharing'] =
     shared === undefined ? null : { hasToMigrate, onNotice: shared.onNotice }
   const createClient = () =>
-    new pg.Client(shared === undefined ? connection : { ...connection, application_name: nameOfServer(shared.id) })
+    new Client(shared === undefined ? connection : { ...connection, application_name: nameOfServer(shared.id) })
   const lock = isBeside
     ? null
     : await holdServerLock(createClient, { sharing, onTrouble, onTakenOver }).catch((error: unknown) => {
         throw withReason(error, name)
       })
-  const pool = new pg.Pool({ ...connection, pipeline: true, max: options.maxConnections })
+  const pool = new pg.Pool({ ...connection, Client, pipeline: true, max: options.maxConnections })
   pool.on('error', onTrouble)
   // the pool hears of connections that are idle; one that breaks between two statements of a transaction would end the process
   pool.on('connect', (client) => client.on('error', onTrouble))

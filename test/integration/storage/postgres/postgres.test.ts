@@ -2,7 +2,7 @@
  * What is PostgreSQL's alone: transactions beside each other on two servers' connections, a database that goes away and comes back,
  * a commit whose answer is lost, and what a start refuses.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'kysely'
@@ -16,6 +16,7 @@ import { insertModel } from '#service/storage/models.js'
 import { loadDriver } from '#service/storage/postgres/driver.js'
 import { openPostgres, type PostgresOptions } from '#service/storage/postgres/open-postgres.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
+import { cli, createHome } from '../../../support/service/cli-process.js'
 import { createTestService, STAND_INS, sampleGroup } from '../../../support/service/create-test-service.js'
 import { newJobOf, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
 import { until } from '../../../support/until.js'
@@ -53,6 +54,32 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'PostgreSQL' : NO_POSTGRES, () =
     onTestFinished(() => service.dispose())
     return service
   }
+
+  test('a password comes from PGPASSFILE without a word of the driver, and where it has none, that is said', async () => {
+    const address = await postgres.createDatabase()
+    await open(address)
+    await postgres.query(address, "create role guarded superuser login password 'opens'")
+    const [{ hba_file = '' } = {}] = await postgres.query<{ hba_file?: string }>(address, 'show hba_file')
+    await writeFile(hba_file, `local all guarded scram-sha-256\n${await readFile(hba_file, 'utf8')}`)
+    await postgres.query(address, 'select pg_reload_conf()')
+    const home = createHome()
+    onTestFinished(() => home.remove())
+    const file = join(home.path, 'passwords')
+    const database = address.replace('tests@', 'guarded@')
+    const create = async (line: string) => {
+      await writeFile(file, line, { mode: 0o600 })
+      const argv = ['keys', 'create', '--local', '--database', database, '--data-dir', home.path, '-q']
+      return cli(argv, { home: home.path, env: { PGPASSFILE: file } })
+    }
+    // the server reads its file again behind its answer
+    const refused = await until(async () => {
+      const ended = await create('localhost:*:*:somebody:opens\n')
+      return ended.exitCode === 0 ? null : ended
+    }, 'the database asks for a password')
+    expect(refused.stderr).toContain(`the database asks for a password, and "${file}" has no line for`)
+    const made = await create('localhost:*:*:guarded:opens\n')
+    expect([made.exitCode, made.stderr, made.stdout]).toEqual([0, '', expect.stringMatching(/^ty_\w+\n$/)])
+  })
 
   describe('transactions beside each other', () => {
     test('make one job of creates that are repeated at once', async () => {

@@ -31,7 +31,7 @@ import {
   tokenizerInfoResponseSchema,
 } from '../wire/inference/tokens.js'
 import { orderedPageQuerySchema } from '../wire/list.js'
-import { servedModelListSchema, servedModelSchema } from '../wire/models.js'
+import { servedListQuerySchema, servedModelListSchema, servedModelSchema } from '../wire/models.js'
 import { blocks, chat, conversation, prompts, tokenIds } from './bodies.js'
 import { endpoints } from './endpoint.js'
 
@@ -158,7 +158,12 @@ export const GENERATION = endpoints({
     summary: 'List what `model` may be',
     origin: 'OpenAI',
     scope: 'read',
+    query: servedListQuerySchema,
     answer: servedModelListSchema,
+    parameters: {
+      after: 'The `id` that the page begins behind',
+      limit: 'Cards of a page, at most 1,000; default all of them',
+    },
   },
   'GET /v1/models/{+id}': {
     tag,

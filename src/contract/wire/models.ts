@@ -4,7 +4,7 @@
  * `step` and `created_at` are additions of ours. List and get do not exist upstream.
  */
 import { z } from 'zod'
-import { laxBoolean } from './lax.js'
+import { laxBoolean, laxInteger } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
 import { MODEL_ORDERS } from './model-orders.js'
 
@@ -202,5 +202,19 @@ export const servedModelSchema = z.object({
 })
 export type ServedModel = z.infer<typeof servedModelSchema>
 
-export const servedModelListSchema = z.object({ object: z.literal('list'), data: z.array(servedModelSchema) })
+/** All of them; with `limit` or `after` a page. */
+export const servedModelListSchema = z.object({
+  object: z.literal('list'),
+  data: z.array(servedModelSchema),
+  first_id: z.string().optional(),
+  last_id: z.string().optional(),
+  has_more: z.boolean().optional(),
+})
 export type ServedModelList = z.infer<typeof servedModelListSchema>
+
+/** Names and not ids are its cursors, as clients know nothing else of a card. */
+export const servedListQuerySchema = z.object({
+  after: z.string().max(1000).optional(),
+  limit: laxInteger({ min: 1, max: 1000 }).optional(),
+})
+export type ServedListQuery = z.infer<typeof servedListQuerySchema>

@@ -128,6 +128,9 @@ export const baseModelFacts = objectOf<BaseModel>({
 })
 export const servedModels = objectOf<ServedModelList>({
   object: anything,
+  first_id: anything,
+  last_id: anything,
+  has_more: anything,
   data: listOf(
     objectOf<ServedModel>({
       id: text,

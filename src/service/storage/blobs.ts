@@ -6,7 +6,8 @@
  * not known here: the sweeper decides (`operations/blob-sweeper.ts`).
  */
 import type { Readable } from 'node:stream'
-import { StorageError } from '#base/errors/errors.js'
+import { AppError, StorageError } from '#base/errors/errors.js'
+import { checkpointCorrupt } from '#formats/checkpoint-manifest.js'
 
 /** What was stored. */
 export interface BlobRef {
@@ -108,18 +109,48 @@ export async function openOrLink(
   return link === null ? { sha256, stream: await open() } : { sha256, link }
 }
 
+const RESTORE =
+  'whoever runs the server puts it back from a backup, or a version of the bucket; trainyard verify names all such'
+
 /** The error for bytes that are not there. */
 export function blobMissing(sha256: string, cause?: unknown): StorageError {
-  return new StorageError('blob_missing', `blob ${sha256.slice(0, 12)} cannot be read`, { cause })
+  return new StorageError('blob_missing', `stored bytes cannot be read: blob ${sha256.slice(0, 12)} is gone`, {
+    hint: RESTORE,
+    cause,
+  })
 }
 
-/** Files as a process is given them that reads them itself: name → path and digest. @throws as `localFile` */
+/** The error for bytes that are others than were stored. @param cause says where they lie: logged, never sent */
+export function blobCorrupt(sha256: string, cause?: unknown): StorageError {
+  return new StorageError('blob_corrupt', `stored bytes are damaged: blob ${sha256.slice(0, 12)}`, {
+    hint: RESTORE,
+    cause,
+  })
+}
+
+/**
+ * Files of a checkpoint as a process is given them that reads them itself: name → path and digest.
+ *
+ * @param checkpoint as errors call it, for example `checkpointTitle(…)`
+ * @throws {CheckpointError} `checkpoint_corrupt` for bytes that are damaged or gone; {AppError} `blob_store_unavailable`
+ */
 export async function toLocalFiles(
   blobs: Pick<BlobStore, 'localFile'>,
+  checkpoint: string,
   files: readonly { readonly name: string; readonly sha256: string }[],
 ): Promise<Readonly<Record<string, { readonly path: string; readonly sha256: string }>>> {
-  const entries = files.map(
-    async ({ name, sha256 }) => [name, { path: await blobs.localFile(sha256), sha256 }] as const,
-  )
+  const entries = files.map(async ({ name, sha256 }) => {
+    try {
+      return [name, { path: await blobs.localFile(sha256), sha256 }] as const
+    } catch (cause) {
+      throw toCheckpointError(checkpoint, name, cause)
+    }
+  })
   return Object.fromEntries(await Promise.all(entries))
+}
+
+/** What a blob's error means for the checkpoint that its file belongs to; a store that does not answer may well have it. */
+export function toCheckpointError(checkpoint: string, fileName: string, cause: unknown): unknown {
+  const isBroken = cause instanceof AppError && (cause.code === 'blob_missing' || cause.code === 'blob_corrupt')
+  return isBroken ? checkpointCorrupt(checkpoint, `${fileName} cannot be read`, cause) : cause
 }

@@ -136,9 +136,18 @@ export async function listStepsOf(
   return rows.map((row) => ({ modelId: row.model_id, step: row.step, createdAtMs: row.created_at_ms }))
 }
 
+let deletions = 0
+
+/** Other whenever a checkpoint has come, or was deleted by this process. */
+export async function checkpointsStamp(db: Database): Promise<string> {
+  const newest = await db.selectFrom('checkpoints').select('id').orderBy('id', 'desc').limit(1).executeTakeFirst()
+  return `${newest?.id ?? ''} ${deletions}`
+}
+
 /** Deletes the rows at `steps`. @returns how many existed */
 export async function deleteCheckpointRows(db: Database, modelId: string, steps: readonly number[]): Promise<number> {
   let deleted = 0
+  deletions += 1
   // in slices: a statement takes a limited number of parameters
   for (let start = 0; start < steps.length; start += 500) {
     const result = await db

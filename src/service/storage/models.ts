@@ -157,6 +157,22 @@ export async function countModels(db: Database): Promise<number> {
   return count
 }
 
+/** Other whenever a model of the owner has come or gone. */
+export async function modelsStamp(
+  db: Database,
+  { entity, project }: { readonly entity: string; readonly project: string | null },
+): Promise<string> {
+  let counted = db
+    .selectFrom('model_counts')
+    .select((eb) => eb.fn.sum<number | null>('count').as('count'))
+    .where('entity', '=', entity)
+  if (project !== null) counted = counted.where('project', '=', project)
+  let newest = db.selectFrom('models').select('id').where('entity', '=', entity).orderBy('id', 'desc').limit(1)
+  if (project !== null) newest = newest.where('project', '=', project)
+  const { count } = await counted.executeTakeFirstOrThrow()
+  return `${count ?? 0} ${(await newest.executeTakeFirst())?.id ?? ''}`
+}
+
 /** How many models are trained from a base model; everybody's when no owner is given. */
 export async function countModelsOf(
   db: Database,

@@ -616,6 +616,11 @@ describe('chat requests', () => {
       status: 200,
     },
     {
+      name: 'a seed beyond 64 bits, within the published bound',
+      request: ['POST', CHAT, '{"messages":[{"role":"user","content":"hi"}],"seed":9223372036854775808}'],
+      status: 200,
+    },
+    {
       name: 'a seed beyond the published bound',
       request: ['POST', CHAT, '{"messages":[{"role":"user","content":"hi"}],"seed":9223372036854776001}'],
       status: 400,

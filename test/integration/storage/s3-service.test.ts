@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { AwsClient } from 'aws4fetch'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
@@ -88,6 +89,66 @@ describe.each(S3_SERVERS)('a service with a bucket of $name', (kind) => {
       const bytes = Buffer.from(await (await service.fetch(`${path}/${name}`)).arrayBuffer())
       expect(createHash('sha256').update(bytes).digest('hex')).toBe(sha256)
     }
+  })
+
+  it.skipIf(!kind.isThere)('says of a damaged and of a missing object what it says of files on its disk', async () => {
+    const { body: models } = await service.json<{ data: { id: string }[] }>('/v1/preview/models')
+    const path = `/v1/preview/models/${models.data[0]?.id}/checkpoints/1/files`
+    const { body } = await service.json<CheckpointFiles>(path)
+    const digest = body.files.find(({ name }) => name === 'adapter_model.safetensors')?.sha256 ?? ''
+    const { body: file } = await service.json<{ id: string }>('/v1/files?filename=y.jsonl', {
+      method: 'POST',
+      body: `${ROWS}\n`,
+    })
+    const fileDigest = createHash('sha256').update(`${ROWS}\n`).digest('hex')
+    const s3 = new AwsClient({
+      accessKeyId: server.environment['AWS_ACCESS_KEY_ID'] ?? '',
+      secretAccessKey: server.environment['AWS_SECRET_ACCESS_KEY'] ?? '',
+      service: 's3',
+      region: 'us-east-1',
+    })
+    const urlOf = (sha256: string) => `${server.endpoint}/data/yard/sha256/${sha256.slice(0, 2)}/${sha256.slice(2)}`
+    const restart = async () => {
+      await service.close(5000)
+      await rm(join(service.dataDir, 'cache'), { recursive: true, force: true })
+      service = await service.restart(options())
+    }
+    const said = async (path: string, json?: object) => {
+      const answer = await service.json<{ error: { code: unknown; reason?: string; message: string; hint?: string } }>(
+        path,
+        json === undefined ? {} : { json },
+      )
+      return [answer.status, answer.body.error.message, answer.body.error.hint ?? '']
+    }
+    const chatRequest = { model: 'm:step1', messages: [{ role: 'user', content: 'Count.' }], max_tokens: 2 }
+    const isDamaged = [
+      500,
+      expect.stringMatching(/^the checkpoint at step 1 of model "m" is damaged: adapter_model/),
+      expect.any(String),
+    ]
+    const wholes = new Map<string, ArrayBuffer>()
+    for (const sha256 of [digest, fileDigest]) wholes.set(sha256, await (await s3.fetch(urlOf(sha256))).arrayBuffer())
+    const bytes = new Uint8Array(wholes.get(digest) ?? new ArrayBuffer(0)).map((byte, i) => (i > 900 ? 0x3c : byte))
+    for (const kindOfFault of ['damaged', 'missing'] as const) {
+      for (const sha256 of [digest, fileDigest]) {
+        const isGone = kindOfFault === 'missing'
+        const body = sha256 === digest ? bytes : new Uint8Array([1])
+        const answer = await s3.fetch(urlOf(sha256), isGone ? { method: 'DELETE' } : { method: 'PUT', body })
+        expect(answer.ok).toBe(true)
+      }
+      await restart()
+      expect(await said('/v1/chat/completions', chatRequest)).toEqual(isDamaged)
+      expect(await said(`/v1/files/${file.id}/content`)).toEqual([
+        500,
+        kindOfFault === 'missing'
+          ? `stored bytes cannot be read: blob ${fileDigest.slice(0, 12)} is gone`
+          : `stored bytes are damaged: blob ${fileDigest.slice(0, 12)}`,
+        expect.stringContaining('trainyard verify'),
+      ])
+    }
+    for (const [sha256, whole] of wholes) await s3.fetch(urlOf(sha256), { method: 'PUT', body: whole })
+    await restart()
+    await chat(service)
   })
 
   it.skipIf(!kind.isThere)('is verified by itself, and a command on the data directory says where to ask', async () => {

@@ -300,11 +300,13 @@ async function collect(events: AsyncIterable<GenerationEvent>, request: SampleRe
 }
 
 async function toAdapter(blobs: ServiceContext['blobs'], weights: SessionWeightsRecord): Promise<AdapterRef> {
+  const checkpoint = `weights "${weights.name ?? weights.id}" of training run "${weights.sessionId}"`
   return {
     digest: digestOfAdapter(weights.files),
-    checkpoint: `weights "${weights.name ?? weights.id}" of training run "${weights.sessionId}"`,
+    checkpoint,
     files: await toLocalFiles(
       blobs,
+      checkpoint,
       weights.files.filter(({ name }) => SERVED_FILES.includes(name)),
     ),
   }

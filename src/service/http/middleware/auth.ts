@@ -28,6 +28,8 @@ export function bearerAuth(options: Pick<AppOptions, 'services' | 'publicAddress
     c.set('hasTicket', true)
     // a browser keeps it as a file, whatever is in it
     c.header('content-disposition', 'attachment')
+    // and nobody on the way keeps what an address gives once
+    c.header('cache-control', 'no-store')
     return principal
   }
 

@@ -52,9 +52,12 @@ const STATUS_BY_CODE: Readonly<Record<string, ContentfulStatusCode>> = {
 
 /** Internal errors whose own words are for the client: they name what is broken and no path of the server. */
 const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set([
+  'blob_corrupt',
+  'blob_missing',
   'checkpoint_corrupt',
   'data_dir_removed',
   'non_finite_logits',
+  'rollouts_damaged',
 ])
 
 export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateError'>): ErrorHandler<AppEnvironment> {

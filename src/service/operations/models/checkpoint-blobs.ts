@@ -2,8 +2,8 @@
  * The files of a checkpoint as blobs, and how errors name the checkpoint they belong to.
  */
 import type { Readable } from 'node:stream'
-import { AppError } from '#base/errors/errors.js'
-import { checkpointCorrupt, checkpointTitle } from '#formats/checkpoint-manifest.js'
+import { checkpointTitle } from '#formats/checkpoint-manifest.js'
+import { toCheckpointError } from '#service/storage/blobs.js'
 import type { ServiceContext } from '../context.js'
 
 /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes are gone: a row names them, so that is our fault */
@@ -19,8 +19,6 @@ export async function openCheckpointBlob(
   try {
     return await context.blobs.openRead(file.sha256)
   } catch (cause) {
-    // a store that does not answer may well have it
-    if (cause instanceof AppError && cause.category === 'unavailable') throw cause
-    throw checkpointCorrupt(checkpointTitle(file.model.name, file.step), `${file.name} cannot be read`, cause)
+    throw toCheckpointError(checkpointTitle(file.model.name, file.step), file.name, cause)
   }
 }

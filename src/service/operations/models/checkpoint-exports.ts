@@ -58,6 +58,7 @@ export async function exportRequest(
             checkpoint: checkpointTitle(model.name, checkpoint.step),
             files: await toLocalFiles(
               context.blobs,
+              checkpointTitle(model.name, checkpoint.step),
               checkpoint.files.filter(({ name }) => !name.startsWith('optimizer')),
             ),
           },

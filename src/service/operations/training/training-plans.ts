@@ -9,6 +9,7 @@ import { PARENT_FILES, type WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
+import { checkpointTitle } from '#formats/checkpoint-manifest.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { toLocalFiles } from '#service/storage/blobs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
@@ -72,7 +73,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
         job,
         folders: { base_model: base.sourcePath, prepared: context.preparedDir, fetched: null },
         ...files,
-        parentFiles: await toLocalFiles(blobs, parentFiles),
+        parentFiles: await toLocalFiles(blobs, checkpointTitle(model.name, parent?.step ?? 0), parentFiles),
         earlier: await listEarlier(kind, model),
       },
       signal,

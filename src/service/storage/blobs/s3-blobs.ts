@@ -9,7 +9,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { StorageError, toOpenFilesError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
-import { type BlobRef, type BlobStore, blobMissing, nameOf } from '../blobs.js'
+import { type BlobRef, type BlobStore, blobCorrupt, blobMissing, nameOf } from '../blobs.js'
 import { type BlobCache, openBlobCache } from './blob-cache.js'
 import type { S3Address } from './s3-address.js'
 import type { S3Credentials } from './s3-credentials.js'
@@ -132,10 +132,9 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<S3Blobs> {
       last = hash.digest('hex')
       if (last === sha256) return { sha256, sizeBytes }
     }
-    throw new StorageError(
-      'blob_corrupt',
-      `object "${key}" of blob store "${address.name}" is damaged: its bytes have digest ${last}`,
-      { hint: 'put the object back from a version or a backup of the bucket' },
+    throw blobCorrupt(
+      sha256,
+      new Error(`object "${key}" of blob store "${address.name}": its bytes have digest ${last}`),
     )
   }
 

@@ -215,6 +215,7 @@ describe('a download', () => {
     const response = await fetch(made.body.url)
     expect([response.status, await response.text()]).toEqual([200, '{"messages":[]}\n'])
     expect(response.headers.get('content-disposition')).toMatch(/^attachment; filename.*rows$/)
+    expect(response.headers.get('cache-control')).toBe('no-store')
     expect(response.headers.get('x-trainyard-ignored-fields')).toBeNull()
     expect((await fetch(made.body.url)).status).toBe(401)
   })

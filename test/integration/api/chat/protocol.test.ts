@@ -105,6 +105,34 @@ describe('other routes (8)', () => {
       expect(body.data.slice(bases.length).map(({ id }) => id)).toEqual(
         Array.from({ length: 2500 }, (_, i) => `local/p/n${i}`),
       )
+      // in pages it is the same list
+      type Page = { data: { id: string }[]; first_id: string; last_id: string; has_more: boolean }
+      const pages: Page[] = []
+      for (
+        let after: string | null = '';
+        after !== null;
+        after = pages.at(-1)?.has_more ? pages.at(-1)!.last_id : null
+      ) {
+        const cursor: string = after === '' ? '' : `&after=${encodeURIComponent(after)}`
+        pages.push((await own.json<Page>(`/v1/models?limit=1000${cursor}`)).body)
+      }
+      expect(pages.map(({ data }) => data.length)).toEqual([1000, 1000, 500 + bases.length])
+      expect(pages.flatMap(({ data }) => data.map(({ id }) => id))).toEqual(body.data.map(({ id }) => id))
+      for (const { data, first_id, last_id } of pages)
+        expect([data[0]?.id, data.at(-1)?.id]).toEqual([first_id, last_id])
+      const rest = (await own.json<Page>('/v1/models?after=local/p/n2498')).body
+      expect([rest.data.map(({ id }) => id), rest.has_more]).toEqual([['local/p/n2499'], false])
+      expect((await own.json<Page>('/v1/models?after=local/p/n2499')).body).toMatchObject({ data: [], last_id: '' })
+      const unknown = await own.json<{ error: { code: string } }>('/v1/models?after=nobody')
+      expect([unknown.status, unknown.body.error.code]).toEqual([422, 'invalid_cursor'])
+      // what comes and goes is seen at once, though the list is kept
+      const ids = async () => (await own.json<Page>('/v1/models')).body.data.map(({ id }) => id)
+      const made = await own.json<{ id: string }>('/v1/preview/models', {
+        json: { project: 'p', name: 'new', base_model: 'trainyard/tiny-random' },
+      })
+      expect(await ids()).toContain('local/p/new')
+      await own.fetch(`/v1/preview/models/${made.body.id}`, { method: 'DELETE' })
+      expect(await ids()).toEqual(body.data.map(({ id }) => id))
     } finally {
       await own.dispose()
     }

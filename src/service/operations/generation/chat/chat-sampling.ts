@@ -76,7 +76,8 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
     ),
     ...toLogitBias(request.logit_bias ?? null),
     allowedTokenIds: request.allowed_token_ids == null ? null : [...new Set(request.allowed_token_ids)],
-    seed: request.seed ?? null,
+    // the published bounds are those of a double: a little beyond 64 bits, which is what engines take
+    seed: request.seed == null ? null : BigInt.asIntN(64, request.seed),
     n,
     maxTokens,
     minTokens,

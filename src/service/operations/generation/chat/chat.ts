@@ -12,7 +12,7 @@ import {
   type ChatResponse,
   SCHEMA_VIOLATIONS,
 } from '#contract/wire/chat-completions.js'
-import type { ServedModel } from '#contract/wire/models.js'
+import type { ServedListQuery, ServedModel } from '#contract/wire/models.js'
 import { answerFormatOf } from '#formats/answers/answer-format.js'
 import { callIdOf } from '#formats/answers/call-id.js'
 import type { AnswerFormat, StartedEvent } from '#inference/host/protocol.js'
@@ -31,7 +31,8 @@ import {
 } from './chat-request.js'
 import { heldCalls, isStrictIgnored } from './held-calls.js'
 import { unheldFields, ViolationFinder } from './schema-violations.js'
-import { describeServedModel, listServedModels, type Policy, resolvePolicy } from './served-models.js'
+import { createServedList } from './served-list.js'
+import { describeServedModel, type Policy, resolvePolicy } from './served-models.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface ChatAnswer {
@@ -56,8 +57,8 @@ export interface ChatService {
    * @param signal aborted when the client goes away
    */
   create(principal: Principal, request: ChatRequest, requestId: string, signal: AbortSignal): Promise<ChatAnswer>
-  /** All of them, in parts; at least one. */
-  listModels(principal: Principal): AsyncIterable<readonly ServedModel[]>
+  /** The answer's JSON. @throws {InvalidRequestError} `invalid_cursor` */
+  listModels(principal: Principal, query: ServedListQuery): Promise<string>
   /** @param requested a name as in a request */
   describeModel(principal: Principal, requested: string): Promise<ServedModel>
 }
@@ -79,8 +80,9 @@ export function createChatService(
   >,
 ): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
+  const servedList = createServedList(context, startedSeconds)
   return {
-    listModels: (principal) => listServedModels(context, principal, startedSeconds),
+    listModels: servedList.read,
     describeModel: (principal, requested) => describeServedModel(context, principal, { requested, startedSeconds }),
     create: async (principal, given, requestId, signal) => {
       const request = withAllowedTools(given)

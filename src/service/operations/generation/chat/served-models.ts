@@ -8,7 +8,6 @@
  * A model without checkpoints answers with its base model, which is its step 0.
  */
 
-import { setImmediate } from 'node:timers/promises'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { DEFAULT_PROJECT } from '#contract/settings/service.js'
@@ -21,10 +20,11 @@ import {
 } from '#formats/checkpoint-manifest.js'
 import type { AdapterRef } from '#inference/host/protocol.js'
 import { toLocalFiles } from '#service/storage/blobs.js'
-import { type CheckpointRecord, findCheckpoint, listStepsOf } from '#service/storage/checkpoints.js'
-import { findModel, findModelByName, findModelsNamed, listModels, type ModelRecord } from '#service/storage/models.js'
+import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
+import { findModel, findModelByName, findModelsNamed, type ModelRecord } from '#service/storage/models.js'
 import { isOwn } from '../../access/tenant.js'
 import type { ServiceContext, Tenant } from '../../context.js'
+import { baseCard, modelCard } from './served-list.js'
 
 /** What answers a request: fixed for its whole life. */
 export interface Policy {
@@ -70,49 +70,6 @@ export async function resolvePolicy(
   }
 }
 
-/** A read of this many rows takes a few milliseconds. */
-const MODELS_PER_READ = 1000
-
-/**
- * Base models, then the latest and every step of the principal's models, in parts of some hundred kilobytes: nobody can ask for a
- * page of this list, and as a whole it would hold up all others.
- *
- * @param startedSeconds when this server began to serve its base models, unix time
- */
-export async function* listServedModels(
-  context: Pick<ServiceContext, 'db' | 'engines' | 'baseModels' | 'modelFacts'>,
-  principal: Tenant,
-  startedSeconds: number,
-): AsyncGenerator<readonly ServedModel[]> {
-  let cards: ServedModel[] = context.baseModels.map((base) => baseCard(context, base.name, startedSeconds))
-  let after: string | undefined
-  for (;;) {
-    const page = await listModels(context.db, {
-      entity: principal.entity,
-      project: principal.project ?? undefined,
-      after,
-      limit: MODELS_PER_READ,
-    })
-    const steps = await listStepsOf(
-      context.db,
-      page.items.map(({ id }) => id),
-    )
-    const stepsByModel = new Map<string, (typeof steps)[number][]>(page.items.map(({ id }) => [id, []]))
-    for (const entry of steps) stepsByModel.get(entry.modelId)?.push(entry)
-    for (const model of page.items) {
-      cards.push(modelCard(context, model, null, model.createdAtMs))
-      for (const { step, createdAtMs } of stepsByModel.get(model.id) ?? [])
-        cards.push(modelCard(context, model, step, createdAtMs))
-    }
-    after = page.items.at(-1)?.id
-    yield cards
-    cards = []
-    if (!page.hasMore || after === undefined) return
-    // other requests take their turn between reads
-    await setImmediate()
-  }
-}
-
 /**
  * The card of one name, in any form that a request may use.
  *
@@ -128,39 +85,6 @@ export async function describeServedModel(
   const isStep = /:(?:step|v)\d+$/.test(requested)
   const checkpoint = isStep ? await findCheckpoint(context.db, model.id, step) : null
   return modelCard(context, model, isStep ? step : null, checkpoint?.createdAtMs ?? model.createdAtMs)
-}
-
-type Lengths = Pick<ServiceContext, 'engines' | 'modelFacts'>
-
-function baseCard(context: Lengths, name: string, startedSeconds: number): ServedModel {
-  return { ...card(name, startedSeconds), max_model_len: contextLengthOf(context, name) }
-}
-
-/** As an engine has it; before one was started, as the files say. */
-function contextLengthOf({ engines, modelFacts }: Lengths, baseModel: string): number | null {
-  const engine = engines.started().find((started) => started.baseModel === baseModel)
-  return engine?.loaded()?.contextLength ?? modelFacts.contextLengthOf(baseModel)
-}
-
-/** @param step null: the latest */
-function modelCard(context: Lengths, model: ModelRecord, step: number | null, createdAtMs: number): ServedModel {
-  const name = `${model.entity}/${model.project}/${model.name}`
-  const id = step === null ? name : `${name}:step${step}`
-  const length = contextLengthOf(context, model.baseModel)
-  return { ...card(id, Math.floor(createdAtMs / 1000)), root: name, parent: model.baseModel, max_model_len: length }
-}
-
-function card(id: string, created: number): ServedModel {
-  return {
-    id,
-    object: 'model',
-    created,
-    owned_by: 'trainyard',
-    root: id,
-    parent: null,
-    max_model_len: null,
-    permission: [],
-  }
 }
 
 function parseAddress(name: string): Address | null {
@@ -218,10 +142,11 @@ async function toAdapter(
   checkpoint: CheckpointRecord,
 ): Promise<AdapterRef> {
   const served = checkpoint.files.filter((file) => SERVED_FILES.includes(file.name))
+  const title = checkpointTitle(model.name, checkpoint.step)
   return {
     digest: checkpoint.adapterDigest,
-    checkpoint: checkpointTitle(model.name, checkpoint.step),
-    files: await toLocalFiles(context.blobs, served),
+    checkpoint: title,
+    files: await toLocalFiles(context.blobs, title, served),
   }
 }
 

@@ -6,9 +6,9 @@
  * of work inside V8 goes past the limit and its leeway of 16 MB, as joining or decoding a long text does, V8 aborts the whole process
  * (nodejs/node issue 47224), here every answer of the engine. So that limit stands far above this one.
  */
-import { createRequire } from 'node:module'
 import { getHeapStatistics } from 'node:v8'
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { collectGarbageNow } from '#base/machine/collect-garbage.js'
 
 const MIB = 2 ** 20
 /** Looking costs a microsecond, and a step less than that. */
@@ -35,7 +35,7 @@ export function checkHeap(addedBytes = 0): void {
   if (addedBytes === 0 && ++steps % STEPS_PER_LOOK !== 0) return
   // what is used holds garbage, too
   if (getHeapStatistics().used_heap_size + addedBytes <= limitBytes + WORTH_COLLECTING_BYTES) return
-  collect()
+  collectGarbageNow()
   if (getHeapStatistics().used_heap_size + addedBytes > limitBytes) throw tooComplex('needs too much memory')
 }
 
@@ -43,14 +43,4 @@ export function tooComplex(what: string): InvalidRequestError {
   return new InvalidRequestError('grammar_too_complex', `the grammar of the request ${what}`, {
     hint: 'use fewer nested or repeated parts, and smaller bounds on lengths',
   })
-}
-
-/** The inspector is the documented way to ask for a collection; no port is opened. */
-function collect(): void {
-  // rarely needed, and a Node without it fails to load it
-  const { Session } = createRequire(import.meta.url)('node:inspector') as typeof import('node:inspector')
-  const session = new Session()
-  session.connect()
-  session.post('HeapProfiler.collectGarbage')
-  session.disconnect()
 }

@@ -166,6 +166,19 @@ describe('text work', () => {
     )
   })
 
+  it('of a template that a request brings ends by a timer outside of it, and takes nobody along', async () => {
+    const textModel = await loadTextModel(sourcePath)
+    const desk = createTextDesk(textModel, { sourcePath, smallText: -1, foreignMs: 100 })
+    const { messages, tools, template } = conversation(40)
+    const endless = '{% for i in range(100000) %}{% for j in range(100000) %}{% set x = i %}{% endfor %}{% endfor %}'
+    const foreign = { messages, tools, template: { ...template, chatTemplate: endless } }
+    const [late, whole] = await Promise.allSettled([desk.prepare(foreign), desk.prepare({ messages, tools, template })])
+    expect(late).toMatchObject({
+      reason: { code: 'chat_template_budget', message: 'chat template takes too long: more than 0.1 s' },
+    })
+    expect(whole.status).toBe('fulfilled')
+  })
+
   it('of a long conversation ends in the words of a short one', async () => {
     const long: GenerateCommand = { ...ask('l1', 'x'), ...conversation(3000) }
     await host.handle(long)

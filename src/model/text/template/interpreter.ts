@@ -1,10 +1,9 @@
 /**
  * Running a Jinja template under a budget: the only importer of @huggingface/jinja.
  *
- * A template comes from a model repository, so it may loop or grow. Every evaluated node counts against a time budget
- * and every string it makes against an output cap; `range` is bounded; values are plain data, so no attribute leads
- * out of the variables given. What the library gives no way to guard: the time and memory of a single built-in call
- * (one `replace`, one `indent`), bounded only by the longest string that the JavaScript engine allows.
+ * A template comes from a model repository or a request, so it may loop or grow. Every evaluated node counts against a time budget,
+ * and whatever it makes large is bounded before it is made (`render-meter.ts`); values are plain data, so no attribute leads
+ * out of the variables given.
  */
 import { Environment, Interpreter, parse, tokenize } from '@huggingface/jinja'
 import { AppError, InvalidRequestError, TokenizerError } from '#base/errors/errors.js'
@@ -14,7 +13,8 @@ import { formatTime } from './format-time.js'
 import { LoopControl } from './python-loops.js'
 import { evaluateAsPython, newMapping, printedAsPython, printedNodes } from './python-semantics.js'
 import { createRuntimeValues } from './python-values.js'
-import { createValueMaker, field, type Runtime, typeOf, type ValueMaker } from './runtime-values.js'
+import { budgetError, claimItems, claimText, metered } from './render-meter.js'
+import { createValueMaker, field, itemsOf, type Runtime, typeOf, type ValueMaker } from './runtime-values.js'
 import { locateParseFault } from './template-faults.js'
 import { readableSource } from './template-source.js'
 import { repairTokens } from './template-tokens.js'
@@ -40,6 +40,10 @@ export interface CompiledTemplate {
 }
 
 const MAX_RANGE = 100_000
+/** Of what a template says itself with `raise_exception`. */
+const MAX_MESSAGE = 2000
+/** The longest text that a character of a format becomes: half of `%F`. */
+const MAX_DIRECTIVE = 6
 
 /** Names that the interpreter defines; variables of a request must not redefine them. */
 export const templateGlobals: ReadonlySet<string> = new Set([
@@ -65,9 +69,12 @@ export function compileTemplate(source: string, budget: RenderBudget, clock: Clo
         make.callable((args) => newMapping(args, make)),
       )
       for (const [name, value] of Object.entries(variables)) environment.setVariable(name, toRuntimeValue(value))
-      const guard = createGuard(budget.maxOutputLength, createDeadline(budget.timeoutMs, clock))
+      const isLate = createDeadline(budget.timeoutMs, clock)
+      const guard = createGuard(isLate)
       try {
-        return stringOf(runGuarded({ program, printed, environment, guard }))
+        return metered({ maxTextLength: budget.maxOutputLength, isLate }, () =>
+          stringOf(runGuarded({ program, printed, environment, guard })),
+        )
       } catch (cause) {
         if (cause instanceof AppError) throw cause
         const reason = cause instanceof Error ? cause.message : 'unknown error'
@@ -176,18 +183,14 @@ function createDeadline(timeoutMs: number, clock: Clock): () => boolean {
   }
 }
 
-function createGuard(maxLength: number, isLate: () => boolean): (value: unknown) => void {
+function createGuard(isLate: () => boolean): (value: unknown) => void {
   return (value) => {
-    if (isRuntimeString(value) && value.value.length > maxLength) {
-      throw budgetError(`writes more than ${maxLength} characters`)
-    }
+    // the library makes some values itself
+    if (isRuntimeString(value)) claimText(value.value.length)
+    else claimItems(itemsOf(value)?.length ?? 0)
     // At every step: one step may be a loop over a hundred thousand numbers.
     if (isLate()) throw budgetError('takes too long')
   }
-}
-
-function budgetError(what: string): InvalidRequestError {
-  return new InvalidRequestError('chat_template_budget', `chat template ${what}`, { param: 'messages' })
 }
 
 const isRuntimeString = (value: unknown): value is { value: string } =>
@@ -226,9 +229,12 @@ function globals(clock: Clock): Record<string, unknown> {
     False: false,
     None: null,
     range: boundedRange,
-    strftime_now: (format: unknown) => formatTime(new Date(clock.nowMs()), String(format)),
+    strftime_now: (format: unknown) => {
+      claimText(String(format).length * MAX_DIRECTIVE)
+      return formatTime(new Date(clock.nowMs()), String(format))
+    },
     raise_exception: (message: unknown) => {
-      throw new InvalidRequestError('chat_template_error', String(message), { param: 'messages' })
+      throw new InvalidRequestError('chat_template_error', String(message).slice(0, MAX_MESSAGE), { param: 'messages' })
     },
   }
 }

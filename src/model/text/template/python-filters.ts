@@ -5,9 +5,11 @@
  *
  * `tojson`, `string` and `join` are in `python-values.ts`. Left out: what needs randomness, and filters for web pages.
  */
+import { codePointCount, codePointsOf, countOf } from './code-points.js'
 import { capitalize, formatPercent, replaceText, strip, title } from './python-methods.js'
 import { testOf } from './python-tests.js'
 import { textOf } from './python-values.js'
+import { claimItems, claimText } from './render-meter.js'
 import {
   type Arguments,
   argument,
@@ -99,6 +101,7 @@ const batched: Filter = (value, args, { make }) => {
   const rows: unknown[][] = []
   for (const [i, item] of looped(value, make).entries()) i % size === 0 ? rows.push([item]) : rows.at(-1)?.push(item)
   const last = rows.at(-1)
+  if (filling !== undefined) claimItems(size)
   while (filling !== undefined && last !== undefined && last.length < size) last.push(filling)
   return make.list(rows.map(make.list))
 }
@@ -107,6 +110,7 @@ const sliced: Filter = (value, args, { make }) => {
   const items = looped(value, make)
   const count = numberArgument(args, 0, 'slices', 1)
   const filling = argument(args, 1, 'fill_with')
+  claimItems(count)
   const [each, more] = [Math.floor(items.length / count), items.length % count]
   const rows = Array.from({ length: count }, (_, i) => {
     const from = i * each + Math.min(i, more)
@@ -131,14 +135,19 @@ const remainderOfTwo = (value: number): number => Math.abs(value % 2)
 
 const lengthOf: Filter = (value, _, { make }) => {
   const text = stringOf(value)
-  return make.integer(text === null ? looped(value, make).length : Array.from(text).length)
+  return make.integer(text === null ? looped(value, make).length : codePointCount(text))
 }
 
 const indented: Filter = (value, args, { make }) => {
   const width = argument(args, 0, 'width')
+  claimText(Number(numberOf(width) ?? 4))
   const indent = stringOf(width) ?? ' '.repeat(Number(numberOf(width) ?? 4))
   const isBlankIndented = flag(args, 2, 'blank')
-  const lines = textOf(value).split('\n')
+  const text = textOf(value)
+  const count = countOf(text, '\n') + 1
+  claimItems(count)
+  claimText(text.length + count * indent.length)
+  const lines = text.split('\n')
   const isIndented = (line: string, i: number): boolean =>
     (i > 0 && (isBlankIndented || line !== '')) || (i === 0 && flag(args, 1, 'first'))
   return make.text(lines.map((line, i) => (isIndented(line, i) ? indent + line : line)).join('\n'))
@@ -164,9 +173,13 @@ const readInteger = (text: string, args: Arguments): number => {
 const readFloat = (text: string): number =>
   /^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$/.test(text) ? Number(text) : Number.NaN
 
+/** `&quot;` as a number, and a character of three bytes in an address. */
+const [LONGEST_ESCAPE, LONGEST_IN_ADDRESS] = [5, 9]
 const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&#34;', "'": '&#39;' }
-export const escapeHtml = (text: string): string =>
-  text.replace(/[&<>"']/g, (character) => ESCAPES[character] ?? character)
+export const escapeHtml = (text: string): string => {
+  claimText(text.length * LONGEST_ESCAPE)
+  return text.replace(/[&<>"']/g, (character) => ESCAPES[character] ?? character)
+}
 
 /** Texts that `safe` has marked: what is put beside them is escaped, as Python's markup does. */
 const marked = new WeakSet<object>()
@@ -229,7 +242,7 @@ const summed: Filter = (value, args, { make }) => {
 
 const reversed: Filter = (value, _, { make }) => {
   const text = stringOf(value)
-  return text === null ? make.list(looped(value, make).toReversed()) : make.text(Array.from(text).reverse().join(''))
+  return text === null ? make.list(looped(value, make).toReversed()) : make.text(codePointsOf(text).reverse().join(''))
 }
 
 const truncated: Filter = (value, args, { make }) => {
@@ -255,7 +268,8 @@ const filters: Readonly<Record<string, Filter>> = {
   capitalize: (value, _, { make }) => make.text(capitalize(textOf(value))),
   center: (value, args, { make }) => {
     const text = textOf(value)
-    const missing = Math.max(0, numberArgument(args, 0, 'width', 80) - Array.from(text).length)
+    claimText(numberArgument(args, 0, 'width', 80))
+    const missing = Math.max(0, numberArgument(args, 0, 'width', 80) - codePointCount(text))
     const before =
       Math.floor(missing / 2) + (missing % 2 === 1 && numberArgument(args, 0, 'width', 80) % 2 === 1 ? 1 : 0)
     return make.text(' '.repeat(before) + text + ' '.repeat(missing - before))
@@ -311,8 +325,16 @@ const filters: Readonly<Record<string, Filter>> = {
   truncate: truncated,
   unique,
   upper: (value, _, { make }) => make.text(textOf(value).toUpperCase()),
-  urlencode: (value, _, { make }) => make.text(encodeURIComponent(textOf(value)).replaceAll('%2F', '/')),
-  wordcount: (value, _, { make }) => make.integer(textOf(value).match(/\w+/g)?.length ?? 0),
+  urlencode: (value, _, { make }) => {
+    const text = textOf(value)
+    claimText(text.length * LONGEST_IN_ADDRESS)
+    return make.text(encodeURIComponent(text).replaceAll('%2F', '/'))
+  },
+  wordcount: (value, _, { make }) => {
+    let count = 0
+    for (const _word of textOf(value).matchAll(/\w+/g)) count += 1
+    return make.integer(count)
+  },
 }
 
 /** What a filter makes of a value; undefined where it is none of these. */

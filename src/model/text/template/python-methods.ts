@@ -3,7 +3,9 @@
  * strip ignore their argument and take a byte order mark for white space, `split` refuses names, `capitalize` keeps the rest's case,
  * `get` takes strings only. Methods that change a value are left out: the sandbox of transformers refuses them, too.
  */
+import { codePointCount, countOf } from './code-points.js'
 import { textOf } from './python-values.js'
+import { claimItems, claimSearch, claimText } from './render-meter.js'
 import {
   type Arguments,
   argument,
@@ -30,8 +32,9 @@ const isBlank = new RegExp(`^${BLANK}$`)
 
 /** Removes white space, or characters of a set, from the chosen ends. */
 export function strip(text: string, characters: string | null, ends: { left?: boolean; right?: boolean }): string {
-  const isOut = (character: string): boolean =>
-    characters === null ? isBlank.test(character) : characters.includes(character)
+  const set = new Set<string>()
+  for (let at = 0; at < (characters?.length ?? 0); at++) set.add(characters?.charAt(at) ?? '')
+  const isOut = (character: string): boolean => (characters === null ? isBlank.test(character) : set.has(character))
   let start = 0
   let end = text.length
   if (ends.left === true) while (start < end && isOut(text.charAt(start))) start++
@@ -44,14 +47,15 @@ export function title(text: string): string {
 }
 
 export function capitalize(text: string): string {
-  const [first = '', ...rest] = text
-  return first.toUpperCase() + rest.join('').toLowerCase()
+  const [first = ''] = text
+  return first.toUpperCase() + text.slice(first.length).toLowerCase()
 }
 
 function split(text: string, separator: string | null, limit: number, isFromRight = false): string[] {
   const most = limit < 0 ? Number.POSITIVE_INFINITY : limit
   if (separator === '') throw new Error('empty separator')
   if (separator === null) return splitAtBlanks(text, most, isFromRight)
+  claimItems(countOf(text, separator) + 1)
   const parts = text.split(separator)
   if (parts.length - 1 <= most) return parts
   return isFromRight
@@ -60,9 +64,9 @@ function split(text: string, separator: string | null, limit: number, isFromRigh
 }
 
 function splitAtBlanks(text: string, most: number, isFromRight: boolean): string[] {
-  const words = [
-    ...strip(text, null, { left: true, right: true }).matchAll(new RegExp(`(?:(?!${BLANK})[\\s\\S])+`, 'g')),
-  ]
+  const words: RegExpExecArray[] = []
+  const found = strip(text, null, { left: true, right: true }).matchAll(new RegExp(`(?:(?!${BLANK})[\\s\\S])+`, 'g'))
+  for (const word of found) claimItems(words.push(word))
   if (words.length - 1 <= most) return words.map(([word]) => word)
   if (isFromRight) {
     const kept = words.slice(words.length - most)
@@ -73,12 +77,28 @@ function splitAtBlanks(text: string, most: number, isFromRight: boolean): string
   return [...words.slice(0, most).map(([word]) => word), rest]
 }
 
+/** Replaces the places of a pattern; the whole is counted before the next piece is made. */
+function replacePlaces(
+  pattern: string,
+  places: RegExp,
+  pieceOf: (whole: string, ...groups: (string | undefined)[]) => string,
+): string {
+  let length = pattern.length
+  return pattern.replace(places, (whole: string, ...groups: (string | undefined)[]) => {
+    const piece = pieceOf(whole, ...groups)
+    length += piece.length
+    claimText(length)
+    return piece
+  })
+}
+
 /** `'%s-%d' % (a, 3)` and the filter `format`. */
 export function formatPercent(pattern: string, args: readonly unknown[], named: unknown): string {
   let next = 0
-  return pattern.replace(
+  return replacePlaces(
+    pattern,
     /%(?:\((\w+)\))?([-+ 0#]*)(\d+)?(?:\.(\d+))?([sdifrxXeg%])/g,
-    (_, name: string | undefined, flags: string, width = '', precision: string | undefined, kind: string) => {
+    (_, name, flags = '', width = '', precision, kind = '') => {
       if (kind === '%') return '%'
       const value = name === undefined ? args[next++] : entriesOf(named)?.get(name)
       if (value === undefined) throw new Error('not enough arguments for format string')
@@ -118,6 +138,7 @@ function fixed(value: number, digits: number): string {
 }
 
 function pad(text: string, width: number, flags: string): string {
+  claimText(width)
   if (flags.includes('-')) return text.padEnd(width)
   if (!flags.includes('0')) return text.padStart(width)
   const sign = /^[+-]/.exec(text)?.[0] ?? ''
@@ -127,7 +148,8 @@ function pad(text: string, width: number, flags: string): string {
 /** `'{} of {n:>3}'.format(…)`: names, positions, members, width and the commonest types. */
 function formatBraces(pattern: string, { positional, named }: Arguments): string {
   let next = 0
-  return pattern.replace(
+  return replacePlaces(
+    pattern,
     /\{\{|\}\}|\{([^{}:!]*)(?:!([rs]))?(?::([^{}]*))?\}/g,
     (whole, path = '', _conversion, spec = '') => {
       if (whole === '{{' || whole === '}}') return whole.charAt(0)
@@ -155,7 +177,8 @@ function formatSpec(value: unknown, spec: string): string {
     text = percentText(value, kind === '' ? 'g' : kind, precision, sign)
   } else if (precision !== undefined) text = text.slice(0, Number(precision))
   if (comma !== '') text = text.replace(/\d(?=(\d{3})+(?!\d))/g, '$&,')
-  const missing = Math.max(0, Number(width || 0) - Array.from(text).length)
+  claimText(Number(width || 0))
+  const missing = Math.max(0, Number(width || 0) - codePointCount(text))
   if (zero !== '' && align === undefined) return pad(text, Number(width), '0')
   const side = align ?? (number === null ? '<' : '>')
   const before = side === '<' ? 0 : side === '^' ? Math.floor(missing / 2) : missing
@@ -169,12 +192,21 @@ const stringArgument = (args: Arguments, at: number, name: string): string | nul
   if (text === null) throw new Error(`${name} must be a string`)
   return text
 }
+const soughtArgument = (text: string, args: Arguments): string => {
+  const part = stringArgument(args, 0, 'sub') ?? ''
+  claimSearch(text, part)
+  return part
+}
 const numberArgument = (args: Arguments, at: number, name: string, otherwise: number): number => {
   const given = argument(args, at, name)
   return given === undefined ? otherwise : Number(numberOf(given) ?? otherwise)
 }
-const codePoints = (text: string, units: number): number =>
-  units < 0 ? units : Array.from(text.slice(0, units)).length
+const widthArgument = (args: Arguments): number => {
+  const width = numberArgument(args, 0, 'width', 0)
+  claimText(width)
+  return width
+}
+const codePoints = (text: string, units: number): number => (units < 0 ? units : codePointCount(text.slice(0, units)))
 const isAll = (pattern: RegExp) => (text: string, _: Arguments, make: ValueMaker) => make.boolean(pattern.test(text))
 
 /** Whether a text begins or ends so; a tuple holds several. */
@@ -202,6 +234,7 @@ const partitioning =
   (find: (text: string, separator: string) => number, isFromRight: boolean): Method<string> =>
   (text, args, make) => {
     const separator = stringArgument(args, 0, 'sep') ?? ''
+    claimSearch(text, separator)
     const at = find(text, separator)
     const parts = at >= 0 ? [text.slice(0, at), separator, text.slice(at + separator.length)] : [text, '', '']
     return make.tuple((at < 0 && isFromRight ? parts.toReversed() : parts).map(make.text))
@@ -209,6 +242,8 @@ const partitioning =
 
 /** A text with so many of its parts replaced. */
 export function replaceText(text: string, from: string, to: string, count: number): string {
+  const times = count < 0 ? countOf(text, from) : Math.min(count, countOf(text, from))
+  claimText(text.length + times * Math.max(0, to.length - from.length))
   if (count < 0) return text.replaceAll(from, () => to)
   let left = count
   return text.replaceAll(from, (part) => (left-- > 0 ? to : part))
@@ -226,6 +261,8 @@ const stringMethods: Readonly<Record<string, Method<string>>> = {
   split: splitting(false),
   rsplit: splitting(true),
   splitlines: (text, _, make) => {
+    let count = 1
+    for (const _ of text.matchAll(new RegExp(lineEnd, 'g'))) claimItems(++count)
     const lines = text.split(lineEnd)
     return make.list((lines.at(-1) === '' ? lines.slice(0, -1) : lines).map(make.text))
   },
@@ -246,25 +283,25 @@ const stringMethods: Readonly<Record<string, Method<string>>> = {
     if (from === null || to === null) throw new Error('replace() takes two strings')
     return make.text(replaceText(text, from, to, numberArgument(args, 2, 'count', -1)))
   },
-  find: (text, args, make) => make.integer(codePoints(text, text.indexOf(stringArgument(args, 0, 'sub') ?? ''))),
-  rfind: (text, args, make) => make.integer(codePoints(text, text.lastIndexOf(stringArgument(args, 0, 'sub') ?? ''))),
+  find: (text, args, make) => make.integer(codePoints(text, text.indexOf(soughtArgument(text, args)))),
+  rfind: (text, args, make) => make.integer(codePoints(text, text.lastIndexOf(soughtArgument(text, args)))),
   index: (text, args, make) => {
-    const at = text.indexOf(stringArgument(args, 0, 'sub') ?? '')
+    const at = text.indexOf(soughtArgument(text, args))
     if (at < 0) throw new Error('substring not found')
     return make.integer(codePoints(text, at))
   },
-  count: (text, args, make) => make.integer(text.split(stringArgument(args, 0, 'sub') ?? '').length - 1),
+  count: (text, args, make) => make.integer(countOf(text, stringArgument(args, 0, 'sub') ?? '')),
   join: (text, { positional: [list] }, make) => {
     const parts = looped(list, make).map((item) => stringOf(item))
     if (parts.includes(null)) throw new Error('join() takes strings')
+    claimText(parts.reduce((sum, part) => sum + (part?.length ?? 0) + text.length, 0))
     return make.text(parts.join(text))
   },
   format: (text, args, make) => make.text(formatBraces(text, args)),
   zfill: (text, args, make) => make.text(pad(text, numberArgument(args, 0, 'width', 0), '0')),
-  ljust: (text, args, make) =>
-    make.text(text.padEnd(numberArgument(args, 0, 'width', 0), stringArgument(args, 1, 'fillchar') ?? ' ')),
+  ljust: (text, args, make) => make.text(text.padEnd(widthArgument(args), stringArgument(args, 1, 'fillchar') ?? ' ')),
   rjust: (text, args, make) =>
-    make.text(text.padStart(numberArgument(args, 0, 'width', 0), stringArgument(args, 1, 'fillchar') ?? ' ')),
+    make.text(text.padStart(widthArgument(args), stringArgument(args, 1, 'fillchar') ?? ' ')),
   isdigit: isAll(/^\p{Nd}+$/u),
   isnumeric: isAll(/^\p{N}+$/u),
   isalpha: isAll(/^\p{L}+$/u),

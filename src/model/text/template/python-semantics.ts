@@ -16,11 +16,13 @@
  * left as they are: a member of an undefined value is undefined, where Python refuses; `with`, `include` and recursive loops.
  */
 import { append } from '#base/util/lists.js'
+import { codePointAt, codePointCount, codePointSlice, codePointsOf } from './code-points.js'
 import { applyFilter, escapeHtml, isMarkup, markup } from './python-filters.js'
 import { evaluateFor, LoopControl } from './python-loops.js'
 import { formatPercent, methodOf } from './python-methods.js'
 import { contains, remainder, testOf } from './python-tests.js'
 import { applyTextFilter, printedValue, textOf } from './python-values.js'
+import { claimInteger, claimItems, claimText } from './render-meter.js'
 import {
   type Arguments,
   argumentsIn,
@@ -185,8 +187,8 @@ function itemAt(object: unknown, key: unknown, make: ValueMaker): unknown {
   if (at === null) return undefined
   const text = stringOf(object)
   if (text === null) return itemsOf(object)?.at(Number(at))
-  const character = Array.from(text).at(Number(at))
-  return character === undefined ? undefined : make.text(character)
+  const character = codePointAt(text, Number(at))
+  return character === null ? undefined : make.text(character)
 }
 
 function sliceOf(object: unknown, slice: unknown, { evaluate, make }: Runtime): unknown {
@@ -197,14 +199,17 @@ function sliceOf(object: unknown, slice: unknown, { evaluate, make }: Runtime): 
     return number === null ? null : Number(number)
   }
   const text = stringOf(object)
-  const items: readonly unknown[] | null = text === null ? itemsOf(object) : Array.from(text)
-  if (items === null) throw new Error(`${typeOf(object)} cannot be sliced`)
+  const list = itemsOf(object)
+  if (text === null && list === null) throw new Error(`${typeOf(object)} cannot be sliced`)
+  const length = text === null ? (list?.length ?? 0) : codePointCount(text)
   const step = bound('step') ?? 1
   if (step === 0) throw new Error('slice step cannot be zero')
-  const [low, high] = step > 0 ? [0, items.length] : [-1, items.length - 1]
+  const [low, high] = step > 0 ? [0, length] : [-1, length - 1]
   const clamp = (at: number | null, otherwise: number): number =>
-    at === null ? otherwise : Math.min(Math.max(at < 0 ? at + items.length : at, low), high)
+    at === null ? otherwise : Math.min(Math.max(at < 0 ? at + length : at, low), high)
   const [start, stop] = [clamp(bound('start'), step > 0 ? low : high), clamp(bound('stop'), step > 0 ? high : low)]
+  if (text !== null && step === 1) return make.text(codePointSlice(text, start, stop))
+  const items: readonly unknown[] = text === null ? (list ?? []) : codePointsOf(text)
   const taken: unknown[] = []
   for (let i = start; step > 0 ? i < stop : i > stop; i += step) taken.push(items[i])
   if (text !== null) return make.text(taken.join(''))
@@ -262,14 +267,22 @@ function operate(operator: string, left: unknown, right: unknown, make: ValueMak
   if (operator === '%' && textA !== null) return make.text(formatPercent(textA, itemsOf(right) ?? [right], right))
   const [listA, listB] = [itemsOf(left), itemsOf(right)]
   if (operator === '+' && listA !== null && listB !== null) {
+    claimItems(listA.length + listB.length)
     return typeOf(left) === 'TupleValue' ? make.tuple([...listA, ...listB]) : make.list([...listA, ...listB])
   }
   if (operator === '*' && (a !== null || b !== null)) {
     const times = Math.max(0, Number(a ?? b))
     const text = textA ?? textB
-    if (text !== null) return make.text(text.repeat(times))
+    if (text !== null) {
+      claimText(text.length * times)
+      return make.text(text.repeat(times))
+    }
     const list = listA ?? listB
-    if (list !== null) return make.list(Array.from({ length: times }, () => list).flat())
+    if (list !== null) {
+      // of an empty list, too, as many turns
+      claimItems(Math.max(list.length, 1) * times)
+      return make.list(Array.from({ length: times }, () => list).flat())
+    }
   }
   throw new Error(`Unknown operator "${operator}" between ${typeOf(left)} and ${typeOf(right)}`)
 }
@@ -314,6 +327,13 @@ function calculate(operator: string, a: number, b: number): number {
 }
 
 function calculateLong(operator: string, a: bigint, b: bigint): bigint {
+  claimInteger(
+    operator === '**'
+      ? bitsOf(a) * Number(b)
+      : operator === '*'
+        ? bitsOf(a) + bitsOf(b)
+        : Math.max(bitsOf(a), bitsOf(b)),
+  )
   if (operator === '+') return a + b
   if (operator === '-') return a - b
   if (operator === '*') return a * b
@@ -321,6 +341,8 @@ function calculateLong(operator: string, a: bigint, b: bigint): bigint {
   const rest = ((a % b) + b) % b
   return operator === '%' ? rest : (a - rest) / b
 }
+
+const bitsOf = (value: bigint): number => value.toString(16).length * 4
 
 /** Names of the lists of nodes whose values a template prints. */
 const bodies = ['body', 'alternate', 'defaultBlock'] as const

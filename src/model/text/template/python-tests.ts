@@ -2,7 +2,9 @@
  * Tests of Jinja, `value is name(argument)`. @huggingface/jinja knows no arguments, takes mappings and tuples for nothing that can be
  * looped over, and does not have them all.
  */
+
 import { textOf } from './python-values.js'
+import { claimSearch } from './render-meter.js'
 import { compare, entriesOf, field, isEqual, isMissing, itemsOf, numberOf, stringOf, typeOf } from './runtime-values.js'
 
 type Test = (value: unknown, argument: unknown) => boolean
@@ -28,10 +30,13 @@ export function contains(list: unknown, item: unknown): boolean {
   const items = itemsOf(list)
   if (items !== null) return items.some((one) => isEqual(one, item))
   const [text, part] = [stringOf(list), stringOf(item)]
-  if (text !== null && part !== null) return text.includes(part)
+  if (text !== null && part !== null) {
+    claimSearch(text, part)
+    return text.includes(part)
+  }
   // an undefined value is no key: what the interpreter takes for one would be refused
   const entries = entriesOf(list)
-  if (entries !== null) return [...entries.keys()].some((key) => key === part) || hasOtherKey(entries, item)
+  if (entries !== null) return (part !== null && entries.has(part)) || hasOtherKey(entries, item)
   throw new Error(`${typeOf(item)} in ${typeOf(list)} cannot be asked`)
 }
 

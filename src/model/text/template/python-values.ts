@@ -12,10 +12,16 @@
  */
 import { type ExactNumber, isExactNumber, textOfNumber, valueOfNumber } from '#base/json/exact-number.js'
 import type { JsonValue } from '#base/util/json.js'
+import { claimPrinted, claimText, printing } from './render-meter.js'
 import { type Arguments, argument, field, looped, memberOf, spellingOfKey, type ValueMaker } from './runtime-values.js'
 import { isWritten, textOfWritten, valueOfWritten } from './written-json.js'
 
 type Make = new (value: unknown) => object
+
+/** Of an integer that comes with the data. */
+const MAX_DIGITS = 4300
+/** What a unit of text becomes at most where it is escaped. */
+const LONGEST_ESCAPE = 6
 
 /** Runtime values of data: @param wrap the library's own conversion of plain values, from which its classes are known */
 export function createRuntimeValues(wrap: (value: unknown) => unknown): (value: JsonValue) => unknown {
@@ -27,7 +33,10 @@ export function createRuntimeValues(wrap: (value: unknown) => unknown): (value: 
   const [Text, Integer, Float, List, Mapping] = [makeOf(''), makeOf(1), makeOf(0.5), makeOf([]), makeOf({})]
   const exact = (number: ExactNumber): unknown => {
     const text = textOfNumber(number)
-    return /[.eE]/.test(text) ? new Float(valueOfNumber(number)) : new Integer(BigInt(text))
+    if (/[.eE]/.test(text)) return new Float(valueOfNumber(number))
+    // Python's own limit; reading them takes time that grows with their square
+    if (text.length > MAX_DIGITS) throw new Error(`an integer has more than ${MAX_DIGITS} digits`)
+    return new Integer(BigInt(text))
   }
   const convert = (value: JsonValue): unknown => {
     if (typeof value === 'string') return new Text(value)
@@ -50,12 +59,26 @@ const writtenTexts = new WeakMap<object, string>()
 /** The filters that make text of any value: `tojson`, `string`, `join`; undefined for other names. */
 export function applyTextFilter(name: string, operand: unknown, args: Arguments, make: ValueMaker): unknown {
   if (name === 'string') return make.text(textOf(operand))
-  if (name === 'tojson') return make.text(toJson(operand, optionsOf(args.positional, args.named)))
+  if (name === 'tojson') {
+    return make.text(printing(() => toJson(operand, optionsOf(args.positional, args.named))))
+  }
   if (name !== 'join') return undefined
   const attribute = args.named.get('attribute') ?? args.positional[1]
   const items = looped(operand, make).map((item) => (attribute === undefined ? item : memberOf(item, attribute, make)))
   const separator = argument(args, 0, 'd') ?? args.named.get('separator')
-  return make.text(items.map(textOf).join(separator === undefined ? '' : textOf(separator)))
+  return make.text(joinedTexts(items, separator === undefined ? '' : textOf(separator)))
+}
+
+/** What `join` makes: each part is counted before the next is printed. */
+function joinedTexts(items: readonly unknown[], separator: string): string {
+  let length = 0
+  const parts = items.map((item) => {
+    const text = textOf(item)
+    length += text.length + separator.length
+    claimText(length)
+    return text
+  })
+  return parts.join(separator)
 }
 
 /** Options of `json.dumps`, as the `tojson` of transformers has them: `ensure_ascii`, `indent`, `separators`, `sort_keys`. */
@@ -73,6 +96,7 @@ function optionsOf(positional: readonly unknown[], named: ReadonlyMap<string, un
   const given = (name: string, at: number): unknown => field(named.get(name) ?? positional[at], 'value')
   const width = given('indent', 1)
   const pair = given('separators', 2)
+  if (typeof width === 'number') claimText(width)
   const indent = typeof width === 'number' ? ' '.repeat(width) : typeof width === 'string' ? width : null
   const [item, key] = Array.isArray(pair) ? pair.map(textOf) : [indent === null ? ', ' : ',', ': ']
   if (item === undefined || key === undefined) throw new Error('separators must be a tuple of two strings')
@@ -86,7 +110,11 @@ function optionsOf(positional: readonly unknown[], named: ReadonlyMap<string, un
 
 function toJson(value: unknown, options: JsonOptions, depth = 0): string {
   const written = options === PLAIN && typeof value === 'object' && value !== null ? writtenTexts.get(value) : undefined
-  if (written !== undefined) return written
+  if (written !== undefined) {
+    claimPrinted(written.length)
+    return written
+  }
+  claimPrinted(1)
   const inner = field(value, 'value')
   switch (field(value, 'type')) {
     case 'NullValue':
@@ -128,13 +156,17 @@ function joined(
   depth: number,
 ): string {
   const [open, close] = [brackets.charAt(0), brackets.charAt(1)]
+  const deepest = indent === null ? 0 : indent.length * (depth + 1) + 1
+  claimPrinted(2 + (separators[0].length + deepest) * (items.length + 1))
   if (indent === null || items.length === 0) return open + items.join(separators[0]) + close
   const line = `\n${indent.repeat(depth)}`
   return `${open}${line}${indent}${items.join(`${separators[0]}${line}${indent}`)}${line}${close}`
 }
 
 function quoted(text: string, { isAscii }: JsonOptions): string {
+  claimText(text.length * LONGEST_ESCAPE)
   const json = JSON.stringify(text)
+  claimPrinted(json.length)
   if (!isAscii) return json
   return json.replace(/[\x7f-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
@@ -148,7 +180,7 @@ export function textOf(value: unknown): string {
     case 'UndefinedValue':
       return ''
     default:
-      return notation(value)
+      return printing(() => notation(value))
   }
 }
 
@@ -169,6 +201,8 @@ export function printedValue(value: unknown): string | undefined {
 
 /** Python's `repr`. */
 function notation(value: unknown): string {
+  // brackets, a comma and a blank, or a number
+  claimPrinted(4)
   const inner = field(value, 'value')
   switch (field(value, 'type')) {
     case 'NullValue':
@@ -202,6 +236,7 @@ function notation(value: unknown): string {
 
 /** In single quotes, unless the text has those and no double ones; what does not print is escaped. */
 function stringNotation(text: string): string {
+  claimText(text.length * LONGEST_ESCAPE)
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'"
   const escaped = text.replace(/[\\'"]|(?! )[\p{C}\p{Z}]/gu, (character) => {
     if (character === quote || character === '\\') return `\\${character}`
@@ -212,6 +247,7 @@ function stringNotation(text: string): string {
     const [mark, digits] = code <= 0xff ? ['x', 2] : code <= 0xffff ? ['u', 4] : ['U', 8]
     return `\\${mark}${code.toString(16).padStart(Number(digits), '0')}`
   })
+  claimPrinted(escaped.length)
   return quote + escaped + quote
 }
 

@@ -4,6 +4,8 @@
  * Knows the shapes of the interpreter's values, not its classes, which the package does not export: those that it makes are found by
  * example. Keys of mappings that are no strings are kept under a spelling that no data has, since the interpreter knows only strings.
  */
+import { codePointsOf, compareCodePoints } from './code-points.js'
+import { claimItems, claimStep, claimText } from './render-meter.js'
 
 export type Value = object
 
@@ -58,13 +60,25 @@ export function createValueMaker(
     return new maker(value)
   }
   return {
-    text: (value) => make(Text, value),
+    text: (value) => {
+      claimText(value.length)
+      return make(Text, value)
+    },
     integer: (value) => make(Integer, typeof value === 'bigint' ? shortInteger(value) : value),
     float: (value) => make(Float, value),
     boolean: (value) => make(Truth, value),
-    list: (items) => make(List, items),
-    tuple: (items) => make(Tuple, items),
-    mapping: (entries) => make(Mapping, entries),
+    list: (items) => {
+      claimItems(items.length)
+      return make(List, items)
+    },
+    tuple: (items) => {
+      claimItems(items.length)
+      return make(Tuple, items)
+    },
+    mapping: (entries) => {
+      claimItems(entries.size)
+      return make(Mapping, entries)
+    },
     keywords: (entries) => make(Keywords, entries),
     callable: (call) => make(Callable, call),
     none: make(None, null),
@@ -131,7 +145,7 @@ export function iterationOf(value: unknown, make: ValueMaker): readonly unknown[
   const items = itemsOf(value)
   if (items !== null) return items
   const text = stringOf(value)
-  if (text !== null) return Array.from(text, (character) => make.text(character))
+  if (text !== null) return codePointsOf(text).map((character) => make.text(character))
   return typeOf(value) === 'NamespaceValue' ? null : keysOf(value, make)
 }
 
@@ -181,6 +195,7 @@ export function pairsOf(value: unknown, make: ValueMaker): readonly unknown[] | 
 
 /** Python's `==`: by value at any depth, and a string equals no number. */
 export function isEqual(a: unknown, b: unknown): boolean {
+  claimStep()
   if (a === b) return true
   const [left, right] = [numberOf(a), numberOf(b)]
   // a long integer and a float are compared by value, which strict equality does not
@@ -200,10 +215,11 @@ export function isEqual(a: unknown, b: unknown): boolean {
 
 /** Below zero, zero or above. @throws {Error} where Python refuses to compare */
 export function compare(a: unknown, b: unknown): number {
+  claimStep()
   const [left, right] = [numberOf(a), numberOf(b)]
   if (left !== null && right !== null) return left < right ? -1 : left > right ? 1 : 0
   const [textA, textB] = [stringOf(a), stringOf(b)]
-  if (textA !== null && textB !== null) return compareTexts(textA, textB)
+  if (textA !== null && textB !== null) return compareCodePoints(textA, textB)
   const [listA, listB] = [itemsOf(a), itemsOf(b)]
   if (listA !== null && listB !== null) {
     for (const [i, item] of listA.entries()) {
@@ -214,18 +230,6 @@ export function compare(a: unknown, b: unknown): number {
     return listA.length - listB.length
   }
   throw new Error(`${typeOf(a)} and ${typeOf(b)} cannot be compared`)
-}
-
-/** By code points, as Python. */
-function compareTexts(a: string, b: string): number {
-  if (a === b) return 0
-  const [left, right] = [Array.from(a), Array.from(b)]
-  for (const [i, character] of left.entries()) {
-    const other = right[i]
-    if (other === undefined) return 1
-    if (character !== other) return (character.codePointAt(0) ?? 0) - (other.codePointAt(0) ?? 0)
-  }
-  return left.length - right.length
 }
 
 /** Arguments of a call: those by position, and those by name, which the interpreter gives as a last value. */

@@ -103,6 +103,23 @@ describe('chat_template', () => {
     expect([status, body.error?.message]).toEqual([400, expect.stringContaining(words)])
   })
 
+  it.each([
+    '{{ [1] * 10**9 }}',
+    "{{ 'x' * 10**9 }}",
+    '{{ range(10**9) }}',
+    "{{ ('x' * 60000000).replace('x', 'y' * 1000) }}",
+    '{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}',
+    "{% set ns = namespace(x=['a', 1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+  ])('that asks for more memory than there is is refused, and the engine of all lives: %s', async (source) => {
+    expect((await post({})).status).toBe(200)
+    const engine = service.enginePids()
+    const { status, body } = await post({ chat_template: source })
+    const words = /^chat template (makes a list of more than|writes more than|asks for a range of more than|takes too long)/
+    expect([status, body.error?.message]).toEqual([400, expect.stringMatching(words)])
+    expect((await post({})).status).toBe(200)
+    expect(service.enginePids()).toEqual(engine)
+  })
+
   it('that takes too long ends at its limit, and others are answered meanwhile', async () => {
     const endless = '{% for i in range(100000) %}{% for j in range(100000) %}{% set x = i %}{% endfor %}{% endfor %}'
     // a busy machine may hold the other one up until then: not every time

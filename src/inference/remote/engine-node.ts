@@ -14,6 +14,10 @@ export interface EngineNode {
   readonly name: string
   readonly url: string
   readonly token: string
+  /** The IP address that was checked, which alone is connected to; null: whatever the name in `url` says. */
+  readonly address: string | null
+  /** The operator's own: its words are shown to whoever asked. What another says of a failure stays here. */
+  readonly isOperators: boolean
   readonly engine: NodeEngineName
   /** Whose requests it may see; project null: all of the entity. */
   readonly owner: RequestOwner

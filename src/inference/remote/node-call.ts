@@ -8,6 +8,7 @@ import type { AppError } from '#base/errors/errors.js'
 import { AppError as AnyError } from '#base/errors/errors.js'
 import type { GenerateChunk, GenerateWhole, WireChoice } from '#contract/processes/token-wire.js'
 import type { GenerationListener, GenerationRequest, PromptTokenEvent } from '../engine/generation.js'
+import { type AnswerLimits, answerLimits } from './answer-limits.js'
 import type { EngineNode } from './engine-node.js'
 import { type AnswerOptions, isCutShort, toPromptEvents, toTokenEvents } from './generate-answer.js'
 import { toGenerateBody } from './generate-body.js'
@@ -34,6 +35,9 @@ export class NodeCall {
   /** Choices that have not ended. */
   readonly #open: Set<number>
   readonly #tried = new Set<string>()
+  readonly #limits: AnswerLimits
+  /** Tokens of each choice so far. */
+  readonly #counts = new Map<number, number>()
   #node: EngineNode | null = null
   #sent: NodeRequest | null = null
   #isStarted = false
@@ -47,6 +51,7 @@ export class NodeCall {
     this.request = request
     this.#listener = listener
     this.#options = options
+    this.#limits = answerLimits(request, options.contextLength)
     this.#open = new Set(Array.from({ length: request.rules.n }, (_, i) => i))
   }
 
@@ -73,6 +78,7 @@ export class NodeCall {
       return
     }
     this.#tried.add(node.id)
+    this.#counts.clear()
     this.#node = node
     let body: string
     try {
@@ -87,7 +93,7 @@ export class NodeCall {
     const adapter = this.request.adapter?.digest ?? null
     this.#sent = sendToNode(
       node,
-      { body, adapter },
+      { body, adapter, limits: this.#limits },
       {
         chunk: (chunk) => this.#receive(node, chunk),
         whole: (answer) => this.#receiveWhole(node, answer),
@@ -178,6 +184,7 @@ export class NodeCall {
 
   #tellPrompt(event: PromptTokenEvent): void {
     if (event.position >= this.request.promptTokenIds.length) throw new RangeError('no position of the prompt')
+    if (event.top.length > this.#limits.listed) throw new RangeError('more likely tokens than were asked for')
     this.#assertKnown(event)
     // told before, by a node that went away
     if (event.position <= this.#promptPositions) return
@@ -194,7 +201,22 @@ export class NodeCall {
     }
   }
 
+  /** Whoever reads its tokens pays for each: more than was asked for is no answer. */
+  #assertAskedFor({ index, token_ids: ids, logprobs }: WireChoice): void {
+    const count = (this.#counts.get(index) ?? 0) + (ids?.length ?? 0)
+    const content = logprobs?.content ?? []
+    this.#counts.set(index, count)
+    const { tokens, listed } = this.#limits
+    if (index >= this.request.rules.n || count > tokens || content.length > (ids?.length ?? 0)) {
+      throw new RangeError('more choices or tokens than were asked for')
+    }
+    if (content.some(({ top_logprobs: top }) => top.length > listed)) {
+      throw new RangeError('more likely tokens than were asked for')
+    }
+  }
+
   #receiveChoice(node: EngineNode, choice: WireChoice): void {
+    this.#assertAskedFor(choice)
     if (!this.#open.has(choice.index)) return
     const events = toTokenEvents(choice, this.#answerOptions(node))
     for (const event of events) this.#assertKnown(event)

@@ -37,7 +37,11 @@ export function isNodesOwn(failure: NodeFailure): boolean {
 
 /** The failure as the client is told. */
 export function toNodeError(node: EngineNode, failure: NodeFailure): AppError {
-  if (failure.kind === 'lost') return nodeLost(node, failure.reason)
+  // what a stranger's node says, or the system of its address, may be of somebody else: of a network that the reader does not see
+  if (!node.isOperators) return strangersFailure(node, failure)
+  if (failure.kind === 'lost') {
+    return nodeLost(node, failure.detail === undefined ? failure.reason : `${failure.reason}: ${failure.detail}`)
+  }
   const error = readError(failure.body)
   const own = ownMessage(error)
   // those of a device are of this machine's: the host ends with a device that it has lost
@@ -47,6 +51,15 @@ export function toNodeError(node: EngineNode, failure: NodeFailure): AppError {
     return new InvalidRequestError('invalid_value', message, error?.param == null ? {} : { param: error.param })
   }
   return nodeLost(node, `failed: ${message}`)
+}
+
+/** One sentence for each way to fail, whatever was answered. */
+function strangersFailure(node: EngineNode, failure: NodeFailure): AppError {
+  if (failure.kind === 'lost') return nodeLost(node, failure.reason)
+  if (failure.status !== 400 && failure.status !== 422) return nodeLost(node, 'failed')
+  return new InvalidRequestError('invalid_value', `engine node "${node.name}" refused the request`, {
+    hint: 'the node writes why on its own machine',
+  })
 }
 
 /** An error in a stream, which vLLM also has for requests that it refuses. */

@@ -3,16 +3,20 @@
  */
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
+import { requestOptionsAt } from '#base/util/checked-address.js'
 import {
   type GenerateChunk,
   type GenerateWhole,
   generateChunkSchema,
   generateWholeSchema,
 } from '#contract/processes/token-wire.js'
+import type { AnswerLimits } from './answer-limits.js'
 
 export interface NodeAddress {
   readonly url: string
   readonly token: string
+  /** See `EngineNode`. */
+  readonly address: string | null
 }
 
 /** Called in order, `ended` once and last. What it throws at `chunk` and `whole` says that the answer is none. */
@@ -27,8 +31,8 @@ export interface NodeListener {
 
 /** Why there is no answer, or no more of it. */
 export type NodeFailure =
-  /** The node was not reached, or is gone. @param reason as the end of a sentence about it */
-  | { readonly kind: 'lost'; readonly reason: string }
+  /** The node was not reached, or is gone. @param reason as the end of a sentence about it; @param detail what the system says of it */
+  | { readonly kind: 'lost'; readonly reason: string; readonly detail?: string }
   /** It answered with an error. */
   | { readonly kind: 'refused'; readonly status: number; readonly body: string }
 
@@ -45,26 +49,28 @@ export interface NodeRequest {
 const AGENT_OPTIONS = { keepAlive: true, maxSockets: Number.POSITIVE_INFINITY, maxFreeSockets: 64 }
 const agents = { http: new HttpAgent(AGENT_OPTIONS), https: new HttpsAgent(AGENT_OPTIONS) }
 /** Largest error that is read. */
-const MAX_ERROR_CHARACTERS = 100_000
-/** Largest event of a stream, and largest answer in one piece. */
-const MAX_CHARACTERS = 64 * 1024 ** 2
+const MAX_ERROR_CHARACTERS = 16_384
 const END_OF_EVENT = '\n\n'
 /** How long an answer that is complete may take to say so; then its connection is given up. */
 const LEAVE_MS = 1000
 
-/** @param adapter digest the node has to hold; null: none */
-export function sendToNode(
-  { url, token }: NodeAddress,
-  { body, adapter }: { readonly body: string; readonly adapter: string | null },
-  listener: NodeListener,
-): NodeRequest {
+export interface SentRequest {
+  readonly body: string
+  /** Digest of what the node has to hold; null: nothing. */
+  readonly adapter: string | null
+  /** More than that ends the request. */
+  readonly limits: Pick<AnswerLimits, 'eventCharacters' | 'answerCharacters'>
+}
+
+export function sendToNode(node: NodeAddress, sent: SentRequest, listener: NodeListener): NodeRequest {
   let isOver = false
   const end = (failure: NodeFailure | null): void => {
     if (isOver) return
     isOver = true
     listener.ended(failure)
   }
-  const request = open(url, token, { body, adapter })
+  const { limits } = sent
+  const request = open(node, sent)
   /** Nothing that a node sends may end more than the request: what it computes for others goes on. */
   const deliver = (take: () => void): void => {
     if (isOver) return
@@ -75,22 +81,23 @@ export function sendToNode(
       request.destroy()
     }
   }
-  request.once('error', (error) => end({ kind: 'lost', reason: `was not reached: ${error.message}` }))
+  request.once('error', ({ message }) => end({ kind: 'lost', reason: 'was not reached', detail: message }))
   request.once('response', (response) => {
     response.setEncoding('utf8')
-    response.once('error', (error) => end({ kind: 'lost', reason: `broke off: ${error.message}` }))
+    response.once('error', ({ message }) => end({ kind: 'lost', reason: 'broke off', detail: message }))
     response.once('close', () => end({ kind: 'lost', reason: 'broke off' }))
-    if (response.statusCode !== 200)
-      readAll(response, deliver, (text) => end({ kind: 'refused', status: response.statusCode ?? 0, body: text }))
-    else if ((response.headers['content-type'] ?? '').startsWith('text/event-stream'))
-      readEvents(response, { listener, end, deliver, isOver: () => isOver })
+    if (response.statusCode !== 200) {
+      const refused = (text: string): void => end({ kind: 'refused', status: response.statusCode ?? 0, body: text })
+      readAll(response, { deliver, maxCharacters: MAX_ERROR_CHARACTERS }, refused)
+    } else if ((response.headers['content-type'] ?? '').startsWith('text/event-stream'))
+      readEvents(response, { listener, end, deliver, limits, isOver: () => isOver })
     else
-      readAll(response, deliver, (text) => {
+      readAll(response, { deliver, maxCharacters: limits.answerCharacters }, (text) => {
         listener.whole(generateWholeSchema.parse(JSON.parse(text)))
         end(null)
       })
   })
-  request.end(body)
+  request.end(sent.body)
   const drop = (): void => {
     request.destroy()
   }
@@ -111,18 +118,17 @@ export function sendToNode(
   }
 }
 
-function open(
-  url: string,
-  token: string,
-  sent: { readonly body: string; readonly adapter: string | null },
-): ClientRequest {
-  const address = new URL('/inference/v1/generate', url)
-  const isSecure = address.protocol === 'https:'
+function open({ url, token, address }: NodeAddress, sent: SentRequest): ClientRequest {
+  const target = new URL('/inference/v1/generate', url)
+  const isSecure = target.protocol === 'https:'
   const send = isSecure ? requestHttps : requestHttp
-  return send(address, {
+  const options = requestOptionsAt(target, address)
+  return send({
+    ...options,
     method: 'POST',
     agent: isSecure ? agents.https : agents.http,
     headers: {
+      ...options.headers,
       authorization: `Bearer ${token}`,
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(sent.body),
@@ -134,14 +140,17 @@ function open(
 /** Runs what reads a part of the answer, and ends the request where it throws. */
 type Deliver = (take: () => void) => void
 
-function readAll(response: IncomingMessage, deliver: Deliver, done: (text: string) => void): void {
+function readAll(
+  response: IncomingMessage,
+  { deliver, maxCharacters }: { readonly deliver: Deliver; readonly maxCharacters: number },
+  done: (text: string) => void,
+): void {
   const parts: string[] = []
   let length = 0
-  const isError = response.statusCode !== 200
   response.on('data', (part: string) => {
     length += part.length
-    if (!isError || length <= MAX_ERROR_CHARACTERS) parts.push(part)
-    deliver(() => assertBounded(length))
+    if (length <= maxCharacters) parts.push(part)
+    deliver(() => assertBounded(length, maxCharacters))
   })
   response.once('end', () => deliver(() => done(parts.join(''))))
 }
@@ -152,24 +161,30 @@ function readEvents(
     listener,
     end,
     deliver,
+    limits,
     isOver,
   }: {
     readonly listener: NodeListener
     readonly end: (failure: NodeFailure | null) => void
     readonly deliver: Deliver
+    readonly limits: SentRequest['limits']
     readonly isOver: () => boolean
   },
 ): void {
   // an event in many parts is put together once
   let parts: string[] = []
   let length = 0
+  let answerLength = 0
   response.on('data', (part: string) => {
+    if (isOver()) return
+    answerLength += part.length
+    deliver(() => assertBounded(answerLength, limits.answerCharacters))
     if (isOver()) return
     const last = parts.at(-1)?.at(-1) ?? ''
     parts.push(part)
     length += part.length
     if (!(last + part).includes(END_OF_EVENT)) {
-      deliver(() => assertBounded(length))
+      deliver(() => assertBounded(length, limits.eventCharacters))
       return
     }
     let unread = parts.join('')
@@ -181,13 +196,17 @@ function readEvents(
       if (!event.startsWith('data: ')) continue
       const data = event.slice('data: '.length)
       if (data === '[DONE]') end(null)
-      else deliver(() => listener.chunk(generateChunkSchema.parse(JSON.parse(data))))
+      else
+        deliver(() => {
+          assertBounded(data.length, limits.eventCharacters)
+          listener.chunk(generateChunkSchema.parse(JSON.parse(data)))
+        })
     }
     parts = [unread]
     length = unread.length
   })
 }
 
-function assertBounded(length: number): void {
-  if (length > MAX_CHARACTERS) throw new RangeError(`an answer of more than ${MAX_CHARACTERS} characters`)
+function assertBounded(length: number, most: number): void {
+  if (length > most) throw new RangeError(`an answer of more than ${most} characters`)
 }

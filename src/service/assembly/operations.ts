@@ -19,6 +19,7 @@ import { createHubConnection } from '../operations/base-models/hub-connection.js
 import { createModelFactsBook } from '../operations/base-models/model-facts.js'
 import { resolveToolFormats } from '../operations/base-models/tool-formats.js'
 import type { ServiceContext } from '../operations/context.js'
+import { createEngineNodeHosts } from '../operations/engine-node-hosts.js'
 import { createEngineNodeService } from '../operations/engine-nodes.js'
 import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
@@ -222,6 +223,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       engines: settings.engines,
       leaseMs: options.tuning?.engineNodeLeaseMs ?? NODE_LEASE_MS,
       reportMs: options.tuning?.engineNodeReportMs ?? NODE_REPORT_MS,
+      hosts: createEngineNodeHosts(settings.engineNodeHosts, lookUp),
     }),
     wandb: createWandbService(context),
     modelMetrics: createModelMetricsService(context),

@@ -6,6 +6,7 @@ import { statfs } from 'node:fs/promises'
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { createMetrics, type Metrics, type WorkerCount } from '../metrics/metrics.js'
+import { OPERATOR_ENTITY } from '../operations/access/tenant.js'
 import type { BaseModelEntry } from '../operations/context.js'
 import { openProcessLink } from '../processes/engine-link.js'
 import { createEngineNodes, type EngineNodes, NODE_LEASE_MS } from '../processes/engine-nodes.js'
@@ -64,9 +65,22 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     countRetries: () => countRetries(db),
     askEngines: () => engines.ask(ENGINE_ANSWER_MS),
   })
-  const engines = createEnginePool((name) => {
-    const entry = served.find((base) => base.name === name)
-    return entry === undefined ? null : engineOptions(start, { entry, preparedDir, metrics, engineNodes })
+  /** By base model: hosts of one are counted together. */
+  const observers = new Map<string, EngineObserver>()
+  const observerOf = (name: string): EngineObserver => {
+    const observer = observers.get(name) ?? offering(metrics.engines.observer(name), engineNodes)
+    observers.set(name, observer)
+    return observer
+  }
+  const engines = createEnginePool({
+    configure: (name, isTenants) => {
+      const entry = served.find((base) => base.name === name)
+      return entry === undefined
+        ? null
+        : engineOptions(start, { entry, preparedDir, isTenants, observer: observerOf(name) })
+    },
+    hasOwnNodes: ({ entity }) =>
+      settings.engines === 'remote' && settings.engineNodeHosts.length > 0 && entity !== OPERATOR_ENTITY,
   })
   const engineNodes = createEngineNodes({
     clock: systemClock,
@@ -98,11 +112,12 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
 interface EngineInput {
   readonly entry: BaseModelEntry
   readonly preparedDir: string
-  readonly metrics: Metrics
-  readonly engineNodes: EngineNodes
+  /** Nodes of an entity compute, and nothing else. */
+  readonly isTenants: boolean
+  readonly observer: EngineObserver
 }
 
-function engineOptions(start: Start, { entry, preparedDir, metrics, engineNodes }: EngineInput): EngineProcessOptions {
+function engineOptions(start: Start, { entry, preparedDir, isTenants, observer }: EngineInput): EngineProcessOptions {
   const { options, settings, logger, seams, device } = start
   return {
     load: {
@@ -116,12 +131,12 @@ function engineOptions(start: Start, { entry, preparedDir, metrics, engineNodes 
       maxConcurrentSequences: settings.maxConcurrentSequences,
       kvCacheBytes: settings.kvCacheBytes,
       speculation: settings.speculation,
-      engines: settings.engines,
+      engines: isTenants ? 'remote' : settings.engines,
     },
     logger,
     clock: systemClock,
     maxPendingRequests: settings.maxPendingRequests,
-    observer: offering(metrics.engines.observer(entry.name), engineNodes),
+    observer,
     watchdog: options.tuning?.engineWatchdog,
     open: (listener) =>
       openProcessLink(listener, { environment: startEnvironment(start), entryPath: seams.entryPaths?.engineHost }),

@@ -2,8 +2,13 @@
  * What engine nodes ask of the server (`contract/processes/engine-node.ts`): to be known, and the files of what they serve.
  *
  * A node is known once it was reached at the address that it gives: nobody is sent to an address that does not know the node's token.
+ * Where that is is the operator's to say: by his key, or by naming the host. To anybody else every failure is the same sentence, so
+ * that nobody looks into a network by it.
  */
+import { request as requestHttp } from 'node:http'
+import { request as requestHttps } from 'node:https'
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
+import { requestOptionsAt } from '#base/util/checked-address.js'
 import { packageVersion } from '#base/util/package-root.js'
 import {
   type EngineAdapterFiles,
@@ -14,9 +19,11 @@ import {
 import type { BaseModelFiles } from '#contract/processes/worker.js'
 import type { EngineSetting } from '#contract/settings/service.js'
 import type { EngineNodeInfo } from '#contract/wire/engine-nodes.js'
+import type { NodePlace } from '#service/processes/engine-nodes.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
-import { ownerOf } from './access/tenant.js'
+import { isOperator, ownerOf } from './access/tenant.js'
 import type { Principal, ServiceContext } from './context.js'
+import type { EngineNodeHosts } from './engine-node-hosts.js'
 
 export interface EngineNodeService {
   /**
@@ -33,12 +40,14 @@ export interface EngineNodeService {
   list(principal: Principal): readonly EngineNodeInfo[]
 }
 
-type Context = Pick<ServiceContext, 'blobs' | 'baseModels' | 'baseModelFiles' | 'engineNodes'>
+type Context = Pick<ServiceContext, 'blobs' | 'baseModels' | 'baseModelFiles' | 'engineNodes' | 'logger'>
 
 export interface EngineNodeRules {
   readonly engines: EngineSetting
   readonly leaseMs: number
   readonly reportMs: number
+  /** Where nodes of tenants may be. */
+  readonly hosts: EngineNodeHosts
 }
 
 /** What a node may take to say who it is. */
@@ -46,7 +55,7 @@ const REACH_MS = 5000
 const MAX_IDENTITY_BYTES = 64 * 1024
 
 export function createEngineNodeService(context: Context, rules: EngineNodeRules): EngineNodeService {
-  const { blobs, engineNodes } = context
+  const { blobs, engineNodes, logger } = context
   const version = packageVersion()
 
   function baseModelOf(name: string): ServiceContext['baseModels'][number] {
@@ -87,6 +96,17 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
     }
   }
 
+  /** @throws {AppError} `engine_node_unreachable` */
+  async function reachedPlace(principal: Principal, report: EngineNodeReport): Promise<NodePlace> {
+    const isOperators = isOperator(principal)
+    const address = isOperators ? null : await rules.hosts.addressOf(new URL(report.url), principal.keyId)
+    const isOpen = isOperators || address !== null
+    const reason = isOpen ? await obstacleTo(report, address) : 'its host is not named by --engine-node-host'
+    if (reason === null) return { address, isOperators }
+    logger.info({ url: report.url, key_id: principal.keyId, reason }, 'engine_node.unreachable')
+    throw unreachable(report.url, isOperators ? `: ${reason}` : '')
+  }
+
   return {
     report: async (principal, report) => {
       if (rules.engines === 'local') {
@@ -105,8 +125,8 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
       if (before !== null && !isOwnedBy(before.owner, owner)) {
         throw new ConflictError('engine_node_taken', 'an engine node of another key has this id')
       }
-      if (!isSame) await assertReached(report)
-      engineNodes.note(report, owner)
+      const place = isSame ? before.place : await reachedPlace(principal, report)
+      engineNodes.note({ report, owner, place })
       return { report_seconds: rules.reportMs / 1000, lease_seconds: rules.leaseMs / 1000 }
     },
     baseModelFiles: (name) => context.baseModelFiles.describe(baseModelOf(name)),
@@ -146,42 +166,58 @@ function minorOf(version: string): string {
   return version.split('.').slice(0, 2).join('.')
 }
 
-/** @throws {AppError} `engine_node_unreachable` */
-async function assertReached({ id, url, token }: EngineNodeReport): Promise<void> {
-  let reason: string
+/** Why the node is not reached there; null: it is. */
+async function obstacleTo({ id, url, token }: EngineNodeReport, address: string | null): Promise<string | null> {
   try {
-    const response = await fetch(new URL('/v1/node', url), {
-      headers: { authorization: `Bearer ${token}` },
-      signal: AbortSignal.timeout(REACH_MS),
-      redirect: 'error',
-    })
-    const identity = engineNodeIdentitySchema.safeParse(await readJson(response))
-    if (response.ok && identity.success && identity.data.id === id) return
-    reason = 'something else answers there'
+    const { status, text } = await askIdentity(new URL('/v1/node', url), token, address)
+    const identity = engineNodeIdentitySchema.safeParse(JSON.parse(text))
+    return status === 200 && identity.success && identity.data.id === id ? null : 'something else answers there'
   } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-    reason = cause instanceof Error ? cause.message : String(cause)
+    return error instanceof SyntaxError ? 'something else answers there' : String(error)
   }
-  throw new AppError(
-    'conflict',
-    'engine_node_unreachable',
-    `the server does not reach the engine node at ${url}: ${reason}`,
-    {
-      hint: 'give the node the address by which the server reaches it: --listen and --url',
-    },
-  )
 }
 
-/** Whoever answers there may send what never ends. */
-async function readJson({ body }: Response): Promise<unknown> {
-  const parts: Uint8Array[] = []
-  let length = 0
-  for await (const part of (body ?? []) as AsyncIterable<Uint8Array>) {
-    length += part.length
-    if (length > MAX_IDENTITY_BYTES) throw new RangeError(`an answer of more than ${MAX_IDENTITY_BYTES} bytes`)
-    parts.push(part)
-  }
-  return JSON.parse(Buffer.concat(parts).toString('utf8'))
+/** Redirects are not followed. Whoever answers there may send what never ends. */
+function askIdentity(
+  url: URL,
+  token: string,
+  address: string | null,
+): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const at = requestOptionsAt(url, address)
+    const options = {
+      ...at,
+      headers: { ...at.headers, authorization: `Bearer ${token}` },
+      agent: false,
+      signal: AbortSignal.timeout(REACH_MS),
+    }
+    const request = (url.protocol === 'https:' ? requestHttps : requestHttp)(options, (response) => {
+      const parts: Buffer[] = []
+      let length = 0
+      response.on('data', (part: Buffer) => {
+        length += part.length
+        parts.push(part)
+        if (length > MAX_IDENTITY_BYTES) response.destroy(new RangeError('an answer that is too long'))
+      })
+      response.once('error', reject)
+      response.once('end', () => {
+        resolve({ status: response.statusCode ?? 0, text: Buffer.concat(parts).toString('utf8') })
+      })
+    })
+    request.once('error', reject)
+    request.end()
+  })
+}
+
+function unreachable(url: string, reason: string): AppError {
+  return new AppError(
+    'conflict',
+    'engine_node_unreachable',
+    `the server does not reach the engine node at ${url}${reason}`,
+    {
+      hint: 'give the node the address by which the server reaches it: --listen and --url; nodes of tenants need a host that the operator named: trainyard serve --engine-node-host HOST',
+    },
+  )
 }
 
 function toInfo(report: EngineNodeReport): EngineNodeInfo {

@@ -8,11 +8,15 @@ import type { EngineNodeReport } from '#contract/processes/engine-node.js'
 import type { AdapterRef, EngineNode, RequestOwner } from '#inference/host/protocol.js'
 import type { GenerateRequest } from './engine-calls.js'
 
-/** A node and whose it is. */
+/** A node, whose it is, and how it is reached. */
 export interface KnownNode {
   readonly report: EngineNodeReport
   readonly owner: RequestOwner
+  readonly place: NodePlace
 }
+
+/** As `EngineNode` has it. */
+export type NodePlace = Pick<EngineNode, 'address' | 'isOperators'>
 
 /** An adapter that nodes were asked to serve. */
 export interface OfferedAdapter {
@@ -24,7 +28,7 @@ export interface EngineNodes {
   /** The node with this id, if it is known. */
   get(id: string): KnownNode | null
   /** It was heard of. */
-  note(report: EngineNodeReport, owner: RequestOwner): void
+  note(node: KnownNode): void
   list(): readonly KnownNode[]
   /** A request goes to an engine: its adapter may be fetched by nodes from now on. */
   offer(request: Pick<GenerateRequest, 'adapter' | 'owner'>): void
@@ -76,7 +80,7 @@ export function createEngineNodes({ clock, leaseMs, onChange }: EngineNodesOptio
 
   return {
     get: (id) => nodes.get(id) ?? null,
-    note: (report, owner) => {
+    note: ({ report, owner, place }) => {
       const before = nodes.get(report.id)
       // one that was started anew at the same address is the only one there
       const changed = new Set([report.base_model.name])
@@ -85,7 +89,11 @@ export function createEngineNodes({ clock, leaseMs, onChange }: EngineNodesOptio
         nodes.delete(id)
         changed.add(other.report.base_model.name)
       }
-      nodes.set(report.id, { report, owner, heardMs: clock.monotonicMs(), reports: (before?.reports ?? 0) + 1 })
+      nodes.set(report.id, {
+        ...{ report, owner, place },
+        heardMs: clock.monotonicMs(),
+        reports: (before?.reports ?? 0) + 1,
+      })
       for (const baseModel of changed) tell(baseModel)
     },
     list: () => [...nodes.values()],
@@ -113,12 +121,13 @@ export function createEngineNodes({ clock, leaseMs, onChange }: EngineNodesOptio
 const offerKey = (digest: string, { entity, project }: RequestOwner): string =>
   JSON.stringify([digest, entity, project])
 
-function toEngineNode({ report, owner, reports }: Entry): EngineNode {
+function toEngineNode({ report, owner, place, reports }: Entry): EngineNode {
   return {
     id: report.id,
     name: report.name,
     url: report.url,
     token: report.token,
+    ...place,
     engine: report.engine,
     owner,
     contextLength: report.context_length,

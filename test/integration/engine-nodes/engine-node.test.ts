@@ -271,7 +271,7 @@ describe('an engine node', () => {
   })
 
   it('sees no request of another entity or project than its key', async () => {
-    await start({ engines: 'auto' })
+    await start({ engines: 'auto', engineNodeHosts: ['127.0.0.1'] })
     const node = startNode(await keyOf('worker', { project: 'other' }))
     await node.heard('ready')
     // computed here, by the engine that is loaded for it

@@ -121,7 +121,7 @@ export function createSampling(context: SamplingContext) {
 
   async function run(principal: Principal, sampler: SamplerRecord, request: SampleRequest): Promise<Uint8Array> {
     const adapter = await adapterOf(sampler)
-    const engine = engines.engineOf(sampler.baseModel)
+    const engine = engines.engineOf(sampler.baseModel, ownerOf(principal))
     const command = {
       id: ids.uuid(),
       keyId: principal.keyId,

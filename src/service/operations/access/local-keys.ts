@@ -24,9 +24,7 @@ import { hasTable } from '#service/storage/upkeep/catalog.js'
 import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
 import { unusedName } from '#service/storage/upkeep/ownership.js'
 import { checkName } from './names.js'
-
-/** Entity of the keys made here, and of every model they create. */
-const DEFAULT_ENTITY = 'local'
+import { OPERATOR_ENTITY as DEFAULT_ENTITY } from './tenant.js'
 
 export interface LocalKey {
   /** Shown once; the database has its hash only. */

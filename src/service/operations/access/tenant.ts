@@ -13,6 +13,14 @@ export function isOwn(tenant: Tenant, thing: { readonly entity: string; readonly
   return thing.entity === tenant.entity && (tenant.project === null || thing.project === tenant.project)
 }
 
+/** Entity of the keys that are made where the data lies, unless another is named. */
+export const OPERATOR_ENTITY = 'local'
+
+/** Whether it is who runs the server: a key of that entity for all of its projects. */
+export function isOperator({ entity, project }: Tenant): boolean {
+  return entity === OPERATOR_ENTITY && project === null
+}
+
 /** The tenant alone, without what else a principal is. */
 export function ownerOf({ entity, project }: Tenant): Tenant {
   return { entity, project }

@@ -114,7 +114,8 @@ describe('chat_template', () => {
     expect((await post({})).status).toBe(200)
     const engine = service.enginePids()
     const { status, body } = await post({ chat_template: source })
-    const words = /^chat template (makes a list of more than|writes more than|asks for a range of more than|takes too long)/
+    const words =
+      /^chat template (makes a list of more than|writes more than|asks for a range of more than|takes too long)/
     expect([status, body.error?.message]).toEqual([400, expect.stringMatching(words)])
     expect((await post({})).status).toBe(200)
     expect(service.enginePids()).toEqual(engine)

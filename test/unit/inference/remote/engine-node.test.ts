@@ -8,6 +8,8 @@ function node(id: string, more: Partial<EngineNode> = {}): EngineNode {
     name: id,
     url: `http://${id}`,
     token: 't',
+    address: null,
+    isOperators: true,
     engine: 'onnx',
     owner: { entity: 'local', project: null },
     contextLength: 512,

@@ -9,6 +9,7 @@ import { createRoutedEngine, type RoutedEngine } from '#inference/remote/routed-
 import { GREEDY } from '../../../support/generation-rules.js'
 
 const OWNER = { entity: 'local', project: null }
+const PLACE = { address: null, isOperators: true }
 let server: Server
 let engine: RoutedEngine
 let answer: (response: ServerResponse) => void
@@ -31,10 +32,10 @@ function open(openLocal: (() => Promise<RoutedEngine>) | null = null): RoutedEng
   return createRoutedEngine({ baseModel: 'm', contextLength: 64, vocabularySize: 10, eosTokenIds: [2], openLocal })
 }
 
-function node(id: string): EngineNode {
+function node(id: string, more: Partial<EngineNode> = {}): EngineNode {
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const facts = { contextLength: 64, slots: 4, waiting: 0, isLeaving: false, reports: 1 }
-  return { id, name: id, url, token: 't', engine: 'onnx', owner: OWNER, ...facts }
+  return { id, name: id, url, token: 't', engine: 'onnx', owner: OWNER, ...PLACE, ...facts, ...more }
 }
 
 /** What the listener hears, up to the end. */
@@ -102,6 +103,55 @@ describe('an engine node that answers anything', () => {
   ])('ends its request alone: %s', async (_, text) => {
     answer = streamed(text)
     expect(await ask()).toEqual([NO_ANSWER])
+  })
+
+  it.each([
+    ['in one event', event({ choices: [token(1, { token_ids: Array(300_000).fill(1) })] })],
+    ['one by one', event({ choices: [token(1)] }).repeat(9)],
+    ['for a choice that nobody asked for', event({ choices: [token(1, { index: 1 })] })],
+    [
+      'as likely ones',
+      event({
+        choices: [token(1, { logprobs: { content: [{ ...position(1), top_logprobs: Array(9).fill(position(1)) }] } })],
+      }),
+    ],
+    ['as positions of no token', event({ choices: [token(1, { logprobs: { content: [position(1), position(1)] } })] })],
+    ['as events of nothing', event({ choices: [] }).repeat(20_000)],
+    ['as lines that are no events', ': nothing\n\n'.repeat(20_000)],
+  ])('ends its request when it answers more than was asked for: %s', async (_, text) => {
+    answer = streamed(text)
+    const heard = await ask(engine, { maxTokens: 8 })
+    expect(heard.at(-1)).toBe(NO_ANSWER)
+    expect(heard.length).toBeLessThanOrEqual(9)
+  })
+
+  it('is told apart by nobody when it is a stranger’s: what it answers is not quoted, nor what its address says', async () => {
+    const words = 'of the inner network'
+    const closed = { url: 'http://127.0.0.1:1' }
+    const stranger = { isOperators: false }
+    const told = new Set<string>()
+    engine.setNodes([node('a', stranger)])
+    for (const status of [500, 502, 404, 429, 401]) {
+      answer = (response) =>
+        response.writeHead(status, { location: 'http://127.0.0.1:1' }).end(JSON.stringify({ message: words }))
+      told.add((await ask()).join())
+    }
+    answer = streamed(event({ choices: [], error: { message: words } }))
+    told.add((await ask()).join())
+    expect([...told]).toEqual(['engine node "a" failed'])
+    answer = (response) => response.writeHead(400).end(JSON.stringify({ message: words }))
+    expect(await ask()).toEqual(['engine node "a" refused the request'])
+    engine.setNodes([node('a', { ...stranger, ...closed })])
+    expect(await ask()).toEqual(['engine node "a" was not reached'])
+    engine.setNodes([node('a', { ...stranger, url: 'http://no-such-name.invalid:1' })])
+    expect(await ask()).toEqual(['engine node "a" was not reached'])
+  })
+
+  it('is connected to at the address that was checked, whatever its name says', async () => {
+    const { port } = server.address() as AddressInfo
+    engine.setNodes([node('a', { url: `http://no-such-name.invalid:${port}`, address: '127.0.0.1' })])
+    answer = streamed(event({ choices: [token(3, { finish_reason: 'length' })] }))
+    expect(await ask()).toEqual(['0: 3', 'finished'])
   })
 
   it('ends it also with an answer in one piece', async () => {

@@ -48,7 +48,9 @@ beforeEach(async () => {
   })
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const facts = { contextLength: 64, slots: 4, waiting: 0, isLeaving: false, reports: 1 }
-  engine.setNodes([{ id: 'a', name: 'a', url, token: 't', engine: 'onnx', owner: OWNER, ...facts }])
+  engine.setNodes([
+    { id: 'a', name: 'a', url, token: 't', engine: 'onnx', owner: OWNER, address: null, isOperators: true, ...facts },
+  ])
 })
 afterEach(async () => {
   unsubscribe(RESPONSES, onResponse)

@@ -4,6 +4,7 @@ import { engineNodeReportSchema } from '#contract/processes/engine-node.js'
 import { createEngineNodes } from '#service/processes/engine-nodes.js'
 
 const OWNER = { entity: 'local', project: null }
+const PLACE = { address: null, isOperators: true }
 const DIGEST = 'a'.repeat(64)
 let told: string[] = []
 const nodes = createEngineNodes({
@@ -28,9 +29,9 @@ describe('engine nodes', () => {
   })
 
   it('at the same address with another base model leave the one of before', () => {
-    nodes.note(report('node-one', 'first'), OWNER)
+    nodes.note({ report: report('node-one', 'first'), owner: OWNER, place: PLACE })
     told = []
-    nodes.note(report('node-two', 'second'), OWNER)
+    nodes.note({ report: report('node-two', 'second'), owner: OWNER, place: PLACE })
     expect(told.toSorted()).toEqual(['first: ', 'second: node-two'])
   })
 })

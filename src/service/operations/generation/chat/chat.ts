@@ -89,7 +89,7 @@ export function createChatService(
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const asked = toAnswerOptions(request, policy.model !== null)
       const wanted = toEngineCommand(request, policy, context.chatRules)
-      const engine = context.engines.engineOf(policy.baseModel)
+      const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
       const { answerFormat, weightsDigest, templateNames = null } = await engine.ready()
       const { chatTemplate = null } = wanted.template
       const set = context.toolFormatOf(policy.baseModel)

@@ -49,7 +49,7 @@ export function createCompletionService(
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const { commands, options } = toCompletionPlan(request, context.chatRules)
-      const engine = context.engines.engineOf(policy.baseModel)
+      const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
       const [command] = commands
       if (command !== undefined) await checkTruncation(engine, command)
       const usageKey = usageKeyOf(principal, policy.model, policy.baseModel)

@@ -59,7 +59,7 @@ export function createScorer(context: Context) {
     const { modelId, step, tokenIds, signal } = request
     const suffix = step === 'latest' ? '' : `:step${step}`
     const policy = await resolvePolicy(context, principal, `${modelId}${suffix}`)
-    const engine = context.engines.engineOf(policy.baseModel)
+    const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
     const command = {
       id: context.ids.uuid(),
       keyId: principal.keyId,

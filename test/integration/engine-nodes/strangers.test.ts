@@ -1,0 +1,188 @@
+/**
+ * A tenant's engine node is a stranger: it is called only where the operator says so, is no probe of the network, is read in a process of
+ * its own, and cannot say more than was asked.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { unassignedPort } from '../../support/service/unassigned-port.js'
+
+const BASE = 'trainyard/tiny-random'
+const ID = 'node-of-mallory'
+let service: TestService
+/** Outlives a test. */
+let shared: TestService | null = null
+const servers: Server[] = []
+
+afterEach(async () => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections()
+    server.close()
+  }
+  if (shared === null) await service.dispose()
+})
+
+type Answer = (request: IncomingMessage, response: ServerResponse) => void
+
+/** @returns its address, and how many connections it had */
+async function listen(answer: Answer): Promise<{ readonly url: string; readonly connections: () => number }> {
+  let count = 0
+  const server = createServer((request, response) => {
+    request.resume().once('end', () => answer(request, response))
+  })
+  server.on('connection', () => {
+    count += 1
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  servers.push(server)
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, connections: () => count }
+}
+
+/** A node that knows its token, and generates as told. */
+const nodeOf =
+  (generate: Answer): Answer =>
+  (request, response) => {
+    if (request.url === '/v1/node') response.end(JSON.stringify({ id: ID }))
+    else generate(request, response)
+  }
+
+async function keyOf(entity: string): Promise<string> {
+  return (await service.createKey({ entity })).key
+}
+
+async function register(key: string, url: string): Promise<{ status: number; message: string }> {
+  const headers = { authorization: `Bearer ${key}` }
+  const name = encodeURIComponent(BASE)
+  const files = await service.json<{ digest: string }>(`/internal/engine/base-models/${name}`, { headers })
+  expect(files.status).toBe(200)
+  const { version } = (await service.json<{ version: string }>('/v1/health')).body
+  const json = {
+    ...{ id: ID, name: 'theirs', url, token: 't'.repeat(43), engine: 'onnx', device: 'cpu' },
+    versions: { trainyard: version },
+    base_model: { name: BASE, digest: files.body.digest },
+    ...{ context_length: 512, slots: 4, running: 0, waiting: 0, adapters: [] },
+  }
+  const { status, body } = await service.json<{ error?: { message: string } }>('/internal/engine/nodes', {
+    json,
+    headers,
+  })
+  return { status, message: body.error?.message ?? '' }
+}
+
+function complete(key: string): Promise<{ status: number; body: { error?: { message: string } } }> {
+  const json = { model: BASE, prompt: 'Once', max_tokens: 4 }
+  return service.json('/v1/completions', { json, headers: { authorization: `Bearer ${key}` } })
+}
+
+describe('where it may be', () => {
+  it('is the operator’s to say: nobody is connected to elsewhere, and no two failures differ', async () => {
+    const named = await listen((_, response) => response.end('{}'))
+    const inner = await listen((_, response) => response.writeHead(500).end('secrets of the inner network'))
+    const { port } = new URL(named.url)
+    service = await createTestService({
+      scripted: false,
+      engines: 'remote',
+      engineNodeHosts: [`127.0.0.1:${port}`, '10.9.0.0/16'],
+    })
+    const key = await keyOf('mallory')
+    const closed = `http://127.0.0.1:${await unassignedPort()}`
+    const innerPort = new URL(inner.url).port
+    const told: string[] = []
+    for (const url of [
+      inner.url,
+      closed,
+      `http://localhost:${innerPort}`,
+      `http://[::ffff:127.0.0.1]:${innerPort}`,
+      `http://2130706433:${innerPort}`,
+      'http://169.254.169.254',
+      'http://no-such-name.invalid',
+    ]) {
+      const { status, message } = await register(key, url)
+      expect([url, status]).toEqual([url, 409])
+      told.push(message.replace(url, 'URL'))
+    }
+    expect(inner.connections()).toBe(0)
+    // the one that may be asked, and is no node
+    const { message } = await register(key, named.url)
+    told.push(message.replace(named.url, 'URL'))
+    expect(named.connections()).toBe(1)
+    expect([...new Set(told)]).toEqual(['the server does not reach the engine node at URL'])
+  })
+
+  it('is not where it is redirected to', async () => {
+    const inner = await listen((_, response) => response.end(JSON.stringify({ id: ID })))
+    const node = await listen((_, response) => response.writeHead(302, { location: `${inner.url}/v1/node` }).end())
+    service = await createTestService({ scripted: false, engines: 'remote', engineNodeHosts: ['127.0.0.1'] })
+    expect(await register(await keyOf('mallory'), node.url)).toMatchObject({ status: 409 })
+    expect(inner.connections()).toBe(0)
+  })
+
+  it('is anywhere for the operator’s own, who is told why it is not reached', async () => {
+    service = await createTestService({ scripted: false, engines: 'remote' })
+    const url = `http://127.0.0.1:${await unassignedPort()}`
+    expect((await register(service.apiKey, url)).message).toContain('ECONNREFUSED')
+    const node = await listen(nodeOf((_, response) => response.end()))
+    expect(await register(service.apiKey, node.url)).toMatchObject({ status: 200 })
+  })
+
+  it('is a host, an address or a network', async () => {
+    const start = createTestService({ engines: 'remote', engineNodeHosts: ['10.0.0.0/99'] })
+    await expect(start).rejects.toMatchObject({ code: 'invalid_engine_node_host' })
+    service = await createTestService({ engines: 'remote', engineNodeHosts: ['::1', 'gpu1.internal:8700', 'fd00::/8'] })
+  })
+})
+
+describe('what it answers', () => {
+  beforeAll(async () => {
+    shared = await createTestService({ scripted: false, threads: 1, engines: 'auto', engineNodeHosts: ['127.0.0.1'] })
+    service = shared
+  })
+  afterAll(async () => {
+    await shared?.dispose()
+  })
+
+  const flood = (event: object, times: number): Answer => {
+    const text = `data: ${JSON.stringify(event)}\n\n`
+    return (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      let left = times
+      const write = (): void => {
+        while (left-- > 0 && !response.destroyed && response.write(text));
+      }
+      response.on('drain', write)
+      write()
+    }
+  }
+  const token = (ids: readonly number[]) => ({ choices: [{ index: 0, token_ids: ids, finish_reason: null }] })
+
+  it.each([
+    ['300,000 ids at once', flood(token(Array(300_000).fill(65)), 1)],
+    ['ids without an end', flood(token([65]), Number.POSITIVE_INFINITY)],
+    ['events without an end', flood({ choices: [] }, Number.POSITIVE_INFINITY)],
+    ['an event without an end', flood({ choices: [], x: 'x'.repeat(1e6) }, Number.POSITIVE_INFINITY)],
+  ])('ends its request, in a process of its own, and others are answered: %s', async (_, answer) => {
+    expect((await complete(service.apiKey)).status).toBe(200)
+    const [others = 0] = service.enginePids()
+    const mallory = await keyOf('mallory')
+    const node = await listen(nodeOf(answer))
+    expect(await register(mallory, node.url)).toMatchObject({ status: 200 })
+    const [theirs, ours] = await Promise.all([complete(mallory), complete(service.apiKey)])
+    expect([theirs.status, theirs.body.error?.message]).toEqual([
+      503,
+      'engine node "theirs" answered with what is no answer',
+    ])
+    expect(ours.status).toBe(200)
+    expect(service.enginePids()).toHaveLength(2)
+    expect(service.enginePids()).toContain(others)
+  })
+
+  it('costs its own host at most: that one’s end is nobody else’s', async () => {
+    const [others] = service.enginePids()
+    const pids = service.enginePids().filter((pid) => pid !== others)
+    expect(pids).toHaveLength(1)
+    for (const pid of pids) process.kill(pid, 'SIGKILL')
+    expect((await complete(service.apiKey)).status).toBe(200)
+    expect(service.enginePids()).toContain(others)
+  })
+})

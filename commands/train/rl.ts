@@ -11,6 +11,7 @@ import { plural } from '#cli/terminal/format.js'
 import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
 import { optionFlags } from '#cli/training/option-flags.js'
 import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
+import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { ApiError } from '#sdk/client/errors.js'
 
 export const trainRl = defineCommand({
@@ -69,16 +70,17 @@ export const trainRl = defineCommand({
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
     await addSizeDefaults(context, client, { kind: 'rl', baseModel: model.base_model, hyperparameters })
-    const skipped = file.groups.length - file.trainableGroupCount
+    const trainable = countTraining(file.rewards, estimatorOf(hyperparameters))
+    const skipped = file.groups.length - trainable
     const groups = plural(file.groups.length, 'group')
     const trajectories = plural(file.trajectoryCount, 'trajectory', 'trajectories')
     await submitJob(context, client, flags, {
       kind: 'rl',
       model,
-      counts: `${groups}, ${trajectories}${skipped === 0 ? '' : ` (${plural(skipped, 'group')} with equal rewards)`}`,
+      counts: `${groups}, ${trajectories}${skipped === 0 ? '' : ` (${skipped} of them without anything to learn from)`}`,
       facts: {
         groups: file.groups.length,
-        trainable_groups: file.trainableGroupCount,
+        trainable_groups: trainable,
         trajectories: file.trajectoryCount,
         mean_reward: file.meanReward,
       },

@@ -4,14 +4,13 @@
  * Checks only what a person gets wrong by hand, so that the answer names the line; the service checks everything.
  */
 
-import { differ } from '#base/differ.js'
 import { parseExactRow } from '#base/json/exact-json.js'
 import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { append } from '#base/util/lists.js'
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import { findForeignGroup } from '#contract/wire/training/row-forms/foreign-group.js'
+import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
@@ -21,8 +20,8 @@ import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from '
 export interface TrajectoryFile {
   readonly groups: readonly JsonValue[]
   readonly trajectoryCount: number
-  /** Groups of two or more trajectories whose rewards differ: only these give advantages. */
-  readonly trainableGroupCount: number
+  /** Rewards by group, by which a job's options say what trains (`whichTrain`). */
+  readonly rewards: readonly (readonly number[])[]
   /** Choices with logprobs or token ids, that is what a policy sampled; null when exchanges hide them from this check. */
   readonly sampledTurnCount: number | null
   readonly meanReward: number
@@ -154,21 +153,20 @@ function checkTrajectory(trajectory: JsonValue, say: (path: string, problem: str
 }
 
 function summarize(groups: readonly JsonValue[]): TrajectoryFile {
-  let trainableGroupCount = 0
   let sampledTurnCount: number | null = 0
-  const rewards: number[] = []
+  const rewards: number[][] = []
   for (const group of groups) {
     const trajectories = isJsonObject(group) && Array.isArray(group['trajectories']) ? group['trajectories'] : []
     const own = trajectories.map((trajectory: JsonObject) => Number(trajectory['reward'] ?? 0))
-    if (differ(own)) trainableGroupCount += 1
-    append(rewards, own)
+    rewards.push(own)
     for (const trajectory of trajectories) {
       const turns = countSampledTurns(trajectory)
       sampledTurnCount = turns === null || sampledTurnCount === null ? null : sampledTurnCount + turns
     }
   }
-  const meanReward = rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length)
-  return { groups, trajectoryCount: rewards.length, trainableGroupCount, sampledTurnCount, meanReward }
+  const all = rewards.flat()
+  const meanReward = all.reduce((sum, reward) => sum + reward, 0) / Math.max(1, all.length)
+  return { groups, trajectoryCount: all.length, rewards, sampledTurnCount, meanReward }
 }
 
 function countSampledTurns(trajectory: JsonObject): number | null {
@@ -195,9 +193,11 @@ function countSampledTurns(trajectory: JsonObject): number | null {
  * as its clients expect; a person should hear about it before.
  */
 export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject): string | null {
-  const { kl_penalty_coef: klCoef, allow_training_without_logprobs: isWithoutLogprobs } = hyperparameters
-  if (file.trainableGroupCount === 0 && !Number(klCoef ?? 0)) {
-    return `nothing to train on: ${diagnoseGroups(file.groups.map(toAnswered)).map(sayFinding).join('; ')}`
+  const { allow_training_without_logprobs: isWithoutLogprobs } = hyperparameters
+  const estimator = estimatorOf(hyperparameters)
+  if (countTraining(file.rewards, estimator) === 0) {
+    const findings = diagnoseGroups(file.groups.map(toAnswered), [], estimator)
+    return `nothing to train on: ${findings.map(sayFinding).join('; ')}`
   }
   if (file.sampledTurnCount === 0 && isWithoutLogprobs !== true) {
     return 'nothing to train on: no choice carries logprobs or token ids; --set allow_training_without_logprobs=true trains on answers without them'

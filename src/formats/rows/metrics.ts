@@ -4,8 +4,8 @@
  * Formulas and the prefix rule: `src/docs/how-training-works.md`. Values that do not exist (a mean of nothing) are left out,
  * so no metric is ever NaN.
  */
-import { differ } from '#base/differ.js'
 import type { TrajectoryGroup } from './trajectory.js'
+import { countTraining } from './which-train.js'
 
 const PREFIXING_SPLITS = ['train', 'val', 'test']
 const SECTIONS = ['reward', 'loss', 'throughput', 'costs', 'time', 'data']
@@ -23,7 +23,7 @@ export interface RewardMetrics {
 /** How much was submitted. */
 export interface BatchCounts {
   readonly groupsSubmitted: number
-  /** Groups whose rewards differ. */
+  /** Groups that train where a reward is compared inside its group: metrics know no job. */
   readonly groupsTrainable: number
   readonly trajectories: number
   readonly exceptions: number
@@ -47,7 +47,7 @@ export function rewardMetrics(groups: readonly TrajectoryGroup[]): RewardMetrics
 export function countBatch(groups: readonly TrajectoryGroup[]): BatchCounts {
   return {
     groupsSubmitted: groups.length,
-    groupsTrainable: groups.filter((group) => differ(group.trajectories.map((t) => t.reward))).length,
+    groupsTrainable: countTraining(groups.map((group) => group.trajectories.map((t) => t.reward))),
     trajectories: groups.reduce((sum, group) => sum + group.trajectories.length, 0),
     exceptions: groups.reduce((sum, group) => sum + group.exceptions.length, 0),
   }

@@ -1,10 +1,12 @@
 /**
  * What groups say before anything is trained on them, in the words of a job's record.
  */
+
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import type { DrawnAnswer } from '#contract/jobs/diagnosis/sampling-facts.js'
 import type { SamplingRecord } from '#contract/wire/sampling-record.js'
+import type { AdvantageEstimator } from '#formats/rows/which-train.js'
 import { type Choice, isChoice, type TrajectoryGroup } from './trajectory.js'
 
 /** Of answers that are measured and not compared with each other. */
@@ -12,9 +14,9 @@ const OF_MEASURED: readonly string[] = ['reward_zero', 'reward_rare', 'answers_c
 /** After which rewards have little or nothing to raise. */
 const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare']
 
-/** One sentence for each finding; none where enough groups differ. */
-export function sayOfGroups(groups: readonly TrajectoryGroup[]): readonly string[] {
-  return diagnoseGroups(groups.map(toAnswered), groups.flatMap(toDrawn)).map(sayFinding)
+/** One sentence for each finding; none where enough groups train. */
+export function sayOfGroups(groups: readonly TrajectoryGroup[], estimator?: AdvantageEstimator): readonly string[] {
+  return diagnoseGroups(groups.map(toAnswered), groups.flatMap(toDrawn), estimator).map(sayFinding)
 }
 
 /** The same of answers to held-out prompts, which need not differ. */

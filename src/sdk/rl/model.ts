@@ -14,6 +14,7 @@ import type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completi
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { LogTrajectoriesResponse } from '#contract/wire/trajectories.js'
+import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import type { CallOptions, Client } from '#sdk/client/client.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
@@ -162,16 +163,19 @@ export class TrainableModel {
         `there is nothing to train on, every rollout failed (${why})`,
       )
     }
+    const config = await this.#configOf('rl', options)
+    const estimator = estimatorOf(config)
     const facts = {
       reward: mean(trajectories.map((trajectory) => trajectory.reward)) ?? 0,
       exceptionRate: exceptions.length / (exceptions.length + trajectories.length),
       groups: groups.length,
-      trainedGroups: groups.filter((group) => group.isTrainable).length,
+      trainedGroups: countTraining(
+        groups.map((group) => group.rewards),
+        estimator,
+      ),
     }
-    const config = await this.#configOf('rl', options)
-    // a penalty moves the policy without any reward
-    if (facts.trainedGroups === 0 && !Number(config['kl_penalty_coef'] ?? 0)) {
-      const [why, ...others] = sayOfGroups(groups)
+    if (facts.trainedGroups === 0) {
+      const [why, ...others] = sayOfGroups(groups, estimator)
       const warnings = [`nothing is trained, the model stays at step ${this.step}: ${why}`, ...others]
       this.#warn(warnings, options)
       return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0, warnings }

@@ -5,11 +5,11 @@
  * learns from. Knows no model; whoever makes a trajectory says how it asks.
  */
 
-import { differ } from '#base/differ.js'
 import { AppError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import type { ChatChoice, ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
+import { countTraining } from '#formats/rows/which-train.js'
 import { type ToolCall, toolCallsOf } from './tool-calls.js'
 
 /** A message as chat requests carry it. */
@@ -195,9 +195,9 @@ export class TrajectoryGroup {
     return mean(this.rewards)
   }
 
-  /** Whether rewards differ: equal ones teach nothing. */
+  /** Whether it trains by itself: its rewards differ. A job with `advantage_estimator: 'batch'` compares them with those of other groups. */
   get isTrainable(): boolean {
-    return differ(this.rewards)
+    return countTraining([this.rewards]) === 1
   }
 
   toJSON(): Readonly<Record<string, JsonValue>> {

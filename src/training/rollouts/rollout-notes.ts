@@ -6,7 +6,6 @@
  * all sequences and, for each trained token, one number per column, up to a limit; sequences beyond it are counted and
  * not kept.
  */
-import { differ } from '#base/differ.js'
 import {
   MAX_NOTED_TOKENS,
   ROLLOUT_COLUMNS,
@@ -16,7 +15,6 @@ import {
   type RolloutTrajectory,
   sequenceBytes,
 } from '#contract/processes/rollouts.js'
-import type { LeftOutReason } from '#contract/wire/training/rollout-words.js'
 import type { PackedRow, PackedSequence } from '#training/rows/pack.js'
 import { type RowBatch, rowOf } from '#training/trainer/row-batch.js'
 import type { TokenOutputs } from '#training/trainer/trainer.js'
@@ -225,10 +223,4 @@ function encode(
   put(Uint8Array.from(ids, (id) => (names.isControl(id) ? 1 : 0)))
   for (const text of texts) put(text)
   return file
-}
-
-/** The word for a trajectory without an advantage. */
-export function zeroAdvantageReason(rewards_G: readonly number[], isAlone: boolean): LeftOutReason {
-  if (isAlone) return 'single_trajectory'
-  return differ(rewards_G) ? 'reward_is_mean' : 'equal_rewards'
 }

@@ -8,16 +8,14 @@
  * them in the last bit and the batch scaling would then train on that noise at full size.
  */
 import { differ, EQUAL_WITHIN } from '#base/differ.js'
-import { standardDeviation } from '../../formats/rows/metrics.js'
+import { standardDeviation } from '#formats/rows/metrics.js'
+import type { AdvantageEstimator } from '#formats/rows/which-train.js'
 
 /** Added to a group's standard deviation, and to a trajectory's token count, before dividing. */
 export const ADVANTAGE_EPSILON = 1e-6
 
 /** How the tokens of a batch share the loss; `constant` is finished by pack.ts, where rows are known. */
 export type LossAggregation = 'trajectory' | 'token' | 'constant'
-
-/** What a reward is compared with: the mean of its group, of the others of its group, or of all trajectories of the job. */
-export type AdvantageEstimator = 'group' | 'leave_one_out' | 'batch'
 
 /** How rewards become advantages. */
 export interface AdvantageOptions {

@@ -4,7 +4,9 @@
  *
  * Knows no wire form: whoever has groups (worker, library, command line) hands over texts and rewards.
  */
+
 import { differ } from '#base/differ.js'
+import { type AdvantageEstimator, countTraining } from '#formats/rows/which-train.js'
 
 /** Figures of a job by topic, as its report keeps them. */
 export type Facts = Readonly<Record<string, Readonly<Record<string, number>>>>
@@ -37,11 +39,12 @@ const QUOTED_CHARACTERS = 60
 /**
  * Counts the answers.
  *
- * @returns `groups` (total, flat: rewards equal), `reward` (mean, std_dev: mean deviation inside groups, min, max, standard_error: of the
+ * @param estimator of the job that trains on them; default `group`
+ * @returns `groups` (total, flat: those that do not train), `reward` (mean, std_dev: mean deviation inside groups, min, max, standard_error: of the
  *   mean, by groups), `answers` (total, distinct: mean share of different answers in a group, cut, cut_reward, whole_reward), `labels`
  *   (share of all answers that are this one and earned more than the least reward; only where nearly all answers are a few short ones)
  */
-export function answerFacts(groups: readonly AnsweredGroup[]): Facts {
+export function answerFacts(groups: readonly AnsweredGroup[], estimator?: AdvantageEstimator): Facts {
   const answers = groups.flat()
   if (answers.length === 0) return { groups: { total: groups.length, flat: groups.length } }
   const rewards = answers.map(({ reward }) => reward)
@@ -53,7 +56,7 @@ export function answerFacts(groups: readonly AnsweredGroup[]): Facts {
   const least = rewards.reduce((a, b) => Math.min(a, b))
   const labels = labelShares(answers, least)
   return {
-    groups: { total: groups.length, flat: groups.filter((group) => !differ(group.map((each) => each.reward))).length },
+    groups: { total: groups.length, flat: groups.length - countTraining(rewardsOf(groups), estimator) },
     reward: {
       mean: mean(rewards),
       std_dev: several.length === 0 ? 0 : mean(several.map((group) => deviation(group.map((each) => each.reward)))),
@@ -73,6 +76,9 @@ export function answerFacts(groups: readonly AnsweredGroup[]): Facts {
     ...(labels === null ? {} : { labels }),
   }
 }
+
+const rewardsOf = (groups: readonly AnsweredGroup[]): number[][] =>
+  groups.map((group) => group.map(({ reward }) => reward))
 
 /** Shares of the answers that earned something, by their text; null where answers are no labels. */
 function labelShares(answers: readonly GivenAnswer[], least: number): Readonly<Record<string, number>> | null {

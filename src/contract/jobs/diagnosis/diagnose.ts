@@ -1,6 +1,7 @@
 /**
  * Reading the table of findings: what is said of a job, of groups before there is a job, and of the last jobs of a model.
  */
+import type { AdvantageEstimator } from '#formats/rows/which-train.js'
 import { type AnsweredGroup, answerFacts, quoteEqual } from './answers.js'
 import type { Course, JobNumbers } from './course.js'
 import { FINDINGS, type Finding } from './findings.js'
@@ -32,9 +33,14 @@ export function diagnoseCourse(course: Course): Finding[] {
  * What is said of groups that nothing was trained on yet.
  *
  * @param drawn how their answers were sampled; default nobody knows
+ * @param estimator `advantage_estimator` of the job that would train on them; default `group`
  */
-export function diagnoseGroups(groups: readonly AnsweredGroup[], drawn: readonly DrawnAnswer[] = []): Finding[] {
-  const facts = { ...answerFacts(groups), ...samplingFacts(drawn) }
+export function diagnoseGroups(
+  groups: readonly AnsweredGroup[],
+  drawn: readonly DrawnAnswer[] = [],
+  estimator?: AdvantageEstimator,
+): Finding[] {
+  const facts = { ...answerFacts(groups, estimator), ...samplingFacts(drawn) }
   return diagnoseJob({ ...NO_NUMBERS, facts, quoted: quoteEqual(groups) })
 }
 

@@ -32,7 +32,7 @@ const plannedGroupSchema = z.object({
   /** One per trajectory, before the scaling of the whole call; 0 does not train. */
   advantages: z.array(z.number()),
   /** Why nothing of the group trains. */
-  left_out: z.enum(['equal_rewards', 'single_trajectory', 'empty']).nullable(),
+  left_out: z.enum(['equal_rewards', 'single_trajectory', 'empty', 'reward_is_mean']).nullable(),
 })
 
 /** What the process that plans finds out. */

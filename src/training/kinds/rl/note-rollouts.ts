@@ -2,12 +2,15 @@
  * Describes the groups of an RL job for its list of rollouts: rewards, the advantage that each trajectory trains with,
  * and why others are left out.
  */
+
 import type { RolloutTrajectory } from '#contract/processes/rollouts.js'
 import type { LeftOutReason } from '#contract/wire/training/rollout-words.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
-import { type NotedJob, zeroAdvantageReason } from '#training/rollouts/rollout-notes.js'
+import { type GroupLeftOut, whichTrain } from '#formats/rows/which-train.js'
+import type { NotedJob } from '#training/rollouts/rollout-notes.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
 import type { SkipReason } from '#training/rows/turns.js'
+import { rewardsOf } from './reward-shaping.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 
 /** Characters of a prompt that a list shows. */
@@ -55,6 +58,7 @@ export function toNotedJob(job: {
     if (before === undefined) trained.set(key, { tokens: trainableTokenCount, advantage, weight })
     else before.tokens += trainableTokenCount
   }
+  const reasons = whichTrain(rewardsOf(job.shaped), hyperparameters.advantageEstimator)
   return {
     clip: { low: finiteOrNull(1 - epsilon), high: finiteOrNull(1 + epsilonHigh) },
     parentStep: job.parentStep,
@@ -62,7 +66,7 @@ export function toNotedJob(job: {
     stepsBefore: job.stepsBefore,
     groups: job.groups.map((group, g) => {
       const shaped = job.shaped[g]?.trajectories.map(({ reward }) => reward) ?? []
-      const isAlone = shaped.length === 1 && hyperparameters.advantageEstimator !== 'batch'
+      const whyGroup = reasons[g] ?? null
       return {
         preview: previewOf(group.trajectories[0]),
         exceptions: group.exceptions.length,
@@ -70,7 +74,7 @@ export function toNotedJob(job: {
           const found = trained.get(`${g}:${t}`)
           const reward = shaped[t] ?? trajectory.reward
           const skip = leftOut.reasonOf(g, t) ?? 'no_trainable_turn'
-          const reason: LeftOutReason = skip === 'zero_advantage' ? zeroAdvantageReason(shaped, isAlone) : skip
+          const reason: LeftOutReason = skip === 'zero_advantage' ? zeroAdvantageReason(whyGroup) : skip
           return {
             reward: trajectory.reward,
             ...(reward === trajectory.reward ? {} : { shaped: reward }),
@@ -102,3 +106,7 @@ function previewOf(trajectory: Trajectory | undefined): string {
   const text = typeof content === 'string' ? content : JSON.stringify(content)
   return [...text.slice(0, 2 * PREVIEW_CHARACTERS)].slice(0, PREVIEW_CHARACTERS).join('')
 }
+
+/** The word for a trajectory without an advantage: its group's, or its own, where others of the group train. */
+const zeroAdvantageReason = (ofGroup: GroupLeftOut | null): LeftOutReason =>
+  ofGroup === null || ofGroup === 'empty' ? 'reward_is_mean' : ofGroup

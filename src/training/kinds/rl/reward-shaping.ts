@@ -1,11 +1,8 @@
 /**
- * Lowers rewards of overlong answers before advantages are computed, and counts the groups that have something to train
- * on.
+ * Lowers rewards of overlong answers before advantages are computed.
  */
-import { differ } from '#base/differ.js'
-import { countBatch } from '#formats/rows/metrics.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
-import { type AdvantageEstimator, softOverlengthPenalty } from '#training/rows/advantages.js'
+import { softOverlengthPenalty } from '#training/rows/advantages.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 
 /** Groups with the rewards that advantages are taken of. */
@@ -38,12 +35,9 @@ export function shapeRewards(
   return { groups: shaped, penalizedCount }
 }
 
-/** Groups with a trajectory that trains: those whose rewards differ, or under `batch` all, where any do. */
-export function countTrainableGroups(groups: readonly TrajectoryGroup[], estimator: AdvantageEstimator): number {
-  if (estimator !== 'batch') return countBatch(groups).groupsTrainable
-  const rewards = groups.flatMap(({ trajectories }) => trajectories.map(({ reward }) => reward))
-  return differ(rewards) ? groups.filter(({ trajectories }) => trajectories.length > 0).length : 0
-}
+/** Rewards by group: what says which groups train (`whichTrain`), and what advantages are taken of. */
+export const rewardsOf = (groups: readonly TrajectoryGroup[]): number[][] =>
+  groups.map(({ trajectories }) => trajectories.map(({ reward }) => reward))
 
 function longestAnswer({ histories }: Trajectory): number {
   const lengths = histories.flatMap(({ items }) =>

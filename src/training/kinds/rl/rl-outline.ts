@@ -7,6 +7,7 @@
 import { standardDeviation } from '#formats/rows/metrics.js'
 import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
+import { countTraining, whichTrain } from '#formats/rows/which-train.js'
 import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import { advantagesOf } from '#training/rows/advantages.js'
 import type { PackedRow } from '#training/rows/pack.js'
@@ -29,7 +30,7 @@ import type { ReferencePolicy } from '#training/trainer/scores.js'
 import { noteAnswers } from './answer-notes.js'
 import { createLeftOutBook, toNotedJob } from './note-rollouts.js'
 import { passOrder } from './passes.js'
-import { countTrainableGroups, shapeRewards } from './reward-shaping.js'
+import { rewardsOf, shapeRewards } from './reward-shaping.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
 
@@ -79,7 +80,8 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   const seed = hyperparameters.seed ?? context.jobId
   const startedMs = context.clock.monotonicMs()
   const shaped = shapeRewards(groups, hyperparameters)
-  const groupsTrainable = countTrainableGroups(shaped.groups, hyperparameters.advantageEstimator)
+  const { advantageEstimator } = hyperparameters
+  const groupsTrainable = countTraining(rewardsOf(shaped.groups), advantageEstimator)
   const leftOutBook = createLeftOutBook()
   const { steps, skips, trainableTokenCount, sequences, ...counts } = buildTrainingBatch(shaped.groups, {
     ...hyperparameters,
@@ -183,21 +185,14 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
 
 /** The first groups, with the advantages that they have among all. */
 function describeGroups(groups: readonly TrajectoryGroup[], hyperparameters: RlHyperparameters): PlannedGroup[] {
-  const rewards_P_G = groups.map(({ trajectories }) => trajectories.map(({ reward }) => reward))
+  const rewards_P_G = rewardsOf(groups)
   const advantages_P_G = advantagesOf(rewards_P_G, hyperparameters)
-  return rewards_P_G
-    .slice(0, SHOWN_GROUPS)
-    .map((rewards, index) => describeGroup(rewards, advantages_P_G[index] ?? [], index))
-}
-
-function describeGroup(rewards: readonly number[], advantages: readonly number[], index: number): PlannedGroup {
-  const isLeftOut = advantages.every((advantage) => advantage === 0)
-  const reason = rewards.length === 0 ? 'empty' : rewards.length === 1 ? 'single_trajectory' : 'equal_rewards'
-  return {
+  const reasons = whichTrain(rewards_P_G, hyperparameters.advantageEstimator)
+  return rewards_P_G.slice(0, SHOWN_GROUPS).map((rewards, index) => ({
     index,
     meanReward: rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length),
     rewardDeviation: rewards.length === 0 ? 0 : standardDeviation(rewards),
-    advantages,
-    leftOut: isLeftOut ? reason : null,
-  }
+    advantages: advantages_P_G[index] ?? [],
+    leftOut: reasons[index] ?? null,
+  }))
 }

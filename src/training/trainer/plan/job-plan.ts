@@ -4,6 +4,7 @@
  * Each kind of job makes its plan from the code that the job itself runs (`src/training/kinds/rl/rl-outline.ts` and its
  * like), so that a plan cannot tell another story than the job's report.
  */
+import type { GroupLeftOut } from '#formats/rows/which-train.js'
 import type { TrainingEvent, TrainingPrecision } from '../job.js'
 import type { MemoryNeeds } from '../memory.js'
 import { type Row, sequenceRow } from '../row-batch.js'
@@ -44,7 +45,7 @@ export interface PlannedGroup {
   /** One per trajectory, inside the group; 0 does not train. */
   readonly advantages: readonly number[]
   /** Why nothing of it trains; null when something may. */
-  readonly leftOut: 'equal_rewards' | 'single_trajectory' | 'empty' | null
+  readonly leftOut: GroupLeftOut | null
 }
 
 /** Work in tokens, a token of a long row counting more (`rowCost`). */

@@ -408,7 +408,7 @@ describe('train', () => {
       },
     })
     expect(stdout).toBe(
-      `Submitted job ${JOB.id} to email-agent: 2 groups, 3 trajectories (1 group with equal rewards)\n`,
+      `Submitted job ${JOB.id} to email-agent: 2 groups, 3 trajectories (1 of them without anything to learn from)\n`,
     )
   })
   test('sft uploads the file and watches the job to its outcome', async () => {
@@ -546,6 +546,25 @@ describe('train', () => {
     expect(refused).toMatchObject({ exitCode: 2, requests: [] })
     expect(refused.stderr).toContain(message)
     expect((await run([...argv, '--allow-empty'], jobRoutes(JOB), options)).exitCode).toBe(0)
+  })
+  test('groups of one answer train where rewards are compared with those of all, and else are said to teach nothing', async () => {
+    const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
+    const lines = [0, 1].map(
+      (reward) => `${JSON.stringify({ trajectories: [{ messages_and_choices: [choice], reward }] })}\n`,
+    )
+    const options = { stdin: lines.join('') }
+    const argv = ['train', 'rl', 'email-agent', '--file', '-']
+    for (const flags of [[], ['--set', 'kl_penalty_coef=0.1']]) {
+      const refused = await run([...argv, ...flags], jobRoutes(JOB), options)
+      expect(refused).toMatchObject({ exitCode: 2, requests: [] })
+      expect(refused.stderr).toContain('reward variance zero in 100% of groups (2 of 2, mean reward 0.5)')
+    }
+    for (const flags of [[], ['--allow-empty']]) {
+      const sent = await run([...argv, '--advantage', 'batch', ...flags], jobRoutes(JOB), options)
+      expect(sent.exitCode).toBe(0)
+      expect(sent.requests.at(-1)?.body).toMatchObject({ experimental_config: { advantage_estimator: 'batch' } })
+      expect(sent.stdout).toContain('to email-agent: 2 groups, 2 trajectories\n')
+    }
   })
   test('what was measured for the size that the service knows is sent and said, whatever the model is called; what was given stays', async () => {
     const described = { [`GET /v1/preview/base-models/${MODEL.base_model}`]: { body: { parameters: 4_491_520 } } }

@@ -34,7 +34,7 @@ describe('trajectory files', () => {
     ['a byte order mark and blank lines', `\ufeff\n${groups.map((each) => JSON.stringify(each)).join('\n\n')}\n`],
   ])('%s', async (_name, text) => {
     const file = await readTrajectoryFile('-', ioWith(text))
-    expect(file).toMatchObject({ trajectoryCount: 4, trainableGroupCount: 1, meanReward: 0.75 })
+    expect(file).toMatchObject({ trajectoryCount: 4, meanReward: 0.75 })
     expect(file.groups).toHaveLength(2)
   })
   test('problems are named as file:line: path, the first ten and how many more', async () => {

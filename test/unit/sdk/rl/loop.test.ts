@@ -348,7 +348,7 @@ describe('train', () => {
     expect(told).toHaveLength(1)
     expect((await model.evaluate(groups(1), { onWarning })).warnings).toEqual([])
   })
-  test('when no group differs no job is started, and that is said with numbers; a KL penalty trains without rewards', async () => {
+  test('when no group differs no job is started, and that is said with numbers; a KL penalty changes nothing of it, other advantages do', async () => {
     const { model, requests } = await scripted(routes('completed'))
     const told: string[] = []
     const equal = [
@@ -363,7 +363,11 @@ describe('train', () => {
       ),
     ])
     expect(requests.some(({ path }) => path === '/v1/preview/training-jobs')).toBe(false)
-    expect((await model.train(equal, { config: { kl_penalty_coef: 0.1 } })).jobId).toBe(JOB.id)
+    // it shifts credit between tokens that train, and none does
+    expect((await model.train(equal, { config: { kl_penalty_coef: 0.1 } })).jobId).toBeNull()
+    // compared with those of other groups, rewards that are equal inside theirs differ
+    const compared = await model.train(equal, { config: { advantage_estimator: 'batch' } })
+    expect(compared).toMatchObject({ jobId: JOB.id, trainedGroups: 2 })
   })
   test('no trajectory at all is an error that names the first failure', async () => {
     const { model } = await scripted({})

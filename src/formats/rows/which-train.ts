@@ -1,0 +1,54 @@
+/**
+ * Which groups of an RL job train: the one place that says it, for the trainer, plans, findings, the command line, the library and the page.
+ *
+ * Knows rewards and the option that changes what they are compared with; not tokens. A group that trains has a trajectory whose advantage
+ * (`training/rows/advantages.ts`, formulas in `src/docs/how-training-works.md`) is not 0; one of another advantage than 0 may still have
+ * no token to train on. A KL penalty trains nothing that has no advantage, as in ART.
+ */
+import { differ, EQUAL_WITHIN } from '#base/differ.js'
+
+/** What a reward is compared with: the mean of its group, of the others of its group, or of all trajectories of the job. */
+export type AdvantageEstimator = 'group' | 'leave_one_out' | 'batch'
+
+/** The estimator of a job's options as they go over the wire; the default where they do not say, or not yet anything that is valid. */
+export function estimatorOf(options: { readonly [name: string]: unknown }): AdvantageEstimator {
+  const { advantage_estimator: given } = options
+  return given === 'batch' || given === 'leave_one_out' ? given : 'group'
+}
+
+/** Why nothing of a group trains. `reward_is_mean`: under `batch`, every reward of it is the mean of all. */
+export type GroupLeftOut = 'empty' | 'single_trajectory' | 'equal_rewards' | 'reward_is_mean'
+
+/**
+ * Why each group does not train.
+ *
+ * @param rewards_P_G finite rewards with which advantages are taken, so after `soft_overlength_limit`; ragged, groups may be empty
+ * @param estimator `advantage_estimator` of the job; default `group`, whatever is not `batch` compares inside groups
+ * @returns for each group null where it trains
+ * @example whichTrain([[1], [0]], 'batch') // [null, null]: REINFORCE++ compares answers to different prompts
+ */
+export function whichTrain(
+  rewards_P_G: readonly (readonly number[])[],
+  estimator: AdvantageEstimator = 'group',
+): readonly (GroupLeftOut | null)[] {
+  if (estimator !== 'batch') return rewards_P_G.map(leftOutOfItself)
+  const all = rewards_P_G.flat()
+  const doDiffer = differ(all)
+  const mean = all.reduce((sum, reward) => sum + reward, 0) / all.length
+  return rewards_P_G.map((rewards_G) => {
+    if (rewards_G.length === 0) return 'empty'
+    if (!doDiffer) return 'equal_rewards'
+    return rewards_G.some((reward) => Math.abs(reward - mean) > EQUAL_WITHIN) ? null : 'reward_is_mean'
+  })
+}
+
+function leftOutOfItself(rewards_G: readonly number[]): GroupLeftOut | null {
+  if (rewards_G.length === 0) return 'empty'
+  if (rewards_G.length === 1) return 'single_trajectory'
+  return differ(rewards_G) ? null : 'equal_rewards'
+}
+
+/** How many of them train. */
+export function countTraining(rewards_P_G: readonly (readonly number[])[], estimator?: AdvantageEstimator): number {
+  return whichTrain(rewards_P_G, estimator).filter((reason) => reason === null).length
+}

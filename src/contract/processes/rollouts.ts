@@ -11,7 +11,10 @@
 import { z } from 'zod'
 import { LEFT_OUT_REASONS } from '../wire/training/rollout-words.js'
 
-/** Numbers of a trained token. All are natural logarithms of probabilities but `ratio` (dimensionless) and `entropy` (nats). */
+/**
+ * Numbers of a trained token. All are natural logarithms of probabilities, of the distribution that the token was drawn from, but `ratio`,
+ * `temperature` and `kept` (dimensionless) and `entropy` (nats).
+ */
 export const ROLLOUT_COLUMNS = [
   /** Of the sampler, as it came with the data. */
   'sampler_logprob',
@@ -25,6 +28,10 @@ export const ROLLOUT_COLUMNS = [
   'entropy',
   /** Of the KL reference. */
   'reference_logprob',
+  /** What logits were divided by; NaN: 1. */
+  'temperature',
+  /** How many tokens could be drawn; NaN: all. */
+  'kept',
 ] as const
 export type RolloutColumn = (typeof ROLLOUT_COLUMNS)[number]
 

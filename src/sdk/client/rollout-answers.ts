@@ -119,6 +119,8 @@ export const rolloutTokens = objectOf<RolloutTokens>({
   is_clipped: listOf(truth),
   entropy: numbers,
   reference_logprob: numbers,
+  temperature: maybe(numbers),
+  kept: maybe(numbers),
 })
 
 export const rolloutScores = objectOf<RolloutScores>({

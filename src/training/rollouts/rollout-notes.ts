@@ -138,6 +138,8 @@ function sequencesOf(step: number, noted: NotedBatch, output: TokenOutputs): Kep
       ['ratio', read(({ n }) => output.ratio?.[n] ?? Number.NaN)],
       ['entropy', read(({ n }) => output.entropy[n] ?? Number.NaN)],
       ['reference_logprob', read(({ n }) => noted.referenceLogp?.[n] ?? Number.NaN)],
+      ['temperature', read(({ index }) => otherThanOne(row.sampling?.temperatures[index]))],
+      ['kept', read(({ index }) => row.sampling?.kept.get(index)?.length ?? Number.NaN)],
     ])
     const entropy = tokens.reduce((sum, { n }) => sum + (output.entropy[n] ?? Number.NaN), 0)
     return {
@@ -152,6 +154,10 @@ function sequencesOf(step: number, noted: NotedBatch, output: TokenOutputs): Kep
       columns,
     }
   }
+}
+
+function otherThanOne(temperature = 1): number {
+  return temperature === 1 ? Number.NaN : temperature
 }
 
 /** The sequence whose own part a token of a row is in: trained tokens never lie in a shared prompt. */

@@ -30,7 +30,19 @@ export function classOf(value: number | null | undefined, { bounds }: Pick<Scale
   return bounds.filter((bound) => value >= bound).length
 }
 
-/** The number that a token is coloured by. @param score its log-probability under another checkpoint */
+/** How a token was drawn, where not at temperature 1 from the whole vocabulary; null there, and for what was given. */
+export function drawnOf({ temperature, kept }: Pick<RolloutTokens, 'temperature' | 'kept'>, i: number): string | null {
+  const [heat, count] = [temperature?.[i] ?? null, kept?.[i] ?? null]
+  if (heat === null && count === null) return null
+  const among = count === null ? '' : count === 1 ? ', no other token' : `, ${count} tokens`
+  return `temperature ${Number((heat ?? 1).toPrecision(3))}${among}`
+}
+
+/**
+ * The number that a token is coloured by.
+ *
+ * @param score its log-probability under another checkpoint, of the raw logits: what was drawn otherwise has no change by it
+ */
 export function numberOf(tokens: RolloutTokens, i: number, colour: Colour, score: number | null): number | null {
   const learner = tokens.learner_logprob[i] ?? null
   switch (colour) {
@@ -41,7 +53,7 @@ export function numberOf(tokens: RolloutTokens, i: number, colour: Colour, score
     case 'ratio':
       return tokens.ratio[i] ?? null
     case 'change':
-      return learner === null || score === null ? null : score - learner
+      return learner === null || score === null || drawnOf(tokens, i) !== null ? null : score - learner
     default:
       return null
   }

@@ -11,7 +11,7 @@ import { query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { formatNumber } from '../data/format.js'
 import { useGone, useLoad } from '../data/load.js'
-import { type Colour, classOf, numberOf, SCALES, shownOf, styleOf } from '../data/token-colour.js'
+import { type Colour, classOf, drawnOf, numberOf, SCALES, shownOf, styleOf } from '../data/token-colour.js'
 import { Failure } from './block.js'
 
 /** Tokens of one request. */
@@ -217,6 +217,8 @@ function Detail(props: TokensProps & Reads & { readonly at: number }): JSX.Eleme
   const logprob = (value: number | null | undefined): string =>
     value === null || value === undefined ? '–' : `${formatNumber(value)} (p ${formatNumber(Math.exp(value))})`
   const isTrained = data.is_trained[i] === true
+  const drawn = drawnOf(data, i)
+  const scored = `Step ${scores.data?.step ?? under}${drawn === null ? '' : ', of the raw logits'}`
   const facts: readonly (readonly [string, string])[] = [
     ...(isTrained
       ? ([
@@ -228,10 +230,11 @@ function Detail(props: TokensProps & Reads & { readonly at: number }): JSX.Eleme
           ['Ratio', `${formatNumber(data.ratio[i])}${data.is_clipped[i] === true ? ', clipped' : ''}`],
           ['Entropy', formatNumber(data.entropy[i])],
           ...(data.reference_logprob[i] == null ? [] : ([['Reference', logprob(data.reference_logprob[i])]] as const)),
+          ...(drawn === null ? [] : ([['Drawn at', drawn]] as const)),
           ['Advantage', formatNumber(data.advantage)],
         ] as const)
       : ([['Trains', 'no: it was given, not sampled']] as const)),
-    ...(under === null ? [] : [[`Step ${scores.data?.step ?? under}`, logprob(scores.data?.logprob[i])] as const]),
+    ...(under === null ? [] : [[scored, logprob(scores.data?.logprob[i])] as const]),
   ]
   return (
     <section class="card token-detail" aria-label="The chosen token" aria-live="polite">

@@ -6,11 +6,12 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { rolloutsHeadSchema } from '#contract/processes/rollouts.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { trainRl } from '#training/kinds/rl/rl-job.js'
+import { createRolloutNotes, type RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
-import type { JobContext } from '#training/trainer/job.js'
 import { reportWarnings } from '#training/trainer/report.js'
 import { sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { openRowSession } from '#training/trainer/row-session.js'
@@ -120,15 +121,10 @@ function groups(sampling: Sampling, extra: (index: number) => JsonObject = () =>
   return parseTrajectoryGroups(JSON.parse(JSON.stringify([{ trajectories }])))
 }
 
-async function run(
-  config: JsonObject,
-  rows: ReturnType<typeof groups>,
-  context: JobContext = fixture.context('sampled'),
-) {
-  const job = trainRl(
-    { groups: rows, hyperparameters: resolveRlConfig(config), text, padTokenId: 0, currentStep: 0 },
-    context,
-  )
+async function run(config: JsonObject, rows: ReturnType<typeof groups>, rollouts: RolloutNotes | null = null) {
+  const context = fixture.context('sampled')
+  const hyperparameters = resolveRlConfig(config)
+  const job = trainRl({ groups: rows, hyperparameters, text, padTokenId: 0, currentStep: 0, rollouts }, context)
   const steps: Readonly<Record<string, number>>[] = []
   for await (const event of job) if (event.type === 'gradient_step') steps.push(event.data)
   const { report } = context.progress
@@ -190,6 +186,33 @@ describe('an RL job on answers that say how they were sampled', () => {
     const found = await run({}, penalized)
     expect(found.warnings.join()).toContain('repetition_penalty (72 tokens)')
     expect(found.steps[0]!['importance_ratio_mean']).toBe(1)
+  })
+
+  it('notes of each token how it was drawn, and nothing of plain ones', async () => {
+    const noted = async (rows: ReturnType<typeof groups>) => {
+      const notes = createRolloutNotes({ bytesOf: () => new Uint8Array(0), isControl: () => false }, 2 ** 20)
+      await run({}, rows, notes)
+      const { bytes } = notes.encode()!
+      const start = bytes.indexOf(10) + 1
+      return {
+        head: rolloutsHeadSchema.parse(JSON.parse(Buffer.from(bytes.subarray(0, start)).toString())),
+        bytes,
+        start,
+      }
+    }
+    const { head, bytes, start } = await noted(groups('full'))
+    const third = head.sequences.find(({ trajectory }) => trajectory === 2)!
+    const column = (name: 'temperature' | 'kept') => {
+      const at = start + third.offset + 4 * (third.length + third.trained * head.columns.indexOf(name))
+      return [...new Float32Array(Uint8Array.from(bytes.subarray(at, at + 4 * third.trained)).buffer)]
+    }
+    expect(column('temperature')).toEqual(Array(12).fill(Math.fround(1.7)))
+    // four words as a grammar leaves them, or a nucleus, or everything
+    const [first, second, nucleusSize] = column('kept')
+    expect(first).toBe(new Set([answers[2]!.ids[0], 1, 2, 3]).size)
+    expect(second).toBeNaN()
+    expect(nucleusSize).toBe(nucleus(answers[2]!.logits[2]!, answers[2]!.ids[2]!, 1.7).length)
+    expect((await noted(groups('full', () => ({ sampling: null })))).head.columns).not.toContain('temperature')
   })
 
   it('leaves greedy answers out and says why', async () => {

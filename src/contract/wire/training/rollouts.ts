@@ -176,6 +176,10 @@ export const rolloutTokensSchema = z.object({
   is_clipped: z.array(z.boolean()),
   entropy: numbers,
   reference_logprob: numbers,
+  /** What logits were divided by where the token was drawn; null: 1, or it was given. Absent from older servers. */
+  temperature: numbers.optional(),
+  /** How many tokens could be drawn there; null: all. Absent from older servers. */
+  kept: numbers.optional(),
 })
 export type RolloutTokens = z.infer<typeof rolloutTokensSchema>
 
@@ -194,7 +198,7 @@ export const rolloutScoresSchema = z.object({
   step: count,
   /** What scored: model, step and digest, as answers of chats have it. */
   system_fingerprint: z.string(),
-  /** Of every token under the checkpoint; null for the first of a sequence. */
+  /** Of every token under the checkpoint, log-softmax of the raw logits; null for the first of a sequence. */
   logprob: numbers,
 })
 export type RolloutScores = z.infer<typeof rolloutScoresSchema>

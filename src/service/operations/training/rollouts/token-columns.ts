@@ -53,6 +53,8 @@ export function toTokenColumns(
     is_clipped: ratio.map((value) => value !== null && (value < (low ?? -Infinity) || value > (high ?? Infinity))),
     entropy: read('entropy'),
     reference_logprob: read('reference_logprob'),
+    temperature: read('temperature'),
+    kept: read('kept'),
   }
 }
 

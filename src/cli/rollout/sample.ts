@@ -29,7 +29,7 @@ export const rolloutFlags = {
     "compare with the row's answer (default exact), or your own",
   ),
   system: flag.text('--system <text>', 'system message'),
-  temperature: flag.number(0, 2)('--temperature <x>', '0 to 2; default 1, the distribution that training assumes'),
+  temperature: flag.number(0, 2)('--temperature <x>', '0 to 2; default 1; what is sampled at 0 teaches nothing'),
   maxTokens: flag.integer(1)('--max-tokens <n>', 'tokens of the longest answer; default 256', {
     default: LONGEST_ANSWER,
   }),

@@ -32,7 +32,7 @@ export interface Answer {
 export interface AskOptions {
   /** Longest answer, tokens. Default: what the model's context leaves. */
   readonly maxTokens?: number
-  /** Default 1: the distribution that training assumes. */
+  /** Default 1. Answers say theirs, and it is what trains; those at 0 teach nothing. */
   readonly temperature?: number
   readonly seed?: number
   readonly stop?: readonly string[]

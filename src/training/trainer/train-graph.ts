@@ -132,7 +132,7 @@ function emitHead(
   const labels = g.input('labels', 'int64', ['Q', 'C'])
   const inverseTemperature = g.input('inverse_temperature', 'float32', ['Q', 'C'])
   const kept = hasKeptSets
-    ? { ids: g.input('kept_ids', 'int64', ['Q', 'C', 'K']), isLimited: g.input('is_limited', 'bool', ['Q', 'C']) }
+    ? { ids: g.input('kept_ids', 'int64', ['Q', 'C', 'Kept']), isLimited: g.input('is_limited', 'bool', ['Q', 'C']) }
     : undefined
   const { hidden, headWeight: weight } = decoder
   return fusedHead(g, { hidden, weight, labelPositions, labels, inverseTemperature, kept }, { slopes })

@@ -321,6 +321,8 @@ function sampledConformance(name: string, open: OpenEngines): void {
       expect(worstOf(dataOf(result, 'logp'), unpack(golden.logp))).toBeLessThan(TOLERANCE)
       expect(worstOf(dataOf(result, 'entropy'), unpack(golden.entropy))).toBeLessThan(TOLERANCE)
       expectGradients(result, golden)
+      const whole = Float32Array.from(golden.gradientNames.flatMap((each) => [...dataOf(result, gradientName(each))]))
+      expect(cosineOf(whole, unpack(golden.gradients))).toBeGreaterThan(0.99999)
       // one token alone could be drawn: its log q is 0
       golden.kept.forEach((ids, n) => {
         if (ids?.length === 1) expect(Math.abs(dataOf(result, 'logp')[n] as number)).toBe(0)
@@ -438,6 +440,11 @@ function bitsOf(result: Readonly<Record<string, HostTensor>>): Record<string, nu
 function worstOf(actual: Float32Array, expected: Float32Array): number {
   const scale = expected.reduce((max, value) => Math.max(max, Math.abs(value)), 0)
   return expected.reduce((max, value, i) => Math.max(max, Math.abs(value - (actual[i] ?? Number.NaN)) / scale), 0)
+}
+
+function cosineOf(a: Float32Array, b: Float32Array): number {
+  const product = (x: Float32Array, y: Float32Array) => x.reduce((sum, value, i) => sum + value * (y[i] as number), 0)
+  return product(a, b) / Math.sqrt(product(a, a) * product(b, b))
 }
 
 function scalar(value: number): HostTensor {

@@ -3,6 +3,7 @@
  * of its tokens a learner can follow. One place for the wire (`contract/wire/sampling-record.ts`), for rows (`formats/rows/sampling-record.ts`)
  * and for the engine, which makes it.
  */
+import { append } from '#base/util/lists.js'
 
 /** Of one token: larger sets are not recorded. */
 export const MOST_KEPT_IDS = 512
@@ -18,7 +19,7 @@ const CUTS: ReadonlySet<string> = new Set([
   'top_k',
   'top_p',
   'min_p',
-  'xtc',
+  'xtc_probability',
   'allowed_token_ids',
   'bad_words',
   'min_tokens',
@@ -31,4 +32,35 @@ const CUTS: ReadonlySet<string> = new Set([
  */
 export function isModelledToken(unmodelled: readonly string[], count: number): boolean {
   return unmodelled.every((name) => count > 0 && CUTS.has(name))
+}
+
+/** What a record says of each token. */
+interface TokensOfRecord {
+  readonly logprobs: readonly number[]
+  readonly kept: { readonly counts: readonly number[]; readonly ids: readonly number[] }
+  readonly unmodelled: readonly string[]
+}
+
+/** Consecutive tokens of one choice. */
+export interface SampledPart<R extends TokensOfRecord> {
+  /** Their reported log-probabilities. */
+  readonly logprobs: readonly number[]
+  /** Absent: they were drawn plainly. */
+  readonly sampling?: R | undefined
+}
+
+/** The record of a choice whose tokens came in parts, as a stream has them; undefined where all were drawn plainly. */
+export function joinSampling<R extends TokensOfRecord>(parts: readonly SampledPart<R>[]): R | undefined {
+  const first = parts.find(({ sampling }) => sampling !== undefined)?.sampling
+  if (first === undefined) return undefined
+  const joined = { logprobs: [] as number[], counts: [] as number[], ids: [] as number[] }
+  const unmodelled = new Set<string>()
+  for (const { logprobs, sampling } of parts) {
+    for (const logprob of sampling?.logprobs ?? logprobs) joined.logprobs.push(Math.min(0, logprob))
+    append(joined.counts, sampling?.kept.counts ?? logprobs.map(() => 0))
+    append(joined.ids, sampling?.kept.ids ?? [])
+    for (const name of sampling?.unmodelled ?? []) unmodelled.add(name)
+  }
+  const { logprobs, ...kept } = joined
+  return { ...first, logprobs, kept, unmodelled: [...unmodelled] }
 }

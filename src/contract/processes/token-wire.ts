@@ -7,6 +7,7 @@
  * stands in `sampling_params.extra_args.trainyard`, and in `cached_tokens` and `prompt` of chunks that come before the first token.
  */
 import { z } from 'zod'
+import { LONGEST_UNMODELLED_NAME, MOST_KEPT_IDS, MOST_UNMODELLED_NAMES } from '#base/sampling-record.js'
 
 const tokenId = z.number().int().nonnegative()
 const tokenIds = z.array(tokenId)
@@ -39,6 +40,8 @@ export const ownRulesSchema = z.strictObject({
     .optional(),
   /** Requests of different keys take turns. */
   key_id: z.string().optional(),
+  /** Tell how tokens were drawn (`drawn` of positions). */
+  records_draws: z.boolean().optional(),
 })
 export type OwnRules = z.infer<typeof ownRulesSchema>
 
@@ -94,10 +97,21 @@ export type WireToken = z.infer<typeof wireTokenSchema>
 const wirePositionSchema = wireTokenSchema.extend({ top_logprobs: z.array(wireTokenSchema) })
 export type WirePosition = z.infer<typeof wirePositionSchema>
 
+/** How a token was drawn, of our own engine; absent: plainly. As `DrawRecord` has it. */
+const wireDrawSchema = z.object({
+  logprob: z.number().max(0),
+  kept_ids: z.array(tokenId).max(MOST_KEPT_IDS).optional(),
+  unmodelled: z.array(z.string().max(LONGEST_UNMODELLED_NAME)).max(MOST_UNMODELLED_NAMES).optional(),
+})
+
+export type WireDraw = z.infer<typeof wireDrawSchema>
+
 const wireChoiceSchema = z.object({
   index: z.number().int().nonnegative(),
   token_ids: tokenIds.nullish(),
-  logprobs: z.object({ content: z.array(wirePositionSchema).nullish() }).nullish(),
+  logprobs: z
+    .object({ content: z.array(wirePositionSchema.extend({ drawn: wireDrawSchema.optional() })).nullish() })
+    .nullish(),
   finish_reason: z.string().nullable(),
   stop_reason: z.union([z.number(), z.string()]).nullish(),
 })

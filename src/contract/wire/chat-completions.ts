@@ -9,6 +9,7 @@ import { z } from 'zod'
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { isExactNumber } from '#base/json/exact-number.js'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'
+import { samplingRecordSchema } from './sampling-record.js'
 
 /** Top-level fields whose integers need more than 53 bits: the JSON reader keeps their digits. */
 export const CHAT_INT64_FIELDS = ['seed', 'truncate_prompt_tokens'] as const
@@ -263,6 +264,7 @@ export const chatChoiceSchema = z.object({
   finish_reason: z.string().nullable(),
   stop_reason: z.union([z.string(), z.number()]).nullable(),
   token_ids: z.array(z.number().int()).nullable(),
+  sampling: samplingRecordSchema.optional(),
   [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
 })
 export type ChatChoice = z.infer<typeof chatChoiceSchema>
@@ -303,6 +305,8 @@ export const chatChunkSchema = z.object({
       finish_reason: z.string().nullable(),
       stop_reason: z.union([z.string(), z.number()]).nullable().optional(),
       token_ids: z.array(z.number().int()).nullable().optional(),
+      /** Of the tokens of this chunk. */
+      sampling: samplingRecordSchema.optional(),
       [SCHEMA_VIOLATIONS]: schemaViolationsSchema,
     }),
   ),

@@ -4,6 +4,7 @@
 import type { AppError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import type { BeamRules } from './sampling/beam-rules.js'
+import type { DrawRecord } from './sampling/draw-record.js'
 import type { ProcessorRules } from './sampling/logits-processors.js'
 import type { RankedToken } from './sampling/logprobs.js'
 import type { SamplingRules } from './sampling/sampler.js'
@@ -26,6 +27,8 @@ export interface GenerationRules extends SamplingRules, ProcessorRules {
   readonly beam?: BeamRules | null
   /** False: nobody reads log-probabilities, which an engine elsewhere may leave out then. Absent: they are read. */
   readonly hasLogprobs?: boolean
+  /** Whether to tell how tokens were drawn, where it was not plainly. Absent: not. */
+  readonly recordsDraws?: boolean
   /** How many alternatives to report per position. */
   readonly topLogprobs: number
   /** Tokens to report at each position behind those. Absent: none. */
@@ -87,6 +90,8 @@ export interface TokenEvent {
   /** Raw log-softmax of the model's logits at this position; under a mask, among the allowed tokens. */
   readonly logprob: number
   readonly top: readonly RankedToken[]
+  /** How it was drawn, if the rules ask for it; absent: plainly, at temperature 1 from the whole vocabulary. */
+  readonly drawn?: DrawRecord
   /** Set on the last token of the choice, unless the listener ends it. */
   readonly finishReason: StopResult['finishReason'] | null
   /** The stop token id, or the repetition, that ended the choice. */

@@ -36,22 +36,23 @@ export class ChoiceText {
     this.#outputCount++
     const tokenIds = [event.tokenId]
     const logprobs = [this.#positionLogprobs(event)]
+    const drawn = event.drawn === undefined ? {} : { drawn: [event.drawn] }
     const endsByToken = event.finishReason === 'stop'
     if (endsByToken) {
       const own = this.#sampling.includeStopStrInOutput ? this.#decoder.push(event.tokenId) : ''
       const text = this.#stops.pass(own + this.#decoder.flush())
-      return { text, tokenIds, logprobs, finishReason: 'stop', stopReason: event.stopReason }
+      return { text, tokenIds, logprobs, ...drawn, finishReason: 'stop', stopReason: event.stopReason }
     }
     const { finishReason, stopReason } = event
     const isLast = finishReason !== null
     const added = this.#decoder.push(event.tokenId) + (isLast ? this.#decoder.flush() : '')
     if (this.#outputCount < this.#sampling.minTokens) {
-      return { text: this.#stops.pass(added), tokenIds, logprobs, finishReason, stopReason }
+      return { text: this.#stops.pass(added), tokenIds, logprobs, ...drawn, finishReason, stopReason }
     }
     const { text, stop } = this.#stops.push(added)
-    if (stop !== null) return { text, tokenIds, logprobs, finishReason: 'stop', stopReason: stop }
+    if (stop !== null) return { text, tokenIds, logprobs, ...drawn, finishReason: 'stop', stopReason: stop }
     const shown = isLast ? text + this.#stops.flush() : text
-    return { text: shown, tokenIds, logprobs, finishReason, stopReason }
+    return { text: shown, tokenIds, logprobs, ...drawn, finishReason, stopReason }
   }
 
   /** The end from outside. */

@@ -10,6 +10,7 @@ import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#formats/answers/answer-format.js'
 import type { RequestOwner } from '../engine/generation.js'
 import type { BeamRules } from '../engine/sampling/beam-rules.js'
+import type { DrawRecord } from '../engine/sampling/draw-record.js'
 import type { DryRules } from '../engine/sampling/dry.js'
 import type { XtcRules } from '../engine/sampling/sampler.js'
 import type { RepetitionRules } from '../engine/sampling/stop-conditions.js'
@@ -18,6 +19,7 @@ import type { EngineNode } from '../remote/engine-node.js'
 
 export type { AnswerFormat } from '#formats/answers/answer-format.js'
 export type { RequestOwner } from '../engine/generation.js'
+export type { DrawRecord } from '../engine/sampling/draw-record.js'
 export type { GrammarSpec } from '../grammar/grammar-spec.js'
 export type { EngineNode } from '../remote/engine-node.js'
 
@@ -95,6 +97,8 @@ export interface SamplingParameters {
   readonly skipSpecialTokens: boolean
   /** False: nobody reads log-probabilities, which an engine elsewhere may leave out then. Absent: they are read. */
   readonly hasLogprobs?: boolean
+  /** Whether to tell how tokens were drawn, where it was not plainly. Absent: not. */
+  readonly recordsDraws?: boolean
   /** How many alternatives per position to report; 0 reports the sampled token only. */
   readonly topLogprobs: number
   /** Tokens to report at each position behind those. Absent: none. */
@@ -317,6 +321,8 @@ export interface DeltaEvent {
   readonly text: string
   readonly tokenIds: readonly number[]
   readonly logprobs: readonly PositionLogprobs[]
+  /** How each token was drawn, null for plainly; absent: all plainly, or not asked for. */
+  readonly drawn?: readonly (DrawRecord | null)[]
   readonly finishReason: FinishReason | null
   /** The stop string or stop token id that ended the choice, or `repetition_detected`. */
   readonly stopReason: string | number | null

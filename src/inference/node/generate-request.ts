@@ -86,6 +86,7 @@ function toRules(params: SamplingParams, own: OwnRules): GenerationRules {
     stopTokenIds: params.stop_token_ids,
     ignoreEos: params.ignore_eos,
     topLogprobs: params.logprobs,
+    ...(own.records_draws === true ? { recordsDraws: true } : {}),
     promptLogprobs: params.prompt_logprobs,
     logprobTokenIds: params.logprob_token_ids ?? [],
     logitBias: withForbidden(params.logit_bias, own.forbidden_ids ?? []),

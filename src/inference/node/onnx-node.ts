@@ -6,7 +6,7 @@ import { toErrorMessage } from '#base/errors/error-message.js'
 import type { AppError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
-import type { GenerateChunk, WireChoice, WireError, WireToken } from '#contract/processes/token-wire.js'
+import type { GenerateChunk, WireChoice, WireDraw, WireError, WireToken } from '#contract/processes/token-wire.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { loadTextModel } from '#model/text/text-model.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
@@ -120,13 +120,25 @@ function answerListener(response: ServerResponse): GenerationListener {
 
 function toChoice(event: TokenEvent): WireChoice {
   const { choice, tokenId, logprob, top, finishReason, stopReason } = event
-  const content = [{ token_id: tokenId, logprob, top_logprobs: top.map(toWire) }]
+  const content = [{ token_id: tokenId, logprob, top_logprobs: top.map(toWire), ...toWireDraw(event) }]
   return {
     index: choice,
     token_ids: [tokenId],
     logprobs: { content },
     finish_reason: finishReason,
     stop_reason: stopReason,
+  }
+}
+
+function toWireDraw({ drawn }: TokenEvent): { readonly drawn?: WireDraw } {
+  if (drawn === undefined) return {}
+  const { logprob, keptIds, unmodelled } = drawn
+  return {
+    drawn: {
+      logprob,
+      ...(keptIds === null ? {} : { kept_ids: [...keptIds] }),
+      ...(unmodelled.length === 0 ? {} : { unmodelled: [...unmodelled] }),
+    },
   }
 }
 

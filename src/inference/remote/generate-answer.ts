@@ -8,14 +8,14 @@ import type { NodeEngineName } from '#contract/processes/engine-node.js'
 import type { GenerateWhole, WireChoice, WirePosition } from '#contract/processes/token-wire.js'
 import type { GenerationRules, PromptTokenEvent, TokenEvent } from '../engine/generation.js'
 import { LOWEST_LOGPROB, type RankedToken } from '../engine/sampling/logprobs.js'
+import { effectiveTemperature, isGreedy } from '../engine/sampling/sampler.js'
 import { REPETITION_DETECTED } from '../engine/sampling/stop-conditions.js'
 
 export interface AnswerOptions {
   readonly engine: NodeEngineName
-  readonly rules: Pick<
-    GenerationRules,
-    'topLogprobs' | 'logprobTokenIds' | 'stopTokenIds' | 'ignoreEos' | 'promptLogprobs'
-  >
+  readonly rules: GenerationRules
+  /** The answer is held to a grammar. */
+  readonly isHeld: boolean
   readonly eosTokenIds: ReadonlySet<number>
 }
 
@@ -38,9 +38,48 @@ export function toTokenEvents(choice: WireChoice, options: AnswerOptions): reado
       tokenId,
       logprob: position?.logprob ?? LOWEST_LOGPROB,
       top: position === undefined ? [] : topOf(position, options),
+      ...drawnOf(tokenId, position, options),
       ...(isLast ? endOf(choice, tokenId, options) : GOING_ON),
     }
   })
+}
+
+/** How a token was drawn, where that is asked for: what our own engine says, and of vLLM what rules it cannot be told of. */
+function drawnOf(
+  tokenId: number,
+  position: NonNullable<NonNullable<WireChoice['logprobs']>['content']>[number] | undefined,
+  { engine, rules, isHeld }: AnswerOptions,
+): Pick<TokenEvent, 'drawn'> {
+  if (rules.recordsDraws !== true) return {}
+  if (engine === 'onnx') {
+    const drawn = position?.drawn
+    if (drawn === undefined) return {}
+    const { logprob, kept_ids: keptIds = null, unmodelled = [] } = drawn
+    return { drawn: { logprob, keptIds, unmodelled } }
+  }
+  if (isGreedy(rules)) return { drawn: { logprob: 0, keptIds: [tokenId], unmodelled: [] } }
+  const unmodelled = untold(rules, isHeld)
+  // it tells the raw log-probability, whatever it draws from
+  const logprob = Math.min(0, position?.logprob ?? LOWEST_LOGPROB)
+  return unmodelled.length === 0 ? {} : { drawn: { logprob, keptIds: null, unmodelled } }
+}
+
+/** Rules of a request whose effect on a token's probability vLLM does not tell. */
+function untold(rules: GenerationRules, isHeld: boolean): readonly string[] {
+  return Object.entries({
+    temperature: effectiveTemperature(rules) !== 1,
+    top_k: rules.topK > 0,
+    top_p: rules.topP < 1,
+    min_p: rules.minP > 0,
+    repetition_penalty: rules.repetitionPenalty !== 1,
+    frequency_penalty: rules.frequencyPenalty !== 0,
+    presence_penalty: rules.presencePenalty !== 0,
+    logit_bias: Object.keys(rules.logitBias ?? {}).length > 0,
+    allowed_token_ids: rules.allowedTokenIds !== null,
+    bad_words: (rules.badWords ?? []).length > 0,
+    min_tokens: rules.minTokens > 0,
+    structured_outputs: isHeld,
+  }).flatMap(([field, isSet]) => (isSet ? [field] : []))
 }
 
 const GOING_ON = { finishReason: null, stopReason: null } as const

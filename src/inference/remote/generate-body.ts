@@ -107,6 +107,7 @@ function toOwnParams({ rules, words, keyId }: GenerationRequest, common: CommonP
       : { grammar: words.grammar, grammar_after_reasoning: words.isAfterReasoning }),
     ...(forbidden.length === 0 ? {} : { forbidden_ids: forbidden }),
     ...(keyId === undefined ? {} : { key_id: keyId }),
+    ...(rules.recordsDraws === true ? { records_draws: true } : {}),
   }
   const finite = bias.filter(([, value]) => value !== Number.NEGATIVE_INFINITY)
   const logitBias = rules.logitBias === null ? null : Object.fromEntries(finite)

@@ -135,7 +135,9 @@ export class NodeCall {
   }
 
   #answerOptions({ engine }: EngineNode): AnswerOptions {
-    return { engine, rules: this.request.rules, eosTokenIds: this.#options.eosTokenIds }
+    const { rules, words } = this.request
+    const isHeld = (words?.grammar ?? null) !== null
+    return { engine, rules, isHeld, eosTokenIds: this.#options.eosTokenIds }
   }
 
   #receive(node: EngineNode, chunk: GenerateChunk): void {
@@ -174,11 +176,10 @@ export class NodeCall {
   }
 
   /** Nobody behind this can make text of other numbers. */
-  #assertKnown({ tokenId, top }: Pick<PromptTokenEvent, 'tokenId' | 'top'>): void {
+  #assertKnown({ tokenId, top }: Pick<PromptTokenEvent, 'tokenId' | 'top'>, keptIds: readonly number[] = []): void {
     const { vocabularySize } = this.#options
-    if ([tokenId, ...top.map(({ id }) => id)].every((id) => Number.isInteger(id) && id >= 0 && id < vocabularySize)) {
-      return
-    }
+    const isKnown = (id: number): boolean => Number.isInteger(id) && id >= 0 && id < vocabularySize
+    if (isKnown(tokenId) && top.every(({ id }) => isKnown(id)) && keptIds.every(isKnown)) return
     throw new RangeError('a token of another vocabulary')
   }
 
@@ -219,7 +220,11 @@ export class NodeCall {
     this.#assertAskedFor(choice)
     if (!this.#open.has(choice.index)) return
     const events = toTokenEvents(choice, this.#answerOptions(node))
-    for (const event of events) this.#assertKnown(event)
+    for (const event of events) {
+      const keptIds = event.drawn?.keptIds ?? []
+      this.#assertKnown(event, keptIds)
+      if (keptIds.length > 0 && !keptIds.includes(event.tokenId)) throw new RangeError('a token from outside its set')
+    }
     if (events.length > 0) this.#hasToken = true
     for (const event of events) {
       const mayGoOn = this.#listener.onToken(event)

@@ -36,6 +36,7 @@ import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { LogTrajectoriesResponse } from '#contract/wire/trajectories.js'
 import type { CreatedWebhook, Webhook, WebhookDelivery } from '#contract/wire/webhooks/webhooks.js'
+import { sampling } from './rollout-answers.js'
 import { anything, type Check, listOf, mapOf, maybe, nullOr, number, objectOf, text, truth } from './shape.js'
 
 /** A page of items. */
@@ -332,6 +333,7 @@ export const chatResponse: Check<ChatResponse> = objectOf<Pick<ChatResponse, 'ch
       logprobs,
       finish_reason: maybe(text),
       token_ids: maybe(listOf(number)),
+      sampling,
       'x-trainyard-schema-violations': maybe(listOf(text)),
     }),
   ),
@@ -367,6 +369,7 @@ export const chatChunk: Check<ChatChunk> = objectOf<Pick<ChatChunk, 'choices' | 
       logprobs,
       finish_reason: maybe(text),
       token_ids: maybe(listOf(number)),
+      sampling,
       'x-trainyard-schema-violations': maybe(listOf(text)),
     }),
   ),

@@ -1,6 +1,7 @@
 /**
  * What the client needs of answers about what a job trained on. As `answers.ts`.
  */
+import type { SamplingRecord } from '#contract/wire/sampling-record.js'
 import type {
   RolloutGroup,
   RolloutGroupDetail,
@@ -136,3 +137,16 @@ export const deletedTrainingData = objectOf<{
   readonly object: 'training_job.data'
   readonly deleted: boolean
 }>({ id: text, object: anything, deleted: truth })
+
+/** How an answer was sampled, beside its token ids. */
+export const sampling = maybe(
+  objectOf<SamplingRecord>({
+    temperature: number,
+    top_p: number,
+    top_k: number,
+    min_p: number,
+    logprobs: listOf(number),
+    kept: objectOf<SamplingRecord['kept']>({ counts: listOf(number), ids: listOf(number) }),
+    unmodelled: listOf(text),
+  }),
+)

@@ -5,9 +5,8 @@
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import type { DrawnAnswer } from '#contract/jobs/diagnosis/sampling-facts.js'
-import type { SamplingRecord } from '#contract/wire/sampling-record.js'
 import type { AdvantageEstimator } from '#formats/rows/which-train.js'
-import { type Choice, isChoice, type TrajectoryGroup } from './trajectory.js'
+import { isChoice, type TrajectoryGroup } from './trajectory.js'
 
 /** Of answers that are measured and not compared with each other. */
 const OF_MEASURED: readonly string[] = ['reward_zero', 'reward_rare', 'answers_cut']
@@ -57,7 +56,7 @@ export function sayOfDistillation(divergences: readonly number[]): readonly stri
 /** Every sampled answer, with what it says of how it was sampled. */
 function toDrawn({ trajectories }: TrajectoryGroup): DrawnAnswer[] {
   const choices = trajectories.flatMap(({ histories }) => histories.flatMap(({ items }) => items.filter(isChoice)))
-  return choices.map(({ token_ids: ids, sampling }: Choice & { readonly sampling?: SamplingRecord }) => ({
+  return choices.map(({ token_ids: ids, sampling }) => ({
     tokens: ids?.length ?? 0,
     record:
       sampling == null

@@ -1,6 +1,7 @@
 /**
  * A streamed answer as the response it would have been without streaming: text, ids, log-probabilities and calls of tools.
  */
+import { joinSampling } from '#base/sampling-record.js'
 import type { ChatChoice, ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 
 /** Joins the chunks of one answer, in order; there is at least one. */
@@ -10,6 +11,12 @@ export function joinChunks(chunks: readonly ChatChunk[]): ChatResponse {
   const parts = chunks.flatMap((chunk) => chunk.choices.filter((choice) => choice.index === 0))
   const content = parts.map((part) => part.delta.content ?? '').join('')
   const logprobs = parts.flatMap((part) => part.logprobs?.content ?? [])
+  const sampling = joinSampling(
+    parts.map((part) => ({
+      logprobs: (part.logprobs?.content ?? []).map(({ logprob }) => logprob),
+      sampling: part.sampling,
+    })),
+  )
   const choice: ChatChoice = {
     index: 0,
     message: {
@@ -27,6 +34,7 @@ export function joinChunks(chunks: readonly ChatChunk[]): ChatResponse {
     finish_reason: parts.findLast((part) => part.finish_reason !== null)?.finish_reason ?? null,
     stop_reason: parts.findLast((part) => part.finish_reason !== null)?.stop_reason ?? null,
     token_ids: parts.flatMap((part) => part.token_ids ?? []),
+    ...(sampling === undefined ? {} : { sampling }),
   }
   const usage = chunks.findLast((chunk) => chunk.usage !== undefined)?.usage
   return {

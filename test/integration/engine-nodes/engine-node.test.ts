@@ -86,6 +86,7 @@ function complete(more: object = {}, at = service): Promise<{ status: number; bo
       max_tokens: 12,
       temperature: 0,
       logprobs: 3,
+      return_token_ids: true,
       ...more,
     }).replace(/"@(\d+)@"/, '$1'),
   })

@@ -8,6 +8,7 @@
 import { z } from 'zod'
 import { chatRequestSchema, promptLogprobsSchema, usageSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
+import { samplingRecordSchema } from '../sampling-record.js'
 
 /** One prompt: text, or token ids. */
 export type CompletionPrompt = string | readonly number[]
@@ -83,6 +84,7 @@ export const completionChoiceSchema = z.object({
   stop_reason: z.union([z.string(), z.number()]).nullable(),
   token_ids: z.array(z.number().int()).nullable(),
   prompt_token_ids: z.array(z.number().int()).nullable(),
+  sampling: samplingRecordSchema.optional(),
   prompt_logprobs: promptLogprobsSchema.nullable(),
 })
 export type CompletionChoice = z.infer<typeof completionChoiceSchema>
@@ -109,7 +111,7 @@ export const completionChunkSchema = z.object({
   system_fingerprint: z.string().nullable(),
   choices: z.array(
     completionChoiceSchema
-      .pick({ index: true, text: true, logprobs: true, finish_reason: true, stop_reason: true })
+      .pick({ index: true, text: true, logprobs: true, finish_reason: true, stop_reason: true, sampling: true })
       .extend({
         token_ids: z.array(z.number().int()).nullable().optional(),
         prompt_token_ids: z.array(z.number().int()).nullable().optional(),

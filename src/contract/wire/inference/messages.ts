@@ -9,6 +9,7 @@
 import { z } from 'zod'
 import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
+import { samplingRecordSchema } from '../sampling-record.js'
 
 const unchecked = () => z.unknown().optional()
 const loose = () => z.looseObject({})
@@ -147,6 +148,7 @@ export const messageSchema = z.object({
   token_ids: z.array(z.number().int()).optional(),
   /** Natural, of each of `token_ids`. */
   logprobs: z.array(z.number()).optional(),
+  sampling: samplingRecordSchema.optional(),
 })
 export type Message = z.infer<typeof messageSchema>
 

@@ -10,6 +10,7 @@ import { z } from 'zod'
 import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
 import { metadataSchema } from '../compatible/metadata.js'
 import { laxBoolean, laxInteger } from '../lax.js'
+import { samplingRecordSchema } from '../sampling-record.js'
 
 const loose = () => z.looseObject({})
 
@@ -149,6 +150,7 @@ export const responseSchema = z.object({
         output_tokens: z.array(z.object({ token_id: z.number().int(), logprob: z.number() })),
         /** Items of the output that these tokens are. */
         output_indices: z.array(z.number().int()),
+        sampling: samplingRecordSchema.optional(),
       }),
     )
     .optional(),

@@ -140,7 +140,7 @@ export class BeamSearch {
 
   /** The best answers, best first, token by token. @returns an error if there are fewer than n */
   results(): readonly (readonly TokenEvent[])[] | AppError {
-    const { n } = this.#options.rules
+    const { n, recordsDraws } = this.#options.rules
     if (this.#finished.length < n) {
       return new InvalidRequestError(
         'invalid_value',
@@ -154,7 +154,8 @@ export class BeamSearch {
       return tokens.map(({ tokenId, logprob, top }, i): TokenEvent => {
         const isLast = i === tokens.length - 1
         const end = isLast ? stop : { finishReason: null, stopReason: null }
-        return { choice, tokenId, logprob, top, ...end }
+        const drawn = { logprob, keptIds: null, unmodelled: ['use_beam_search'] }
+        return { choice, tokenId, logprob, top, ...(recordsDraws === true ? { drawn } : {}), ...end }
       })
     })
   }

@@ -5,10 +5,21 @@ import { AppError, InvalidRequestError, RuntimeError } from '#base/errors/errors
 import { createRng, type Rng, randomSeed } from '#base/util/rng.js'
 import type { GenerationRules, TokenEvent } from '../generation.js'
 import { copyRow, type LogitsRow, logprobsOf, type StepFetch } from '../logits-row.js'
-import { createProcessors, type LogitsProcessor } from './logits-processors.js'
+import { type DrawContext, recordDraw } from './draw-record.js'
+import type { LogitsProcessor } from './logits-processor.js'
+import { createProcessors } from './logits-processors.js'
 import { reportedLogprob, reportedTokens } from './logprobs.js'
 import { PromptLookup } from './prompt-lookup.js'
-import { argMax, drawFromProbabilities, drawsWithoutTop, effectiveTemperature, isGreedy, sample } from './sampler.js'
+import {
+  argMax,
+  certain,
+  type Draw,
+  draw,
+  drawFromProbabilities,
+  drawsWithoutTop,
+  effectiveTemperature,
+  isGreedy,
+} from './sampler.js'
 import { checkStop, type StopRules } from './stop-conditions.js'
 import {
   type AllowedTokens,
@@ -149,13 +160,19 @@ export class Choice {
       masked ??= allowed === null ? logprobsOf(row) : maskLogprobs(logprobsOf(row), allowed, mass)
       return masked
     }
-    const tokenId = this.#sample(row, logprobs, allowed)
+    const excludesTop = this.#excludesTop()
+    const processed = this.#process(row, logprobs, allowed)
+    const drawn = this.#draw(row, { logprobs, allowed, processed, excludesTop })
+    const { tokenId } = drawn
     const raw = this.#rawLogprob(row, tokenId)
     // rounding can leave a little more for one token than all allowed ones have
     const logprob = allowed === null ? raw : Math.min(0, raw - mass)
     if (Number.isNaN(logprob)) {
       throw nonFiniteLogits()
     }
+    const { recordsDraws } = this.#rules
+    const record =
+      recordsDraws === true ? recordDraw(drawn, { rules: this.#rules, row, allowed, processed, excludesTop }) : null
     this.outputIds.push(tokenId)
     this.#mask?.accept(tokenId)
     const stop = checkStop(this.#stopRules, this.outputIds)
@@ -164,6 +181,7 @@ export class Choice {
       tokenId,
       logprob: reportedLogprob(logprob),
       top: this.#reportsOthers() ? reportedTokens(logprobs(), this.#rules) : [],
+      ...(record === null ? {} : { drawn: { ...record, logprob: reportedLogprob(record.logprob) } }),
       finishReason: stop?.finishReason ?? null,
       stopReason: stop?.stopReason ?? null,
     }
@@ -189,34 +207,53 @@ export class Choice {
     return this.#rules.topLogprobs > 0 || (this.#rules.logprobTokenIds ?? []).length > 0
   }
 
+  /** Scores of a request that has processors, as they were and as they are after them; null: it has none. */
+  #process(row: LogitsRow, logprobs: () => Float32Array, allowed: AllowedTokens | null): DrawContext['processed'] {
+    if (this.#processors.length === 0) return null
+    const before = this.#rules.repetitionPenalty === 1 ? logprobs() : this.#logits(row, allowed)
+    const after = before.slice()
+    const acting = this.#processors.filter((processor) => processor.apply(after, this.outputIds))
+    return { before, after, acting }
+  }
+
   /**
    * What is read depends on this choice's rules only: a step may hold more because another row needs it.
    *
-   * @param logprobs makes the row among allowed tokens, which most requests do without: it is as long as the vocabulary
+   * @param given.logprobs makes the row among allowed tokens, which most requests do without: it is as long as the vocabulary
    */
-  #sample(row: LogitsRow, logprobs: () => Float32Array, allowed: AllowedTokens | null): number {
+  #draw(
+    row: LogitsRow,
+    {
+      logprobs,
+      allowed,
+      processed,
+      excludesTop,
+    }: Omit<DrawContext, 'rules' | 'row'> & { readonly logprobs: () => Float32Array },
+  ): Draw {
     const rules = this.#rules
-    if (this.#processors.length > 0) {
-      const scores = rules.repetitionPenalty === 1 ? logprobs().slice() : this.#logits(row, allowed)
-      for (const processor of this.#processors) processor.apply(scores, this.outputIds)
-      const excludesTop = this.#excludesTop()
-      const tokenId = sample(scores, rules, this.#uniform(), excludesTop)
-      if (scores[tokenId] !== Number.NEGATIVE_INFINITY) return tokenId
+    if (processed !== null) {
+      const { after } = processed
+      const drawn = draw(after, rules, this.#uniform(), excludesTop)
+      if (after[drawn.tokenId] !== Number.NEGATIVE_INFINITY) return drawn
       throw new InvalidRequestError('no_token_left', 'the rules of the request together forbid every next token', {
         hint: 'min_tokens, bad_words, allowed_token_ids, logit_bias and a grammar may contradict each other',
       })
     }
-    if (isGreedy(rules)) return allowed === null ? argMax(logprobsOf(row)) : argMaxAllowed(logprobsOf(row), allowed)
-    const excludesTop = this.#excludesTop()
+    if (isGreedy(rules)) {
+      return certain(allowed === null ? argMax(logprobsOf(row)) : argMaxAllowed(logprobsOf(row), allowed))
+    }
     const uniform = this.#uniform()
     if (this.#drawsFromAll() && row.probabilities !== null) {
-      const drawn =
-        allowed === null
-          ? drawFromProbabilities(row.probabilities, uniform)
-          : drawAllowed(row.probabilities, allowed, uniform)
-      if (drawn !== null) return drawn
+      const { probabilities } = row
+      if (allowed !== null) {
+        const drawn = drawAllowed(probabilities, allowed, uniform)
+        if (drawn !== null) return drawn
+      } else {
+        const tokenId = drawFromProbabilities(probabilities, uniform)
+        return { tokenId, logprob: Math.min(0, Math.log(probabilities[tokenId] as number)), keptIds: null }
+      }
     }
-    return sample(logprobs(), rules, uniform, excludesTop)
+    return draw(logprobs(), rules, uniform, excludesTop)
   }
 
   /** A request without XTC draws one number per token, whatever others ask for. */
@@ -226,10 +263,10 @@ export class Choice {
     )
   }
 
-  /** A copy of the logits, masked. */
+  /** The logits, masked. */
   #logits(row: LogitsRow, allowed: AllowedTokens | null): Float32Array {
     if (row.logits === null) throw new Error('step did not fetch logits')
-    return allowed === null ? row.logits.slice() : maskScores(row.logits, allowed)
+    return allowed === null ? row.logits : maskScores(row.logits, allowed)
   }
 
   #drawsFromAll(): boolean {

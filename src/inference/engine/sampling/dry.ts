@@ -5,6 +5,8 @@
  * Source: the sampler of text-generation-webui and llama.cpp (`dry_*` parameters), which defines penalty, defaults and breakers.
  * A candidate that would make a repetition of L tokens, L at least `allowedLength`, loses `multiplier * base ** (L - allowedLength)`.
  */
+import type { LogitsProcessor } from './logits-processor.js'
+
 export interface DryRules {
   /** 0: off. */
   readonly multiplier: number
@@ -20,17 +22,18 @@ export interface DryRules {
 /** Penalties beyond float32 are as good as this. */
 const HIGHEST_PENALTY = 1e30
 
-/** A processor of logits (`logits-processors.ts`) that applies the penalties. */
-export function createDry(
-  rules: DryRules,
-  promptIds: readonly number[],
-): { apply(logits: Float32Array, outputIds: readonly number[]): void } {
+/** A processor of logits that applies the penalties. */
+export function createDry(rules: DryRules, promptIds: readonly number[]): LogitsProcessor {
   return {
+    fields: ['dry_multiplier'],
+    onlyForbids: false,
     apply: (logits, outputIds) => {
-      for (const [id, length] of repetitions(rules, promptIds, outputIds)) {
+      const found = repetitions(rules, promptIds, outputIds)
+      for (const [id, length] of found) {
         const penalty = rules.multiplier * rules.base ** (length - rules.allowedLength)
         logits[id] = (logits[id] as number) - Math.min(penalty, HIGHEST_PENALTY)
       }
+      return found.size > 0
     },
   }
 }

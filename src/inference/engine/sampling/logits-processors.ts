@@ -6,12 +6,7 @@
  */
 
 import { createDry, type DryRules } from './dry.js'
-
-/** Edits the logits of the next token of one choice. */
-export interface LogitsProcessor {
-  /** @param outputIds tokens generated so far */
-  apply(logits: Float32Array, outputIds: readonly number[]): void
-}
+import type { LogitsProcessor } from './logits-processor.js'
 
 /** The request's fields that processors come from. */
 export interface ProcessorRules {
@@ -53,12 +48,15 @@ export function createProcessors(
 /** All other ids become impossible. */
 function allowOnly(ids: readonly number[]): LogitsProcessor {
   return {
+    fields: ['allowed_token_ids'],
+    onlyForbids: true,
     apply: (logits) => {
       const kept = ids.map((id) => logits[id] ?? Number.NEGATIVE_INFINITY)
       logits.fill(Number.NEGATIVE_INFINITY)
       ids.forEach((id, i) => {
         logits[id] = kept[i] as number
       })
+      return true
     },
   }
 }
@@ -66,7 +64,10 @@ function allowOnly(ids: readonly number[]): LogitsProcessor {
 /** The last token of a word is impossible where the tokens before it have just been generated. */
 function forbidWords(words: readonly (readonly number[])[]): LogitsProcessor {
   return {
+    fields: ['bad_words'],
+    onlyForbids: true,
     apply: (logits, outputIds) => {
+      let hasActed = false
       for (const word of words) {
         const before = word.length - 1
         const start = outputIds.length - before
@@ -74,17 +75,23 @@ function forbidWords(words: readonly (readonly number[])[]): LogitsProcessor {
         if (start < 0 || last === undefined || last >= logits.length) continue
         let isBegun = true
         for (let i = 0; i < before && isBegun; i++) isBegun = outputIds[start + i] === word[i]
-        if (isBegun) logits[last] = Number.NEGATIVE_INFINITY
+        if (!isBegun) continue
+        logits[last] = Number.NEGATIVE_INFINITY
+        hasActed = true
       }
+      return hasActed
     },
   }
 }
 
 function forbidUntil(minTokens: number, ids: readonly number[]): LogitsProcessor {
   return {
+    fields: ['min_tokens'],
+    onlyForbids: true,
     apply: (logits, outputIds) => {
-      if (outputIds.length >= minTokens) return
+      if (outputIds.length >= minTokens) return false
       for (const id of ids) logits[id] = Number.NEGATIVE_INFINITY
+      return true
     },
   }
 }
@@ -95,8 +102,11 @@ function addBias(bias: Readonly<Record<string, number>>): LogitsProcessor {
     value === Number.NEGATIVE_INFINITY ? value : Math.min(100, Math.max(-100, value))
   const entries = Object.entries(bias).map(([id, value]) => [Number(id), clamped(value)] as const)
   return {
+    fields: ['logit_bias'],
+    onlyForbids: entries.every(([, value]) => value === Number.NEGATIVE_INFINITY),
     apply: (logits) => {
       for (const [id, value] of entries) logits[id] = (logits[id] ?? 0) + value
+      return true
     },
   }
 }
@@ -106,7 +116,14 @@ function penalize(rules: ProcessorRules, promptIds: ReadonlySet<number>): Logits
   const { repetitionPenalty, frequencyPenalty, presencePenalty } = rules
   const counts = new Map<number, number>()
   let seen = 0
+  const fields = Object.entries({
+    repetition_penalty: repetitionPenalty !== 1,
+    frequency_penalty: frequencyPenalty !== 0,
+    presence_penalty: presencePenalty !== 0,
+  }).filter(([, isSet]) => isSet)
   return {
+    fields: fields.map(([field]) => field),
+    onlyForbids: false,
     apply: (logits, outputIds) => {
       for (; seen < outputIds.length; seen++) {
         const id = outputIds[seen] as number
@@ -123,6 +140,7 @@ function penalize(rules: ProcessorRules, promptIds: ReadonlySet<number>): Logits
       for (const [id, count] of counts) {
         logits[id] = (logits[id] as number) - frequencyPenalty * count - presencePenalty
       }
+      return counts.size > 0 || repetitionPenalty !== 1
     },
   }
 }

@@ -86,17 +86,31 @@ function hasLarger(scores: Float32Array, i: number, bound: number): boolean {
  * @param scores [V], any constant offset; -inf forbids a token
  * @param uniform in [0, 1)
  * @param excludesTop XTC acts on this token
- * @returns the token id; the greedy one when nothing else is possible
+ * @returns the greedy token when nothing else is possible
  */
-export function sample(scores: Float32Array, rules: SamplingRules, uniform: number, excludesTop = false): number {
+export function draw(scores: Float32Array, rules: SamplingRules, uniform: number, excludesTop = false): Draw {
   const best = argMax(scores)
   const top = scores[best] as number
-  if (isGreedy(rules) || top === Number.NEGATIVE_INFINITY) return best
+  if (isGreedy(rules) || top === Number.NEGATIVE_INFINITY) return certain(best)
   const inverse = 1 / effectiveTemperature(rules)
   const isTruncating = rules.minP > 0 || rules.topK > 0 || rules.topP < 1
   if (!isTruncating && !excludesTop) return drawFromAll(scores, top, inverse, uniform, best)
   const kept = truncate(scores, top, inverse, rules)
   return drawFromKept(excludesTop ? withoutTop(kept, rules.xtc?.threshold ?? 1) : kept, uniform)
+}
+
+/** A token, and the distribution it was drawn from. */
+export interface Draw {
+  readonly tokenId: number
+  /** Its natural log-probability among the tokens that could be drawn, at the temperature. */
+  readonly logprob: number
+  /** What truncation left, the token among it; null: nothing was truncated. */
+  readonly keptIds: readonly number[] | null
+}
+
+/** The one token that could come. */
+export function certain(tokenId: number): Draw {
+  return { tokenId, logprob: 0, keptIds: [tokenId] }
 }
 
 /** Whether XTC acts on the next token. */
@@ -163,36 +177,40 @@ function eightFrom(values: Float32Array, i: number): number {
   return first + second
 }
 
-function drawFromAll(scores: Float32Array, top: number, inverse: number, uniform: number, best: number): number {
+function drawFromAll(scores: Float32Array, top: number, inverse: number, uniform: number, best: number): Draw {
   const weights = new Float32Array(scores.length)
   let total = 0
+  let exactTotal = 0
   for (let i = 0; i < scores.length; i++) {
     const weight = Math.exp(((scores[i] as number) - top) * inverse)
     weights[i] = weight
     total += weights[i] as number
+    exactTotal += weight
   }
   let left = uniform * total
   let last = best
   for (let i = 0; i < weights.length; i++) {
     const weight = weights[i] as number
     if (weight <= 0) continue
-    if (left < weight) return i
-    left -= weight
     last = i
+    if (left < weight) break
+    left -= weight
   }
-  return last
+  const logprob = ((scores[last] as number) - top) * inverse - Math.log(exactTotal)
+  return { tokenId: last, logprob: Math.min(0, logprob), keptIds: null }
 }
 
-function drawFromKept(kept: Kept, uniform: number): number {
+function drawFromKept({ ids, weights }: Kept, uniform: number): Draw {
   let total = 0
-  for (const weight of kept.weights) total += weight
+  for (const weight of weights) total += weight
   let left = uniform * total
-  for (let i = 0; i < kept.ids.length; i++) {
-    const weight = kept.weights[i] as number
-    if (left < weight) return kept.ids[i] as number
+  let at = 0
+  for (; at < ids.length - 1; at++) {
+    const weight = weights[at] as number
+    if (left < weight) break
     left -= weight
   }
-  return kept.ids[kept.ids.length - 1] as number
+  return { tokenId: ids[at] as number, logprob: Math.log((weights[at] as number) / total), keptIds: ids }
 }
 
 /** Applies min_p, then top_k, then top_p; the most likely token always survives. */

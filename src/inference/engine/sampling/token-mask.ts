@@ -6,6 +6,8 @@
  * as in vLLM, where the grammar's bitmask is applied to the logits first.
  */
 
+import type { Draw } from './sampler.js'
+
 /** Allowed tokens: bit `id & 31` of word `id >>> 5` is 1 where a token may come; at least ceil(V / 32) words. */
 export type TokenBitmask = Uint32Array
 
@@ -113,7 +115,7 @@ export function argMaxAllowed(scores: Float32Array, { edges }: AllowedTokens): n
  * @param probabilities [V]
  * @returns null if there is too little of them: the small numbers that were lost on the way would count
  */
-export function drawAllowed(probabilities: Float32Array, { edges }: AllowedTokens, uniform: number): number | null {
+export function drawAllowed(probabilities: Float32Array, { edges }: AllowedTokens, uniform: number): Draw | null {
   let total = 0
   for (let i = 0; i < edges.length; i += 2) {
     const end = edges[i + 1] as number
@@ -127,13 +129,27 @@ export function drawAllowed(probabilities: Float32Array, { edges }: AllowedToken
     for (let id = edges[i] as number; id < end; id++) {
       const p = probabilities[id] as number
       if (p <= 0) continue
-      if (left < p) return id
+      if (left < p) return drawn(id)
       left -= p
       last = id
     }
   }
   // rounding can leave a sliver above the sum
-  return last
+  return drawn(last)
+
+  function drawn(tokenId: number): Draw {
+    return { tokenId, logprob: Math.log((probabilities[tokenId] as number) / total), keptIds: null }
+  }
+}
+
+/** Ids of the allowed tokens, ascending. */
+export function idsOf({ edges }: AllowedTokens): readonly number[] {
+  const ids: number[] = []
+  for (let i = 0; i < edges.length; i += 2) {
+    const end = edges[i + 1] as number
+    for (let id = edges[i] as number; id < end; id++) ids.push(id)
+  }
+  return ids
 }
 
 /**

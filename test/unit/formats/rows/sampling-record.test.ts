@@ -106,7 +106,7 @@ test('a cut that is named means the tokens without a set, anything else that is 
   }
   expect(modelled([])).toEqual([true, true, true])
   expect(modelled(['top_p'])).toEqual([true, false, true])
-  expect(modelled(['xtc', 'min_tokens'])).toEqual([true, false, true])
+  expect(modelled(['xtc_probability', 'min_tokens'])).toEqual([true, false, true])
   expect(modelled(['frequency_penalty'])).toEqual([false, false, false])
   expect(modelled(['top_p', 'frequency_penalty'])).toEqual([false, false, false])
 })

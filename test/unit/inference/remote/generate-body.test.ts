@@ -32,6 +32,7 @@ describe('a body for our own engine', () => {
       dry: { multiplier: 1, base: 1.75, allowedLength: 2, lastTokens: -1, breakerIds: new Set([8]) },
       xtc: { probability: 0.5, threshold: 0.1 },
       beam: { lengthPenalty: 1 },
+      recordsDraws: true,
     }
     const grammar = { kind: 'regex', pattern: 'a+' } as const
     const words = { ...WORDS, grammar, isAfterReasoning: true }

@@ -79,6 +79,10 @@ const token = (id: number, more: object = {}): object => ({
   finish_reason: null,
   ...more,
 })
+const drawn = (keptIds: readonly number[], logprob = -1): object => {
+  const position = { token_id: 1, logprob: -1, top_logprobs: [], drawn: { logprob, kept_ids: keptIds } }
+  return token(1, { logprobs: { content: [position] } })
+}
 const NO_ANSWER = 'engine node "a" answered with what is no answer'
 
 describe('an engine node that answers anything', () => {
@@ -152,6 +156,16 @@ describe('an engine node that answers anything', () => {
     engine.setNodes([node('a', { url: `http://no-such-name.invalid:${port}`, address: '127.0.0.1' })])
     answer = streamed(event({ choices: [token(3, { finish_reason: 'length' })] }))
     expect(await ask()).toEqual(['0: 3', 'finished'])
+  })
+
+  it.each([
+    ['a draw from tokens outside the vocabulary', event({ choices: [drawn([1, 10])] })],
+    ['a draw of a token that is not in its set', event({ choices: [drawn([2, 3])] })],
+    ['a draw from more tokens than a set may have', event({ choices: [drawn(Array(513).fill(1))] })],
+    ['a draw more likely than certain', event({ choices: [drawn([1], 0.5)] })],
+  ])('ends a request that is told of draws: %s', async (_, text) => {
+    answer = streamed(text)
+    expect(await ask(engine, { recordsDraws: true })).toEqual([NO_ANSWER])
   })
 
   it('ends it also with an answer in one piece', async () => {

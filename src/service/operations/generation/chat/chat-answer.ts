@@ -14,6 +14,7 @@ import {
   SCHEMA_VIOLATIONS,
   type Usage,
 } from '#contract/wire/chat-completions.js'
+import type { SamplingRecord } from '#contract/wire/sampling-record.js'
 import type {
   AnswerFormat,
   DeltaEvent,
@@ -25,6 +26,7 @@ import type {
 import { AnswerText, type TextPiece } from './answer-text.js'
 import { AnswerTimer } from './answer-timer.js'
 import type { AnswerOptions } from './chat-request.js'
+import { type RepeatedSampling, SamplingRecorder } from './sampling-recorder.js'
 import type { FinishedChoice } from './schema-violations.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -46,6 +48,7 @@ interface ChoiceState {
   finishReason: string | null
   stopReason: string | number | null
   violations: readonly string[] | null
+  readonly recorder: SamplingRecorder
 }
 
 /** Collects the events of one answer. */
@@ -65,11 +68,22 @@ export interface AnswerBuilder {
   setViolations(choice: number, violations: readonly string[]): void
 }
 
-/** @param createCallId makes the ids of tool calls */
+/**
+ * @param sampling what the engine was asked
+ * @param createCallId makes the ids of tool calls
+ */
 export function createAnswerBuilder(
   identity: AnswerIdentity,
   options: AnswerOptions,
-  { format, createCallId }: { readonly format: AnswerFormat; readonly createCallId: () => string },
+  {
+    sampling,
+    format,
+    createCallId,
+  }: {
+    readonly sampling: RepeatedSampling
+    readonly format: AnswerFormat
+    readonly createCallId: () => string
+  },
 ): AnswerBuilder {
   const choices: ChoiceState[] = Array.from({ length: options.n }, () => ({
     text: new AnswerText(options.toolMode, format, false),
@@ -79,6 +93,7 @@ export function createAnswerBuilder(
     finishReason: null,
     stopReason: null,
     violations: null,
+    recorder: new SamplingRecorder(sampling),
   }))
   let promptTokenIds: readonly number[] = []
   let cachedTokens = 0
@@ -143,6 +158,7 @@ export function createAnswerBuilder(
       finish_reason: state.finishReason,
       stop_reason: state.stopReason,
       token_ids: options.hasTokenIds ? state.tokenIds : null,
+      ...withSampling(state.recorder.whole()),
       ...(state.violations === null ? {} : { [SCHEMA_VIOLATIONS]: [...state.violations] }),
     }
   }
@@ -187,6 +203,7 @@ export function createAnswerBuilder(
       const entries = options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, options)) : []
       append(state.tokenIds, event.tokenIds)
       append(state.logprobs, entries)
+      const sampling = state.recorder.add(event)
       const finishReason = finishReasonOf(state, event.finishReason)
       if (finishReason !== null) {
         state.finishReason = finishReason
@@ -206,6 +223,7 @@ export function createAnswerBuilder(
           finish_reason: end,
           ...(end === null ? {} : { stop_reason: event.stopReason }),
           token_ids: options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
+          ...(isFirst ? withSampling(sampling) : {}),
         }
         return chunkOf([choice], end !== null)
       })
@@ -246,6 +264,10 @@ export function createAnswerBuilder(
       stateOf(choice).violations = violations
     },
   }
+}
+
+function withSampling(sampling: SamplingRecord | undefined): Pick<ChatChoice, 'sampling'> {
+  return sampling === undefined ? {} : { sampling }
 }
 
 /** One position: the sampled token, then the first alternatives of "sampled first, the rest by rank", and the tokens that were asked for. */

@@ -52,7 +52,7 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
   }
   return {
     // as vLLM: a tiny temperature would overflow the logits
-    temperature: temperature > 1e-5 && temperature < 0.01 ? 0.01 : temperature,
+    temperature: temperature >= 1e-5 && temperature < 0.01 ? 0.01 : temperature,
     topP: ranged('top_p', request.top_p ?? 1, (v) => v > 0 && v <= 1, 'must be in (0, 1]'),
     topK: topK === -1 ? 0 : topK,
     minP: ranged('min_p', request.min_p ?? 0, (v) => v >= 0 && v <= 1, 'must be in [0, 1]'),
@@ -88,6 +88,8 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
     // the marks of a call may be special tokens
     skipSpecialTokens: toolMode.kind !== 'auto' && (request.skip_special_tokens ?? true),
     hasLogprobs: request.logprobs ?? isTrainable,
+    // they are of use where the tokens are known
+    recordsDraws: request.return_token_ids ?? isTrainable,
     topLogprobs: checkTopLogprobs(request, isTrainable),
     logprobTokenIds: toLogprobTokenIds(request, isTrainable),
     promptLogprobs: checkPromptLogprobs(request),

@@ -124,7 +124,7 @@ export function createChatService(
           fingerprint: checkpoint,
         },
         options,
-        { format, createCallId: () => callIdOf(context.ids.uuid().replaceAll('-', '')) },
+        { sampling: command.sampling, format, createCallId: () => callIdOf(context.ids.uuid().replaceAll('-', '')) },
       )
       builder.start(started)
       const unheld = started.unheld ?? []

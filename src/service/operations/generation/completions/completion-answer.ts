@@ -12,6 +12,7 @@ import type {
 import type { DeltaEvent, PositionLogprobs, PromptPosition } from '#inference/host/protocol.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import { type AnswerIdentity, toPromptLogprobs } from '../chat/chat-answer.js'
+import { type RepeatedSampling, SamplingRecorder } from '../chat/sampling-recorder.js'
 import type { CompletionOptions } from './completion-request.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -28,6 +29,7 @@ interface ChoiceState {
   isOpened: boolean
   finishReason: string | null
   stopReason: string | number | null
+  readonly recorder: SamplingRecorder
 }
 
 interface PromptState {
@@ -46,12 +48,13 @@ export interface CompletionBuilder {
   usageChunk(): CompletionChunk
 }
 
+/** @param sampling what the engine was asked of each prompt */
 export function createCompletionBuilder(
   identity: AnswerIdentity,
   options: CompletionOptions,
-  promptCount: number,
+  { promptCount, sampling }: { readonly promptCount: number; readonly sampling: RepeatedSampling },
 ): CompletionBuilder {
-  const prompts = Array.from({ length: promptCount }, () => emptyPrompt(options.bestOf))
+  const prompts = Array.from({ length: promptCount }, () => emptyPrompt(options.bestOf, sampling))
 
   function usage(): Usage {
     const promptTokens = sum(prompts.map(({ promptTokenIds }) => promptTokenIds.length))
@@ -91,6 +94,7 @@ export function createCompletionBuilder(
     state.text += event.text
     append(state.tokenIds, event.tokenIds)
     append(state.positions, event.logprobs)
+    const sampling = state.recorder.add(event)
     if (event.finishReason !== null) {
       state.finishReason = event.finishReason
       state.stopReason = event.stopReason
@@ -110,12 +114,14 @@ export function createCompletionBuilder(
       finish_reason: event.finishReason,
       stop_reason: event.stopReason,
       ...ids,
+      ...(sampling === undefined ? {} : { sampling }),
     }
     return [chunkOf([choice])]
   }
 
   function toChoice(prompt: PromptState, state: ChoiceState, index: number): CompletionChoice {
     const { isEchoed, hasTokenIds } = options
+    const record = state.recorder.whole()
     const positions: readonly Position[] = isEchoed ? [...prompt.positions, ...state.positions] : state.positions
     return {
       index,
@@ -125,6 +131,7 @@ export function createCompletionBuilder(
       stop_reason: state.stopReason,
       token_ids: hasTokenIds ? state.tokenIds : null,
       prompt_token_ids: hasTokenIds ? [...prompt.promptTokenIds] : null,
+      ...(record === undefined ? {} : { sampling: record }),
       prompt_logprobs:
         options.promptLogprobs === null ? null : toPromptLogprobs(prompt.positions, options.promptLogprobs),
     }
@@ -160,7 +167,7 @@ export function createCompletionBuilder(
   }
 }
 
-function emptyPrompt(choiceCount: number): PromptState {
+function emptyPrompt(choiceCount: number, sampling: RepeatedSampling): PromptState {
   return {
     promptText: '',
     promptTokenIds: [],
@@ -174,6 +181,7 @@ function emptyPrompt(choiceCount: number): PromptState {
       isOpened: false,
       finishReason: null,
       stopReason: null,
+      recorder: new SamplingRecorder(sampling),
     })),
   }
 }

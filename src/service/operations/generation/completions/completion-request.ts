@@ -9,7 +9,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import { maxOf } from '#base/util/lists.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { CompletionPrompt, CompletionRequest } from '#contract/wire/inference/completions.js'
-import type { GenerateOptions, RawInput } from '#inference/host/protocol.js'
+import type { GenerateOptions, RawInput, SamplingParameters } from '#inference/host/protocol.js'
 import type { ChatRules } from '../../context.js'
 import { toPriority, toTruncation } from '../chat/chat-request.js'
 import { checkPromptLogprobs, MAX_CHOICES, MAX_TOP_LOGPROBS, toSampling } from '../chat/chat-sampling.js'
@@ -44,6 +44,8 @@ export type CompletionCommand = Omit<GenerateOptions, 'id' | 'adapter'> & RawInp
 
 export interface CompletionPlan {
   readonly commands: readonly CompletionCommand[]
+  /** Of all of them. */
+  readonly sampling: SamplingParameters
   readonly options: CompletionOptions
 }
 
@@ -87,7 +89,7 @@ export function toCompletionPlan(request: CompletionRequest, rules: ChatRules): 
     ...command,
     prompt: typeof prompt === 'string' ? { text: prompt, addSpecialTokens } : { tokenIds: prompt },
   }))
-  return { commands, options }
+  return { commands, sampling: command.sampling, options }
 }
 
 /** The part that both kinds of request have, in chat's words. */

@@ -48,7 +48,7 @@ export function createCompletionService(
   return {
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
-      const { commands, options } = toCompletionPlan(request, context.chatRules)
+      const { commands, options, sampling } = toCompletionPlan(request, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
       const [command] = commands
       if (command !== undefined) await checkTruncation(engine, command)
@@ -78,7 +78,7 @@ export function createCompletionService(
         model: policy.servedName,
         fingerprint: checkpoint,
       }
-      const builder = createCompletionBuilder(identity, options, commands.length)
+      const builder = createCompletionBuilder(identity, options, { promptCount: commands.length, sampling })
       return {
         checkpoint,
         isStream: options.isStream,

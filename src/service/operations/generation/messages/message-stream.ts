@@ -55,7 +55,7 @@ export function createMessageBuilder(
   let usage: Usage | null = null
   let thinkingTokens = 0
   const tokens = new TokenRecorder()
-  let sampled: Pick<Message, 'prompt_token_ids' | 'token_ids' | 'logprobs'> = {}
+  let sampled: Pick<Message, 'prompt_token_ids' | 'token_ids' | 'logprobs' | 'sampling'> = {}
   let violations: Pick<Message, typeof SCHEMA_VIOLATIONS> = {}
 
   const message = (): Message => ({
@@ -169,8 +169,13 @@ export function createMessageBuilder(
       const events = close()
       const found = tokens.recorded()
       if (found !== null) {
-        const { promptTokenIds, tokenIds, logprobs } = found
-        sampled = { prompt_token_ids: [...promptTokenIds], token_ids: [...tokenIds], logprobs: [...logprobs] }
+        const { promptTokenIds, tokenIds, logprobs, sampling } = found
+        sampled = {
+          prompt_token_ids: [...promptTokenIds],
+          token_ids: [...tokenIds],
+          logprobs: [...logprobs],
+          ...(sampling === undefined ? {} : { sampling }),
+        }
       }
       const { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, ...counted } = message().usage
       return [

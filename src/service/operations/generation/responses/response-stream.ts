@@ -242,11 +242,12 @@ export function createResponseBuilder(
 /** One generation: nothing here calls tools between two. */
 function toGenerations(tokens: SampledTokens | null, outputCount: number): Pick<Response, 'token_generations'> {
   if (tokens === null) return {}
-  const { promptTokenIds, tokenIds, logprobs } = tokens
+  const { promptTokenIds, tokenIds, logprobs, sampling } = tokens
   const generation = {
     prompt_token_ids: [...promptTokenIds],
     output_tokens: tokenIds.map((id, t) => ({ token_id: id, logprob: logprobs[t] ?? 0 })),
     output_indices: Array.from({ length: outputCount }, (_, index) => index),
+    ...(sampling === undefined ? {} : { sampling }),
   }
   return { token_generations: [generation] }
 }

@@ -5,12 +5,14 @@ import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
 import {
   argMax,
+  draw,
   drawFromProbabilities,
   drawsWithoutTop,
   kthLargest,
   type SamplingRules,
-  sample,
 } from '#inference/engine/sampling/sampler.js'
+
+const sample = (...given: Parameters<typeof draw>): number => draw(...given).tokenId
 
 const PLAIN: SamplingRules = { temperature: 1, topP: 1, topK: 0, minP: 0 }
 

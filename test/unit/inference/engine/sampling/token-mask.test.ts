@@ -100,7 +100,11 @@ describe('token masks', () => {
     const probabilities = Float32Array.of(0.5, 0.1, 0, 0.1, 0.3)
     const allowed = allowedTokens(maskOf([1, 2, 3, 4], 5), 5)
     const drawn = [0, 0.19, 0.21, 0.39, 0.41, 0.999999].map((uniform) => drawAllowed(probabilities, allowed, uniform))
-    expect(drawn).toEqual([1, 1, 3, 3, 4, 4])
+    expect(drawn.map((each) => each?.tokenId)).toEqual([1, 1, 3, 3, 4, 4])
+    for (const each of drawn) {
+      const p = probabilities[each?.tokenId ?? 0] as number
+      expect(each?.logprob).toBeCloseTo(Math.log(p / 0.5), 7)
+    }
   })
 
   it('leave it to the logarithms where probabilities are lost', () => {

@@ -24,10 +24,15 @@ const OPTIONS: AnswerOptions = {
   hasPromptLogprobs: false,
   timings: 'none',
 }
+const SAMPLING = { temperature: 0.5, topP: 1, topK: 40, minP: 0 }
 const FORMAT: AnswerFormat = { toolFormat: 'hermes', hasReasoning: true }
 const build = (options: AnswerOptions, isReasoningOpen = false) => {
   let calls = 0
-  const builder = createAnswerBuilder(IDENTITY, options, { format: FORMAT, createCallId: () => `call-${calls++}` })
+  const builder = createAnswerBuilder(IDENTITY, options, {
+    sampling: SAMPLING,
+    format: FORMAT,
+    createCallId: () => `call-${calls++}`,
+  })
   builder.start({ type: 'started', id: 'x', promptTokenIds: [1, 2, 3], cachedTokens: 2, isReasoningOpen })
   return builder
 }

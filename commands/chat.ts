@@ -8,7 +8,7 @@ import { runRepl } from '#cli/chat/repl.js'
 import { describeServed } from '#cli/chat/repl-state.js'
 import { loadJson, saveGroup } from '#cli/chat/save.js'
 import { createSession } from '#cli/chat/session.js'
-import { renderTokens } from '#cli/chat/tokens.js'
+import { renderAnswerTokens } from '#cli/chat/tokens.js'
 import { readTools } from '#cli/chat/tools.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
@@ -123,7 +123,7 @@ async function readSchema(path: string, { io }: CommandContext): Promise<Readonl
 
 function printTokens({ io }: CommandContext, response: ChatResponse): void {
   for (const choice of response.choices) {
-    io.stderr.write(`${renderTokens(choice.logprobs?.content ?? [], io.stderr)}\n`)
+    io.stderr.write(`${renderAnswerTokens(choice, io.stderr)}\n`)
   }
 }
 

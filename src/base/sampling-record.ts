@@ -64,3 +64,21 @@ export function joinSampling<R extends TokensOfRecord>(parts: readonly SampledPa
   const { logprobs, ...kept } = joined
   return { ...first, logprobs, kept, unmodelled: [...unmodelled] }
 }
+
+/** Truncations of a request that leave sets of any size. */
+interface TruncatingRequest {
+  readonly top_p?: unknown
+  readonly min_p?: unknown
+  readonly top_k?: unknown
+}
+
+/**
+ * A request to sample, so that what it truncates is recorded: where top_p or min_p alone say how many tokens may be drawn, at most the 512
+ * likeliest are, which takes next to nothing from the distribution.
+ */
+export function withRecordedSets<R extends TruncatingRequest>(request: R): R | (R & { readonly top_k: number }) {
+  const { top_p: topP = 1, min_p: minP = 0, top_k: topK = 0 } = request
+  const truncates = Number(topP ?? 1) < 1 || Number(minP ?? 0) > 0
+  const isOpen = Number(topK ?? 0) <= 0
+  return truncates && isOpen ? { ...request, top_k: MOST_KEPT_IDS } : request
+}

@@ -16,7 +16,7 @@ import { startWaiting } from '../views/chat-output.js'
 import { findCommand } from './repl-commands.js'
 import type { ReplOptions } from './repl-state.js'
 import { saveConversation } from './save.js'
-import { renderTokens } from './tokens.js'
+import { renderAnswerTokens } from './tokens.js'
 
 /** Lines of history that are kept. */
 const HISTORY = 500
@@ -61,7 +61,7 @@ export async function runRepl(context: CommandContext, options: ReplOptions): Pr
       for (const call of last?.toolCalls ?? []) output.status(`calls ${call.name}(${call.text})`)
       if (last?.finishReason === 'length')
         output.warning('the answer was cut at the length limit; /set max_tokens raises it')
-      if (state.hasLogprobs) io.stderr.write(`${renderTokens(session.lastTokens(), io.stderr)}\n`)
+      if (state.hasLogprobs && last !== null) io.stderr.write(`${renderAnswerTokens(last.choice, io.stderr)}\n`)
       if (state.compared !== null) {
         output.status(`--- ${state.compared.label}`)
         await say(session.compare(state.compared.model, answering.signal))

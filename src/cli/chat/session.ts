@@ -37,7 +37,6 @@ export interface Session {
   /** What the last answer was; null before the first one, and after an interruption. */
   lastAnswer(): Answer | null
   lastUsage(): ChatChunk['usage'] | null
-  lastTokens(): readonly TokenLogprob[]
   /** The conversation as a trajectory, with the system message. */
   toTrajectory(): Trajectory
 }
@@ -127,7 +126,6 @@ export function createSession(client: Client, asking: Asking): Session {
     },
     lastAnswer: () => last,
     lastUsage: () => usage,
-    lastTokens: () => last?.choice.logprobs?.content ?? [],
     toTrajectory() {
       const trajectory = new Trajectory(systemMessages(), asking.tools === null ? {} : { tools: asking.tools })
       for (const message of turns.histories[0]?.items ?? []) trajectory.histories[0]?.items.push(message)

@@ -1,6 +1,8 @@
 /**
  * How sure the model was of each token, as text: coloured by probability, the unsure ones with their number.
  */
+import type { ChatChoice } from '#contract/wire/chat-completions.js'
+import { shownAs, toSampled } from '#contract/wire/sampling-words.js'
 import type { Sink } from '../terminal/io.js'
 import { sanitizeForTerminal } from '../terminal/sanitize.js'
 import { displayWidth } from '../terminal/table.js'
@@ -9,6 +11,16 @@ import type { TokenLogprob } from './session.js'
 /** Tokens above it are certain enough to be left without a number. */
 const SURE = 0.9
 const LIKELY = 0.5
+
+/** The tokens of an answer, and which probabilities they are where those are not simply the model's. */
+export function renderAnswerTokens(
+  { logprobs, sampling }: Pick<ChatChoice, 'logprobs' | 'sampling'>,
+  sink: Sink,
+): string {
+  const shown = shownAs(sampling)
+  const note = shown === null ? '' : `\n${sink.chalk.dim(`probabilities ${shown}`)}`
+  return `${renderTokens(toSampled(logprobs?.content ?? [], sampling), sink)}${note}`
+}
 
 /** Tokens one after the other, `The answer is four‹0.31›`, in lines that are broken between words. */
 export function renderTokens(tokens: readonly TokenLogprob[], sink: Sink): string {

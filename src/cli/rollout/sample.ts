@@ -2,6 +2,7 @@
  * Answers to many prompts with their rewards, as `trainyard rollout` and `trainyard eval` gather them.
  */
 import { createHash } from 'node:crypto'
+import { withRecordedSets } from '#base/sampling-record.js'
 import type { Client } from '#sdk/client/client.js'
 import type { Curriculum } from '#sdk/rl/curriculum.js'
 import { DEFAULT_CONCURRENCY, gather, group } from '#sdk/rl/gather.js'
@@ -139,7 +140,8 @@ export async function sampleGroups(
   const plans = plan.rows.map(({ messages, row }, prompt) => {
     const rollout = async (index: number): Promise<Trajectory> => {
       const trajectory = new Trajectory(messages, {
-        ask: (body, options) => client.chat.create({ model, ...body, ...options.body }, { signal: givingUp.signal }),
+        ask: (body, options) =>
+          client.chat.create({ model, ...body, ...withRecordedSets(options.body ?? {}) }, { signal: givingUp.signal }),
       })
       const body = {
         temperature: flags.temperature ?? 1,

@@ -1,6 +1,7 @@
 /**
  * Records what any client of chat completions does: a `fetch` that adds token ids and log-probabilities to the requests
- * passing through it and keeps the answers in a trajectory. The client sees its answer as always.
+ * passing through it and keeps the answers in a trajectory. The client sees its answer as always. Of `top_p` and `min_p` at most the 512
+ * likeliest tokens are drawn from, which are recorded then.
  *
  * A request whose messages go on from a recorded history extends it; any other begins a side conversation, which is
  * trained with the reward of the episode.
@@ -8,6 +9,7 @@
 
 import { AppError } from '#base/errors/errors.js'
 import { parseExactRow, stringifyExact } from '#base/json/exact-json.js'
+import { withRecordedSets } from '#base/sampling-record.js'
 import type { JsonObject } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
@@ -43,7 +45,7 @@ export function captureFetch(trajectory: Trajectory, send?: typeof fetch): typeo
         `a trajectory records one answer per request, got n = ${request.n}`,
       )
     }
-    const body = stringifyExact({ ...given, logprobs: true, return_token_ids: true })
+    const body = stringifyExact({ ...withRecordedSets(given), logprobs: true, return_token_ids: true })
     const headers = new Headers(init.headers)
     headers.delete('content-length')
     const response = await (send ?? lightFetch)(url, { ...init, headers, body })

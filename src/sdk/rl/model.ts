@@ -5,6 +5,7 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
+import { withRecordedSets } from '#base/sampling-record.js'
 import type { JsonValue } from '#base/util/json.js'
 import { maxOf } from '#base/util/lists.js'
 import { isLowerBetter } from '#contract/jobs/best-metric.js'
@@ -361,7 +362,7 @@ export class TrainableModel {
         ...(options.maxTokens === undefined ? {} : { max_completion_tokens: options.maxTokens }),
         ...(options.seed === undefined ? {} : { seed: options.seed }),
         ...(options.stop === undefined ? {} : { stop: [...options.stop] }),
-        ...options.body,
+        ...withRecordedSets(options.body ?? {}),
         logprobs: true,
         return_token_ids: true,
       },

@@ -36,7 +36,7 @@ export interface AskOptions {
   readonly temperature?: number
   readonly seed?: number
   readonly stop?: readonly string[]
-  /** Any other field of the request, as the API spells it. */
+  /** Any other field of the request, as the API spells it. With `top_p` or `min_p` alone `top_k` is 512, so that what was drawn from is recorded. */
   readonly body?: Partial<ChatRequestBody>
   readonly signal?: AbortSignal
 }

@@ -76,6 +76,18 @@ test('a connection without a trajectory only reaches the model, and one answer c
   expectSampled(sampled[0] as Trajectory, 1)
 })
 
+test('truncated answers are drawn from at most 512 tokens, and say which', async () => {
+  const messages = [{ role: 'user' as const, content: 'Say yes.' }]
+  const recorded = new Trajectory()
+  const openai = new OpenAI(model.connection(recorded))
+  await openai.chat.completions.create({ model: model.inferenceName(), messages, max_tokens: 5, top_p: 0.9 })
+  const [sampled] = await model.sample(messages, { maxTokens: 5, body: { top_p: 0.9 } })
+  for (const { choices } of [recorded, sampled as Trajectory]) {
+    expect(choices[0]?.sampling).toMatchObject({ temperature: 1, top_p: 0.9, top_k: 512, unmodelled: [] })
+    expect(JSON.parse(JSON.stringify(choices[0]))).toHaveProperty('sampling.kept.counts')
+  }
+})
+
 test('what was recorded trains', async () => {
   const trajectories = await Promise.all(
     [0, 1].map(async (reward) => {

@@ -3,6 +3,7 @@
  * ends.
  */
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
+import { shownAs, toSampled } from '#contract/wire/sampling-words.js'
 import { ApiError, open } from '../client.js'
 import { nowMs } from '../clock.js'
 import { readEvents } from '../streams.js'
@@ -16,7 +17,13 @@ export async function streamAnswer(
   onAnswer: (answer: Answer) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const json = { ...body, stream: true, stream_options: { include_usage: true } }
+  const json = {
+    ...body,
+    stream: true,
+    stream_options: { include_usage: true },
+    // how tokens were drawn is said beside their ids
+    ...(body['logprobs'] === true ? { return_token_ids: true } : {}),
+  }
   const response = await open('/v1/chat/completions', { signal, json })
   const logprobs: TokenLogprob[] = []
   let answer: Answer = { ...NO_ANSWER, logprobs }
@@ -36,7 +43,9 @@ export async function streamAnswer(
     const added = choice?.delta.content ?? ''
     if (added !== '') firstMs ??= nowMs()
     // answers of trained models bring them unasked
-    if (body['logprobs'] === true) for (const entry of choice?.logprobs?.content ?? []) logprobs.push(entry)
+    if (body['logprobs'] === true) {
+      for (const entry of toSampled(choice?.logprobs?.content ?? [], choice?.sampling)) logprobs.push(entry)
+    }
     const tokens = chunk.usage?.completion_tokens ?? answer.tokens
     const seconds = firstMs === null ? 0 : (nowMs() - firstMs) / 1000
     answer = {
@@ -44,6 +53,7 @@ export async function streamAnswer(
       reasoning: answer.reasoning + (choice?.delta.reasoning_content ?? choice?.delta.reasoning ?? ''),
       calls: (choice?.delta.tool_calls ?? []).reduce(withPiece, answer.calls),
       logprobs,
+      shownAs: answer.shownAs ?? shownAs(choice?.sampling),
       tokens,
       speed: tokens !== null && seconds > 0.05 ? tokens / seconds : null,
       finish: choice?.finish_reason ?? answer.finish,

@@ -140,6 +140,8 @@ export interface Answer {
   readonly calls: readonly ToolCall[]
   /** Of each token, where they were asked for; the same array grows. */
   readonly logprobs: readonly TokenLogprob[]
+  /** Which those are, where they are not simply the model's. */
+  readonly shownAs: string | null
   readonly tokens: number | null
   /** Per second, from the first text to the last. */
   readonly speed: number | null
@@ -157,6 +159,7 @@ export const NO_ANSWER: Answer = {
   reasoning: '',
   calls: [],
   logprobs: [],
+  shownAs: null,
   tokens: null,
   speed: null,
   finish: null,

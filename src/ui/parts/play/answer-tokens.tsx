@@ -11,7 +11,14 @@ import { classOf, SCALES, shownOfAnswer, styleOf } from '../../data/token-colour
 /** Tokens that are drawn; what is beyond is text. */
 const MOST = 4000
 
-export function AnswerTokens({ tokens }: { readonly tokens: readonly TokenLogprob[] }): JSX.Element {
+export function AnswerTokens({
+  tokens,
+  shownAs,
+}: {
+  readonly tokens: readonly TokenLogprob[]
+  /** Which probabilities they are; null: the model's. */
+  readonly shownAs: string | null
+}): JSX.Element {
   const [at, setAt] = useState(0)
   const box = useRef<HTMLDivElement>(null)
   const shown = tokens.slice(0, MOST)
@@ -66,6 +73,7 @@ export function AnswerTokens({ tokens }: { readonly tokens: readonly TokenLogpro
         })}
         {tokens.slice(MOST).map(({ token }) => token)}
       </div>
+      {shownAs !== null && <p class="soft small">Probabilities {shownAs}</p>}
       {chosen !== undefined && <Chosen at={at} token={chosen} />}
     </div>
   )

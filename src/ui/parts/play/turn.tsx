@@ -60,7 +60,7 @@ export function AnswerView(props: {
           </details>
         )}
         {isDone && answer.logprobs.length > 0 ? (
-          <AnswerTokens tokens={answer.logprobs} />
+          <AnswerTokens tokens={answer.logprobs} shownAs={answer.shownAs} />
         ) : differs && other !== null ? (
           <Difference text={answer.text} from={other} />
         ) : isMarkdown ? (

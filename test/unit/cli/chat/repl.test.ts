@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { Chalk } from 'chalk'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { renderTokens } from '#cli/chat/tokens.js'
+import { renderAnswerTokens, renderTokens } from '#cli/chat/tokens.js'
 import type { Sink } from '#cli/terminal/io.js'
 import { runProgram } from '../../../../commands/program.js'
 import {
@@ -165,4 +165,14 @@ test('probabilities are broken between words at the edge of the terminal', () =>
   const shown = renderTokens(tokens, sink)
   expect(shown.replaceAll('\n', ' ')).toBe('The‹0.37› quick brown‹0.37› fox jumps‹0.37› over the‹0.37› lazy dog‹0.37›')
   for (const line of shown.split('\n')) expect(line.length).toBeLessThanOrEqual(30)
+})
+test('probabilities are those of the distribution that was sampled, and that is said', () => {
+  const sink = { width: 80, isUnicode: true, chalk: new Chalk({ level: 0 }) } as Sink
+  const content = [{ token: 'four', bytes: null, logprob: -1, top_logprobs: [] }]
+  const rules = { temperature: 0.5, top_p: 1, top_k: 0, min_p: 0, unmodelled: [] }
+  const sampling = { ...rules, logprobs: [-0.5], kept: { counts: [0], ids: [] } }
+  expect(renderAnswerTokens({ logprobs: { content } }, sink)).toBe('four‹0.37›')
+  expect(renderAnswerTokens({ logprobs: { content }, sampling }, sink)).toBe(
+    'four‹0.61›\nprobabilities of the distribution that was sampled: temperature 0.5',
+  )
 })

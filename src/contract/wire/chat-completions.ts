@@ -39,6 +39,8 @@ export const chatMessageSchema = z.object({
   name: z.string().nullish(),
   tool_calls: z.array(z.looseObject({})).nullish(),
   tool_call_id: z.string().nullish(),
+  /** A call in OpenAI's earlier form. */
+  function_call: unchecked(),
   reasoning: unchecked(),
   reasoning_content: unchecked(),
 })
@@ -47,14 +49,24 @@ export const chatMessageSchema = z.object({
 const fields = () =>
   z.looseObject({}).refine((value) => !isExactNumber(value), 'Invalid input: expected object, received number')
 
-const toolSchema = z.looseObject({
-  type: z.string().nullish(),
-  function: z.looseObject({
-    name: z.string(),
-    description: z.string().nullish(),
-    parameters: fields().nullish(),
-  }),
+const functionSchema = z.looseObject({
+  name: z.string(),
+  description: z.string().nullish(),
+  parameters: fields().nullish(),
 })
+const functionToolSchema = z.looseObject({ type: z.string().nullish(), function: functionSchema })
+
+/** What is said of OpenAI's tools whose input is free text, wherever they are offered. */
+export const CUSTOM_TOOLS =
+  'a tool of type "custom" takes free text as its input, and calls here have JSON arguments: offer a tool of type "function" with one parameter of type string, whose "pattern" may hold it'
+
+/** A custom tool is refused in words of its own: it has no function that could be missed. */
+const toolSchema = z.preprocess((tool: z.input<typeof functionToolSchema>, context) => {
+  const type: unknown = typeof tool === 'object' && tool !== null ? tool.type : undefined
+  if (type !== 'custom') return tool
+  context.addIssue({ code: 'custom', message: CUSTOM_TOOLS, path: ['type'], input: tool })
+  return z.NEVER
+}, functionToolSchema)
 
 /** Samplers of llama.cpp beyond vLLM's; also read out of `engine_xargs`. */
 const samplerExtensions = {
@@ -142,6 +154,9 @@ export const chatRequestSchema = z.object({
   tools: z.array(toolSchema).nullish(),
   tool_choice: z.union([z.string(), loose()]).nullish(),
   parallel_tool_calls: laxBoolean().nullish(),
+  /** Tools and their choice in OpenAI's earlier form, which is answered in that form. */
+  functions: z.array(functionSchema).nullish(),
+  function_call: z.union([z.string(), loose()]).nullish(),
   response_format: z.looseObject({ type: z.string() }).nullish(),
   structured_outputs: loose().nullish(),
   /** The same by older names of vLLM, and by those of llama.cpp and Ollama. */
@@ -226,18 +241,15 @@ export const promptLogprobsSchema = z.array(
 )
 export type PromptLogprobs = z.infer<typeof promptLogprobsSchema>
 
-const toolCallSchema = z.object({
-  id: z.string(),
-  type: z.literal('function'),
-  function: z.object({ name: z.string(), arguments: z.string() }),
-})
+const calledSchema = z.object({ name: z.string(), arguments: z.string() })
+const toolCallSchema = z.object({ id: z.string(), type: z.literal('function'), function: calledSchema })
 
 /** A piece of a call: the first one has id, type and name, all have a part of the arguments. */
 const toolCallDeltaSchema = z.object({
   index: z.number().int(),
   id: z.string().optional(),
   type: z.literal('function').optional(),
-  function: z.object({ name: z.string().optional(), arguments: z.string().optional() }),
+  function: calledSchema.partial(),
 })
 
 /**
@@ -255,7 +267,8 @@ export const chatChoiceSchema = z.object({
     refusal: z.null(),
     annotations: z.null(),
     audio: z.null(),
-    function_call: z.null(),
+    /** The call, where it was asked for by `functions`. */
+    function_call: calledSchema.nullable(),
     tool_calls: z.array(toolCallSchema),
     reasoning: z.string().nullable(),
     reasoning_content: z.string().nullable(),
@@ -300,6 +313,7 @@ export const chatChunkSchema = z.object({
         reasoning: z.string().optional(),
         reasoning_content: z.string().optional(),
         tool_calls: z.array(toolCallDeltaSchema).optional(),
+        function_call: calledSchema.partial().optional(),
       }),
       logprobs: choiceLogprobsSchema.nullable(),
       finish_reason: z.string().nullable(),

@@ -11,7 +11,7 @@ import { createStopMatcher, type StopMatcher } from './stop-strings.js'
 /** A delta without its address. */
 export type ChoiceDelta = Omit<DeltaEvent, 'type' | 'id' | 'choice'>
 
-const utf8 = new TextEncoder()
+const SPACE = 0x20
 
 /** The text of one choice as it grows. */
 export class ChoiceText {
@@ -67,7 +67,7 @@ export class ChoiceText {
       id: tokenId,
       logprob,
       text,
-      bytes: [...utf8.encode(text)],
+      bytes: bytesOf(this.#tokenizer, tokenId, this.#outputCount === 1),
       top: top.map((token) => this.#alternative(token)),
     }
   }
@@ -75,6 +75,17 @@ export class ChoiceText {
   #alternative({ id, logprob }: RankedToken): TokenLogprob {
     const decoder = createStreamDecoder(this.#tokenizer, { isContinuation: this.#outputCount > 1 })
     const text = decoder.push(id)
-    return { id, logprob, text, bytes: [...utf8.encode(text)] }
+    return { id, logprob, text, bytes: bytesOf(this.#tokenizer, id, this.#outputCount === 1) }
   }
+}
+
+/**
+ * The bytes that a token adds to a text: also those of a part of a character, whose text comes with its last part.
+ *
+ * @param isFirst the text begins with it
+ */
+export function bytesOf(tokenizer: Tokenizer, id: number, isFirst: boolean): number[] {
+  const bytes = tokenizer.tokenBytes(id)
+  const dropsSpace = isFirst && tokenizer.dropsLeadingSpace && bytes[0] === SPACE
+  return [...(dropsSpace ? bytes.subarray(1) : bytes)]
 }

@@ -4,15 +4,15 @@
 import type { PromptTokenEvent } from '#inference/engine/generation.js'
 import { createStreamDecoder, type StreamDecoder } from '#model/text/stream-decoder.js'
 import type { Tokenizer } from '#model/text/tokenizer.js'
+import { bytesOf } from './choice-text.js'
 import type { PromptPosition, TokenLogprob } from './protocol.js'
-
-const utf8 = new TextEncoder()
 
 /** Positions of one prompt as they are computed, in order. */
 export class PromptText {
   readonly #tokenizer: Tokenizer
   readonly #skipSpecialTokens: boolean
   readonly #decoder: StreamDecoder
+  #hasBegun = false
 
   constructor(tokenizer: Tokenizer, { skipSpecialTokens }: { readonly skipSpecialTokens: boolean }) {
     this.#tokenizer = tokenizer
@@ -28,14 +28,16 @@ export class PromptText {
   next({ tokenId, logprob, rank, top }: PromptTokenEvent): PromptPosition {
     const alternatives = top.map((token): TokenLogprob => {
       const text = createStreamDecoder(this.#tokenizer, { isContinuation: true }).push(token.id)
-      return { ...token, text, bytes: [...utf8.encode(text)] }
+      return { ...token, text, bytes: bytesOf(this.#tokenizer, token.id, false) }
     })
     return this.#position(tokenId, { logprob, rank, top: alternatives })
   }
 
   #position(id: number, rest: Pick<PromptPosition, 'logprob' | 'rank' | 'top'>): PromptPosition {
     const text = this.#decoder.push(id)
+    const bytes = bytesOf(this.#tokenizer, id, !this.#hasBegun)
+    this.#hasBegun = true
     const isHidden = this.#skipSpecialTokens && this.#tokenizer.isSpecial(id)
-    return { id, text, bytes: [...utf8.encode(text)], isHidden, ...rest }
+    return { id, text, bytes, isHidden, ...rest }
   }
 }

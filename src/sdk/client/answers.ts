@@ -350,6 +350,9 @@ export const chatChunk: Check<ChatChunk> = objectOf<Pick<ChatChunk, 'choices' | 
         content: maybe(text),
         reasoning: maybe(text),
         reasoning_content: maybe(text),
+        function_call: maybe(
+          objectOf<NonNullable<ChunkChoice['delta']['function_call']>>({ name: maybe(text), arguments: maybe(text) }),
+        ),
         tool_calls: maybe(
           listOf(
             objectOf<CallPiece>({

@@ -175,9 +175,11 @@ describe('fields that nobody knows', () => {
     expect(await streamed.text()).toContain('[DONE]')
     const large = await ask('/v1/chat/completions', { ...chat, mood: 'x'.repeat(20_000) })
     expect([large.status, large.headers.get(HEADER)]).toEqual([200, 'mood'])
-    const inside = [{ role: 'user', content: [{ type: 'text', text: 'a', cache_control: {} }], function_call: {} }]
+    const inside = [
+      { role: 'user', content: [{ type: 'text', text: 'a', cache_control: {} }], function_call: {}, mood: {} },
+    ]
     const nested = await ask('/v1/chat/completions', { ...chat, messages: inside })
-    const names = 'messages[].function_call, messages[].content[].cache_control'
+    const names = 'messages[].mood, messages[].content[].cache_control'
     expect([nested.status, nested.headers.get(HEADER)]).toEqual([200, names])
     const known = await ask('/v1/chat/completions', { ...chat, user: 'me' })
     expect([known.status, known.headers.get(HEADER)]).toEqual([200, null])

@@ -1,6 +1,6 @@
 /**
  * Fields that are not read because the `type` beside them says that something else is meant: the `image` of a content part of
- * type `text`, the `schema` of a response format of type `json_object`, the format of a text where the answer must be calls. Schemas
+ * type `text`, the `json_schema` of a response format of type `json_object`, the format of a text where the answer must be calls. Schemas
  * let them pass, so nothing else says that they are ignored.
  */
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
@@ -20,7 +20,7 @@ const DESCRIPTION = ['name', 'description', 'schema', 'strict']
 /** What is read of a format besides its type, in chat's form and in that of responses. A structural tag is read whole. */
 const CHAT_FORMATS = new Map<unknown, readonly string[]>([
   ['text', []],
-  ['json_object', []],
+  ['json_object', ['schema']],
   ['json_schema', ['json_schema']],
 ])
 const RESPONSE_FORMATS = new Map<unknown, readonly string[]>([...CHAT_FORMATS, ['json_schema', DESCRIPTION]])
@@ -104,7 +104,8 @@ export function unreadBlockFieldsOf({
 }
 
 /** Whether the answer has to be calls of tools, in chat's form or in that of responses. */
-function mustCall({ tools, tool_choice: choice }: Fields): boolean {
+function mustCall({ tools, tool_choice: choice, functions, function_call: called }: Fields): boolean {
+  if (itemsOf(functions).length > 0) return fieldsOf(called)['name'] !== undefined
   if (itemsOf(tools).length === 0) return false
   const { type, mode, allowed_tools: allowed } = fieldsOf(choice)
   if (type === 'allowed_tools') return (mode ?? fieldsOf(allowed)['mode']) === 'required'

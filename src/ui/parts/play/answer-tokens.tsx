@@ -80,7 +80,8 @@ export function AnswerTokens({
 }
 
 function Chosen({ at, token }: { readonly at: number; readonly token: TokenLogprob }): JSX.Element {
-  const others = token.top_logprobs.filter((other) => other.token !== token.token)
+  // the sampled one stands first, whatever it is called
+  const others = token.top_logprobs.slice(1)
   return (
     <div class="answer-token small" role="status">
       <p>

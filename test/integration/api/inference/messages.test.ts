@@ -109,10 +109,16 @@ describe('a message', () => {
     expect(reason).toBe('tool_use')
   })
 
-  it('that is cut off inside a call does not have half of it', async () => {
-    const cut = await send({ messages: [{ role: 'user', content: CALL }], tools: [weather], max_tokens: 75 })
-    expect(cut.stop_reason).toBe('max_tokens')
-    expect(cut.content.map(({ type }) => type)).toEqual(['text'])
+  it('that is cut off inside a call has it, as its stream has, and half of the input as a text', async () => {
+    const body = { messages: [{ role: 'user' as const, content: CALL }], tools: [weather], max_tokens: 75 }
+    const cut = await send(body)
+    const streamed = await client.messages.stream({ ...usual, ...body }).finalMessage()
+    for (const message of [cut, streamed]) {
+      expect(message.stop_reason).toBe('max_tokens')
+      expect(message.content.map(({ type }) => type)).toEqual(['text', 'tool_use'])
+    }
+    const input = cut.content.flatMap((block) => (block.type === 'tool_use' ? [block.input] : []))
+    expect(input).toEqual([{ INVALID_JSON: expect.stringMatching(/^\{"city"/) }])
   })
 })
 

@@ -123,7 +123,7 @@ describe('fields that no schema knows', () => {
         stream_options: { include_usage: true, include_obfuscation: true },
         mood: 1,
       }),
-    ).toEqual(['mood', 'stream_options.include_obfuscation', 'messages[].function_call', 'messages[].refusal'])
+    ).toEqual(['mood', 'stream_options.include_obfuscation', 'messages[].refusal'])
   })
 
   it.each([
@@ -151,7 +151,8 @@ describe('fields that no schema knows', () => {
   const named = { type: 'function', function: { name: 'f' } }
   const tools = [named]
   it.each([
-    [CHAT, { response_format: { type: 'json_object', schema: {} } }, ['response_format.schema']],
+    [CHAT, { response_format: { type: 'json_object', schema: {} } }, []],
+    [CHAT, { response_format: { type: 'json_object', json_schema: {} } }, ['response_format.json_schema']],
     [CHAT, { response_format: { type: 'text', json_schema: {}, x: null } }, ['response_format.json_schema']],
     [
       CHAT,
@@ -161,17 +162,22 @@ describe('fields that no schema knows', () => {
     [CHAT, { response_format: { type: 'structural_tag', structures: [], triggers: [] } }, []],
     [
       'POST /v1/completions',
-      { prompt: 'a', response_format: { type: 'json_object', schema: {} } },
+      { prompt: 'a', response_format: { type: 'text', schema: {} } },
       ['response_format.schema'],
     ],
-    [RESPONSES, { text: { format: { type: 'json_object', schema: {} } } }, ['text.format.schema']],
+    [RESPONSES, { text: { format: { type: 'json_object', name: 'n' } } }, ['text.format.name']],
     [RESPONSES, { text: { format: { type: 'json_schema', name: 'n', schema: {}, strict: true } } }, []],
     [
       CHAT,
-      { tools, tool_choice: 'required', response_format: { type: 'json_object', schema: {} } },
-      ['response_format', 'response_format.schema'],
+      { tools, tool_choice: 'required', response_format: { type: 'json_object', x: {} } },
+      ['response_format', 'response_format.x'],
     ],
     [CHAT, { tools, tool_choice: 'required', response_format: { type: 'text' } }, []],
+    [
+      CHAT,
+      { functions: [{ name: 'f' }], function_call: { name: 'f' }, response_format: { type: 'json_object' } },
+      ['response_format'],
+    ],
     [CHAT, { tools, tool_choice: 'auto', response_format: { type: 'json_object' } }, []],
     [CHAT, { tools, tool_choice: named, response_format: { type: 'json_object' } }, ['response_format']],
     [

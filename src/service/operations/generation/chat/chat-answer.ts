@@ -22,6 +22,7 @@ import type {
   PromptEvent,
   PromptPosition,
   StartedEvent,
+  TokenLogprob,
 } from '#inference/host/protocol.js'
 import { AnswerText, type TextPiece } from './answer-text.js'
 import { AnswerTimer } from './answer-timer.js'
@@ -31,6 +32,9 @@ import type { FinishedChoice } from './schema-violations.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
 const LOWEST_LOGPROB = -9999
+
+/** How an answer ends that the model ended itself. */
+const WHOLE: readonly (string | null)[] = ['stop', 'tool_calls', 'function_call']
 
 /** What all objects of one answer share. */
 export interface AnswerIdentity {
@@ -136,21 +140,25 @@ export function createAnswerBuilder(
     return state.callIds[index]
   }
 
-  const isCut = ({ finishReason }: ChoiceState): boolean => finishReason !== 'stop' && finishReason !== 'tool_calls'
+  const isCut = ({ finishReason }: ChoiceState): boolean => !WHOLE.includes(finishReason)
 
   function toChoice(state: ChoiceState, index: number): ChatChoice {
     const { content, reasoning, calls } = state.text.whole(isCut(state))
     const shown = options.includesReasoning ? reasoning : null
+    const called = options.isFunctionForm ? (calls[0] ?? null) : null
+    const said = called === null || content !== '' ? content : null
     return {
       index,
       message: {
         role: options.role,
-        content: options.echo === null ? content : options.echo + (content ?? ''),
+        content: options.echo === null ? said : options.echo + (said ?? ''),
         refusal: null,
         annotations: null,
         audio: null,
-        function_call: null,
-        tool_calls: calls.map((call, number) => ({ id: callId(state, number), type: 'function', function: call })),
+        function_call: called === null ? null : { ...called },
+        tool_calls: options.isFunctionForm
+          ? []
+          : calls.map((call, number) => ({ id: callId(state, number), type: 'function', function: call })),
         reasoning: shown,
         reasoning_content: shown,
       },
@@ -170,8 +178,12 @@ export function createAnswerBuilder(
     if (reasoning !== '' && options.includesReasoning) deltas.push({ reasoning, reasoning_content: reasoning })
     if (content !== '') deltas.push({ content })
     for (const { index, name, arguments: given } of calls) {
-      const head = name === null ? {} : { id: callId(state, index), type: 'function' as const }
       const called = { ...(name === null ? {} : { name }), arguments: given }
+      if (options.isFunctionForm) {
+        deltas.push({ function_call: called })
+        continue
+      }
+      const head = name === null ? {} : { id: callId(state, index), type: 'function' as const }
       deltas.push({ tool_calls: [{ index, ...head, function: called }] })
     }
     return deltas
@@ -181,7 +193,7 @@ export function createAnswerBuilder(
   function finishReasonOf(state: ChoiceState, reason: DeltaEvent['finishReason']): string | null {
     const { kind } = options.toolMode
     const isCall = reason === 'stop' && (kind === 'auto' || kind === 'required') && state.text.callCount > 0
-    return isCall ? 'tool_calls' : reason
+    return isCall ? (options.isFunctionForm ? 'function_call' : 'tool_calls') : reason
   }
 
   return {
@@ -273,7 +285,7 @@ function withSampling(sampling: SamplingRecord | undefined): Pick<ChatChoice, 's
 /** One position: the sampled token, then the first alternatives of "sampled first, the rest by rank", and the tokens that were asked for. */
 export function toWireLogprob(
   entry: PositionLogprobs,
-  options: Pick<AnswerOptions, 'isTokenAsId' | 'topLogprobs' | 'logprobTokenIds'>,
+  options: Pick<AnswerOptions, 'isTokenAsId' | 'isAlternativeAsId' | 'topLogprobs' | 'logprobTokenIds'>,
 ): NonNullable<ChoiceLogprobs['content']>[number] {
   const all = [entry, ...entry.top.filter((other) => other.id !== entry.id)]
   const asked = new Set(options.logprobTokenIds)
@@ -281,17 +293,20 @@ export function toWireLogprob(
   return {
     token: options.isTokenAsId ? `token_id:${entry.id}` : entry.text,
     logprob: floor(entry.logprob),
-    // the real text's bytes even when the token is shown as its id
+    // the token's own bytes, also when it is shown as its id or is a part of a character
     bytes: [...entry.bytes],
-    top_logprobs: ranked.map((other) => {
-      const token = options.isTokenAsId ? `token_id:${other.id}` : other.text
-      return {
-        token,
-        logprob: floor(other.logprob),
-        bytes: options.isTokenAsId ? [...Buffer.from(token, 'utf8')] : [...other.bytes],
-      }
-    }),
+    top_logprobs: ranked.map((other) => ({
+      token: options.isAlternativeAsId ? `token_id:${other.id}` : other.id === entry.id ? entry.text : spelled(other),
+      logprob: floor(other.logprob),
+      bytes: [...other.bytes],
+    })),
   }
+}
+
+/** A token as a text: bytes that are none (a part of a character) as OpenAI spells them, `\\xe2\\x80`. */
+export function spelled({ text, bytes }: Pick<TokenLogprob, 'text' | 'bytes'>): string {
+  if (Buffer.from(text, 'utf8').equals(Uint8Array.from(bytes))) return text
+  return bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')
 }
 
 /** @param count alternatives that are shown of each position */

@@ -15,6 +15,7 @@ import type { ChatRules } from '../../context.js'
 import type { ToolMode } from './answer-text.js'
 import { checkMessages, echoOf } from './chat-messages.js'
 import { checkPromptLogprobs, checkTopLogprobs, toLogprobTokenIds, toSampling } from './chat-sampling.js'
+import { withNewerCalls } from './older-calls.js'
 import type { Policy } from './served-models.js'
 import { grammarField, toGrammar } from './structured-outputs.js'
 import { toToolUse } from './tool-choice.js'
@@ -34,12 +35,16 @@ export interface AnswerOptions {
   readonly logprobTokenIds: readonly number[]
   /** Token texts are `token_id:<id>`. */
   readonly isTokenAsId: boolean
+  /** Those of alternatives too: nobody trains on them, so only where it was asked for. */
+  readonly isAlternativeAsId: boolean
   /** `prompt_token_ids` and `token_ids` are sent. */
   readonly hasTokenIds: boolean
   readonly isStream: boolean
   readonly includeUsage: boolean
   readonly continuousUsage: boolean
   readonly toolMode: ToolMode
+  /** Calls stand in `function_call`, as those who ask with `functions` expect. */
+  readonly isFunctionForm: boolean
   readonly includesReasoning: boolean
   /** Text that the answer begins with, because the client asked to have it repeated; null: none. */
   readonly echo: string | null
@@ -91,7 +96,7 @@ export function toConversation(
   rules: Pick<ChatRules, 'allowsTemplate'>,
 ): ConversationInput {
   return {
-    messages: checkMessages(request.messages) as readonly ChatMessage[],
+    messages: checkMessages(withNewerCalls(request.messages)) as readonly ChatMessage[],
     tools: request.tools == null || request.tools.length === 0 ? null : (request.tools as readonly JsonValue[]),
     template: toTemplate(request, defaults, rules),
   }
@@ -126,11 +131,13 @@ export function toAnswerOptions(request: ChatRequest, isTrainable: boolean): Ans
     topLogprobs: checkTopLogprobs(request, isTrainable),
     logprobTokenIds: toLogprobTokenIds(request, isTrainable),
     isTokenAsId: request.return_tokens_as_token_ids ?? isTrainable,
+    isAlternativeAsId: request.return_tokens_as_token_ids === true,
     hasTokenIds: request.return_token_ids ?? isTrainable,
     isStream,
     includeUsage,
     continuousUsage: includeUsage && streamOptions?.continuous_usage_stats === true,
     toolMode: toToolUse(request).mode,
+    isFunctionForm: false,
     includesReasoning: request.include_reasoning ?? true,
     echo: request.echo === true && lastRole === role ? echoOf(request.messages.at(-1)) : null,
     hasPromptLogprobs: checkPromptLogprobs(request) !== null,

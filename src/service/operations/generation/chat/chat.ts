@@ -30,6 +30,7 @@ import {
   unreadFields,
 } from './chat-request.js'
 import { heldCalls, isStrictIgnored } from './held-calls.js'
+import { withFunctions } from './older-calls.js'
 import { unheldFields, ViolationFinder } from './schema-violations.js'
 import { createServedList } from './served-list.js'
 import { describeServedModel, type Policy, resolvePolicy } from './served-models.js'
@@ -85,9 +86,9 @@ export function createChatService(
     listModels: servedList.read,
     describeModel: (principal, requested) => describeServedModel(context, principal, { requested, startedSeconds }),
     create: async (principal, given, requestId, signal) => {
-      const request = withAllowedTools(given)
+      const { request, isFunctionForm } = withFunctions(withAllowedTools(given))
       const policy = await resolvePolicy(context, principal, request.model ?? null)
-      const asked = toAnswerOptions(request, policy.model !== null)
+      const asked = { ...toAnswerOptions(request, policy.model !== null), isFunctionForm }
       const wanted = toEngineCommand(request, policy, context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
       const { answerFormat, weightsDigest, templateNames = null } = await engine.ready()

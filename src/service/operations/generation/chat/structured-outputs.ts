@@ -6,7 +6,7 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { stringifyExact } from '#base/json/exact-json.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import type { GrammarSpec } from '#inference/host/protocol.js'
 
@@ -106,8 +106,13 @@ function readResponseFormat(request: ChatRequest): Constraints['found'] {
   switch (format.type) {
     case 'text':
       return none
-    case 'json_object':
-      return new Map([['json_object', true]])
+    case 'json_object': {
+      // llama.cpp, Together and Fireworks have the schema here
+      const { schema = null } = format as { schema?: JsonValue }
+      if (schema === null) return new Map([['json_object', true]])
+      if (isJsonObject(schema)) return new Map([['json', schema]])
+      throw invalid('response_format', 'response_format.schema must be an object that is a JSON schema.')
+    }
     case 'json_schema': {
       const { json_schema: described } = format as { json_schema?: JsonObject | null }
       if (typeof described !== 'object' || described === null) {

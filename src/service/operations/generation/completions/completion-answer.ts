@@ -11,7 +11,7 @@ import type {
 } from '#contract/wire/inference/completions.js'
 import type { DeltaEvent, PositionLogprobs, PromptPosition } from '#inference/host/protocol.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
-import { type AnswerIdentity, toPromptLogprobs } from '../chat/chat-answer.js'
+import { type AnswerIdentity, spelled, toPromptLogprobs } from '../chat/chat-answer.js'
 import { type RepeatedSampling, SamplingRecorder } from '../chat/sampling-recorder.js'
 import type { CompletionOptions } from './completion-request.js'
 
@@ -213,15 +213,22 @@ function toLogprobs(
       result.top_logprobs.push(null)
       continue
     }
-    const alternatives = new Map<string, number>()
-    for (const token of [{ ...position, logprob }, ...position.top.slice(0, options.logprobs ?? 0)]) {
-      const name = nameOf(token)
-      // parts of characters have the same text: the likelier one is kept
-      alternatives.set(name, Math.max(floor(token.logprob), alternatives.get(name) ?? LOWEST_LOGPROB))
+    const alternatives = new Map([[nameOf(position), floor(logprob)]])
+    for (const token of position.top.slice(0, options.logprobs ?? 0)) {
+      if (token.id === position.id) continue
+      // an object has one value a key: a part of a character is named by its bytes, another token of the same text by its id
+      const name = options.isTokenAsId ? nameOf(token) : namedByBytes(token)
+      alternatives.set(alternatives.has(name) ? `token_id:${token.id}` : name, floor(token.logprob))
     }
     result.top_logprobs.push(Object.fromEntries(alternatives))
   }
   return result
+}
+
+/** The text of a token; of bytes that are none as OpenAI names them here, `bytes:\\xe2\\x80`. */
+function namedByBytes(token: { readonly text: string; readonly bytes: readonly number[] }): string {
+  const name = spelled(token)
+  return name === token.text ? name : `bytes:${name}`
 }
 
 /** Characters as Python counts them. */

@@ -33,8 +33,8 @@ export interface MessageBuilder {
   /** The events that end it, after the last chunk. */
   end(): readonly MessageEvent[]
   /**
-   * As far as it is; a call that was cut off is not in it, for half its input would be another call. Input that is no object, as a model
-   * may write it, stands as its text under one key.
+   * As far as it is. Input that is no object, as a model may write it and as a call has that was cut off, stands as its text under one
+   * key: half of it would be another call.
    */
   message(): Message
 }
@@ -87,10 +87,10 @@ export function createMessageBuilder(
   function close(): MessageEvent[] {
     if (open === null) return []
     const { block } = open
-    const input = 'input' in open ? readInput(open.input, ending.stop_reason === 'max_tokens') : null
+    const input = 'input' in open ? readInput(open.input, ending.stop_reason === 'max_tokens') : {}
     const signed = block.type === 'thinking' ? [delta({ type: 'signature_delta', signature: block.signature })] : []
     if (block.type !== 'tool_use') content.push(block)
-    else if (input !== null) content.push({ ...block, input })
+    else content.push({ ...block, input })
     open = null
     return [...signed, { type: 'content_block_stop', index: begun - 1 }]
   }
@@ -199,13 +199,13 @@ export function createMessageBuilder(
   }
 }
 
-/** Null for what was cut off. @param isCut the answer ended before the model ended it, here or behind it */
-function readInput(text: string, isCut: boolean): ToolUse['input'] | null {
+/** @param isCut the answer ended before the model ended it: no text is then no input, not an empty one */
+function readInput(text: string, isCut: boolean): ToolUse['input'] {
   try {
-    const input = parseExact(text === '' ? '{}' : text)
+    const input = parseExact(text === '' && !isCut ? '{}' : text)
     if (isJsonObject(input)) return input as ToolUse['input']
   } catch {
-    if (isCut) return null
+    // it is kept as it is
   }
   return { [INVALID_JSON]: text }
 }

@@ -3,7 +3,7 @@
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
-import { type ChatRequest, REASONING_EFFORTS } from '#contract/wire/chat-completions.js'
+import { type ChatRequest, CUSTOM_TOOLS, REASONING_EFFORTS } from '#contract/wire/chat-completions.js'
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
 import type { ResponseRequest } from '#contract/wire/inference/responses.js'
 import { allowedOf, listOf, modeOf } from '../chat/allowed-tools.js'
@@ -127,6 +127,11 @@ type Tool = NonNullable<ResponseRequest['tools']>[number]
 function toTools(request: ResponseRequest): Pick<ChatRequest, 'tools' | 'tool_choice'> {
   const all = request.tools ?? []
   const other = all.findIndex(({ type }) => type !== 'function')
+  if (all[other]?.type === 'custom') {
+    throw invalid(`tools[${other}].type`, `tools[${other}].type: ${CUSTOM_TOOLS}.`, {
+      hint: 'the header x-trainyard-drop-unsupported-tools: true leaves such tools out',
+    })
+  }
   if (other >= 0) {
     throw invalid(`tools[${other}].type`, `tools[${other}].type "${all[other]?.type}" is not supported here.`, {
       hint: 'tools of type "function" are; the header x-trainyard-drop-unsupported-tools: true leaves the others out',

@@ -49,12 +49,18 @@ test.each(['{"a": 1,}', '{"a":', '{"a": "b\nc"}'])('%j, ended by the model', (gi
   expect(types).toContain(DONE)
 })
 
-test('one that was cut off is not in a message, and an incomplete item of a response', () => {
-  expect(messageOf('{"a":', 'length')).toMatchObject({ stop_reason: 'max_tokens', content: [] })
-  const { item, types } = itemOf('{"a":', 'length')
-  expect(item).toMatchObject({ status: 'incomplete' })
-  expect(types).not.toContain(DONE)
-})
+test.each(['{"a":', ''])(
+  'one that was cut off (%j) is no input of a message, and an incomplete item of a response',
+  (given) => {
+    expect(messageOf(given, 'length')).toMatchObject({
+      stop_reason: 'max_tokens',
+      content: [{ type: 'tool_use', name: 'f', input: { INVALID_JSON: given } }],
+    })
+    const { item, types } = itemOf(given, 'length')
+    expect(item).toMatchObject({ status: 'incomplete' })
+    expect(types).not.toContain(DONE)
+  },
+)
 
 test('input that only looks so stays an object', () => {
   for (const input of [{ INVALID_JSON: 5 }, { INVALID_JSON: 'x', more: 1 }, {}]) {

@@ -14,6 +14,8 @@ const OPTIONS: AnswerOptions = {
   topLogprobs: 0,
   logprobTokenIds: [],
   isTokenAsId: false,
+  isAlternativeAsId: false,
+  isFunctionForm: false,
   hasTokenIds: false,
   isStream: true,
   includeUsage: false,
@@ -56,14 +58,24 @@ const delta = (more: Partial<DeltaEvent>): DeltaEvent => ({
 describe('logprobs', () => {
   it('put the sampled token first, once, and cut to the number asked', () => {
     const entry = position(5, -3, 'e', [token(1, -0.1, 'a'), token(2, -0.2, 'b'), token(5, -3, 'e')])
-    const wire = toWireLogprob(entry, { isTokenAsId: false, topLogprobs: 3, logprobTokenIds: [] })
+    const wire = toWireLogprob(entry, {
+      isTokenAsId: false,
+      isAlternativeAsId: false,
+      topLogprobs: 3,
+      logprobTokenIds: [],
+    })
     expect(wire.top_logprobs.map((top) => top.token)).toEqual(['e', 'a', 'b'])
-    expect(toWireLogprob(entry, { isTokenAsId: false, topLogprobs: 0, logprobTokenIds: [] }).top_logprobs).toEqual([])
+    expect(
+      toWireLogprob(entry, { isTokenAsId: false, isAlternativeAsId: false, topLogprobs: 0, logprobTokenIds: [] })
+        .top_logprobs,
+    ).toEqual([])
   })
 
   it('never hold minus infinity', () => {
     const entry = position(5, Number.NEGATIVE_INFINITY, 'e')
-    expect(toWireLogprob(entry, { isTokenAsId: true, topLogprobs: 0, logprobTokenIds: [] })).toMatchObject({
+    expect(
+      toWireLogprob(entry, { isTokenAsId: true, isAlternativeAsId: true, topLogprobs: 0, logprobTokenIds: [] }),
+    ).toMatchObject({
       token: 'token_id:5',
       logprob: -9999,
       bytes: [101],

@@ -15,6 +15,7 @@ import type { Engine } from '#inference/engine/engine.js'
 import type { GenerationListener } from '#inference/engine/generation.js'
 import type { IdleSteps } from '#inference/engine/scheduling/kept-memory.js'
 import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
+import { markOfPrompt } from '#model/text/sampled-turns.js'
 import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import type { AdapterModule } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
@@ -291,9 +292,21 @@ function createListener(
   const isPromptReported = (sampling.promptLogprobs ?? null) !== null
   const echo = command.echoesPrompt === true ? { promptText: promptTextOf(context, sampling) } : {}
   const left = context.unheld.length === 0 ? {} : { unheld: context.unheld }
+  const isWhole = 'messages' in command && command.truncatePromptTokens === null
+  const rendered = isWhole ? { rendered: markOfPrompt(context.prepared.text) } : {}
   return {
     onStarted: (cachedTokens) => {
-      send({ type: 'started', id, promptTokenIds, cachedTokens, isReasoningOpen, ...echo, ...left, atMs: atMs() })
+      send({
+        type: 'started',
+        id,
+        promptTokenIds,
+        cachedTokens,
+        isReasoningOpen,
+        ...rendered,
+        ...echo,
+        ...left,
+        atMs: atMs(),
+      })
       if (isPromptReported) send({ type: 'prompt', id, positions: [prompt.first(promptTokenIds[0] ?? 0)] })
     },
     onPromptToken: (event) => send({ type: 'prompt', id, positions: [prompt.next(event)] }),

@@ -8,6 +8,7 @@
 import type { ErrorMessage } from '#base/errors/error-message.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import type { AnswerFormat } from '#formats/answers/answer-format.js'
+import type { PromptMark, SampledTurn } from '#model/text/sampled-turns.js'
 import type { RequestOwner } from '../engine/generation.js'
 import type { BeamRules } from '../engine/sampling/beam-rules.js'
 import type { DrawRecord } from '../engine/sampling/draw-record.js'
@@ -18,6 +19,7 @@ import type { GrammarSpec } from '../grammar/grammar-spec.js'
 import type { EngineNode } from '../remote/engine-node.js'
 
 export type { AnswerFormat } from '#formats/answers/answer-format.js'
+export type { SampledTurn } from '#model/text/sampled-turns.js'
 export type { RequestOwner } from '../engine/generation.js'
 export type { DrawRecord } from '../engine/sampling/draw-record.js'
 export type { GrammarSpec } from '../grammar/grammar-spec.js'
@@ -117,6 +119,8 @@ export interface SamplingParameters {
 
 /** A conversation for the model's chat template. */
 export interface ConversationInput {
+  /** Answers that may stand in it, which keep their tokens. */
+  readonly sampled?: readonly SampledTurn[]
   readonly messages: readonly ChatMessage[]
   readonly tools: readonly JsonValue[] | null
   readonly template: {
@@ -287,6 +291,8 @@ export interface StartedEvent {
   readonly cachedTokens: number
   /** The prompt ends inside a reasoning block, so the answer begins in it. */
   readonly isReasoningOpen: boolean
+  /** What a whole conversation was rendered to, by which an answer's tokens are found again in the next one. */
+  readonly rendered?: PromptMark
   /** The prompt's text, if `echoesPrompt` asked for it. */
   readonly promptText?: string
   /** Keywords of a lax schema that answers are not held to, with their places (`#/items/uniqueItems`). Absent: none. */

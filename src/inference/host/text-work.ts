@@ -29,8 +29,8 @@ export interface PreparedPrompt {
  */
 export function preparePrompt(textModel: TextModel, input: PromptInput, maxTokens?: number): PreparedPrompt {
   if (!('prompt' in input)) {
-    const { messages, tools, template } = input
-    return renderConversation(modelFor(textModel, input), { messages, tools, ...template, maxTokens })
+    const { messages, tools, template, sampled } = input
+    return renderConversation(modelFor(textModel, input), { messages, tools, ...template, sampled, maxTokens })
   }
   const { prompt } = input
   if ('tokenIds' in prompt) return { text: '', tokenIds: prompt.tokenIds }

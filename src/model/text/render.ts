@@ -4,6 +4,7 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import type { ChatTemplate, Conversation } from './chat-template.js'
+import { encodeSampled, type SampledTurn } from './sampled-turns.js'
 import type { BarredText } from './template/control-tokens.js'
 import { foldings } from './template/fold-system.js'
 import type { TextModel } from './text-model.js'
@@ -13,6 +14,8 @@ export interface RenderOptions extends Conversation {
   readonly addSpecialTokens?: boolean | undefined
   /** As `EncodeOptions.maxTokens`: a prompt that cannot fit is not tokenized to its end. */
   readonly maxTokens?: number | undefined
+  /** Answers that may stand in the conversation, which keep their tokens (default none). */
+  readonly sampled?: readonly SampledTurn[] | undefined
   /** Render although the template leaves messages out: the caller counts them (default false). */
   readonly allowsLeftOut?: boolean | undefined
 }
@@ -32,6 +35,10 @@ export interface RenderedPrompt {
 export function renderConversation(model: TextModel, options: RenderOptions): RenderedPrompt {
   const { addSpecialTokens = false, maxTokens, allowsLeftOut = false } = options
   const { text, barriers } = allowsLeftOut ? chatTemplateOf(model).render(options) : renderText(model, options)
+  const { sampled = [] } = options
+  if (sampled.length > 0 && !addSpecialTokens) {
+    return { text, tokenIds: encodeSampled(model, { text, barriers }, sampled, maxTokens) }
+  }
   return { text, tokenIds: model.tokenizer.encode(text, { parseSpecial: true, addSpecialTokens, barriers, maxTokens }) }
 }
 

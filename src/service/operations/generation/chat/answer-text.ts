@@ -77,6 +77,11 @@ export class AnswerText {
     return this.#add(reasoning, { content: last.content + held.content, calls: [...last.calls, ...held.calls] })
   }
 
+  /** What a stream has shown. */
+  shown(): WholeText {
+    return { reasoning: this.#reasoning, content: this.#content, calls: this.#calls }
+  }
+
   get callCount(): number {
     return this.#wholeCalls().length
   }

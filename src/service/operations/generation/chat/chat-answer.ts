@@ -8,6 +8,7 @@ import {
   type ChatChoice,
   type ChatChunk,
   type ChatDelta,
+  type ChatRequest,
   type ChatResponse,
   type ChoiceLogprobs,
   type PromptLogprobs,
@@ -68,6 +69,11 @@ export interface AnswerBuilder {
   usageChunk(): ChatChunk
   /** The whole answer of one choice, as far as it is. */
   finished(choice: number): FinishedChoice & { readonly isCut: boolean }
+  /** A choice that is over: its tokens, and its message whole and as streams showed it. */
+  sampled(choice: number): {
+    readonly tokenIds: readonly number[]
+    readonly messages: readonly ChatRequest['messages'][number][]
+  }
   /** What of its schema a choice violates: sent with it. */
   setViolations(choice: number, violations: readonly string[]): void
 }
@@ -271,6 +277,19 @@ export function createAnswerBuilder(
       const state = stateOf(choice)
       const { content, calls } = state.text.whole(isCut(state))
       return { content, calls, isCut: isCut(state) }
+    },
+    sampled: (choice) => {
+      const state = stateOf(choice)
+      const messages = [state.text.whole(isCut(state)), state.text.shown()].map(({ content, reasoning, calls }) => ({
+        role: options.role,
+        content,
+        reasoning,
+        tool_calls: calls.map((call, number) => ({
+          ...(options.isFunctionForm ? {} : { id: callId(state, number) }),
+          function: call,
+        })),
+      }))
+      return { tokenIds: [...state.tokenIds], messages }
     },
     setViolations: (choice, violations) => {
       stateOf(choice).violations = violations

@@ -21,6 +21,7 @@ import { ownerOf } from '../../access/tenant.js'
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { withAllowedTools } from './allowed-tools.js'
+import { AnswerMemory } from './answer-memory.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
 import {
   type AnswerOptions,
@@ -82,6 +83,7 @@ export function createChatService(
 ): ChatService {
   const startedSeconds = Math.floor(context.clock.nowMs() / 1000)
   const servedList = createServedList(context, startedSeconds)
+  const memory = new AnswerMemory()
   return {
     listModels: servedList.read,
     describeModel: (principal, requested) => describeServedModel(context, principal, { requested, startedSeconds }),
@@ -102,6 +104,8 @@ export function createChatService(
       const command: EngineCommand =
         held === null ? wanted : { ...wanted, grammar: held.grammar, grammarParam: wanted.grammarParam ?? 'tools' }
       await checkTruncation(engine, command)
+      const owner = JSON.stringify([ownerOf(principal), policy.baseModel])
+      const sampled = memory.recall(owner, command.messages as ChatRequest['messages'])
       const generation = context.usage.count(
         engine.generate(
           {
@@ -110,6 +114,7 @@ export function createChatService(
             owner: ownerOf(principal),
             adapter: policy.adapter,
             ...command,
+            ...(sampled.length === 0 ? {} : { sampled }),
           },
           signal,
         ),
@@ -128,6 +133,11 @@ export function createChatService(
         { sampling: command.sampling, format, createCallId: () => callIdOf(context.ids.uuid().replaceAll('-', '')) },
       )
       builder.start(started)
+      const remember = (choice: number): void => {
+        const { tokenIds, messages } = builder.sampled(choice)
+        if (started.rendered === undefined || options.echo !== null || tokenIds.length === 0) return
+        memory.remember(owner, messages, { prompt: started.rendered, tokenIds })
+      }
       const unheld = started.unheld ?? []
       const violations =
         unheld.length === 0
@@ -142,8 +152,8 @@ export function createChatService(
           ...(isStrictIgnored(request, asked.toolMode, held) ? ['tools.strict'] : []),
           ...unheldFields(command.grammarParam ?? 'response_format', unheld),
         ],
-        response: () => collect(generation, builder, { signal, violations, choices: options.n }),
-        chunks: () => stream(generation, builder, { options, violations }),
+        response: () => collect(generation, builder, { signal, violations, choices: options.n, remember }),
+        chunks: () => stream(generation, builder, { options, violations, remember }),
       }
     },
   }
@@ -171,13 +181,21 @@ async function collect(
     signal,
     violations,
     choices,
-  }: { readonly signal: AbortSignal; readonly violations: ViolationFinder | null; readonly choices: number },
+    remember,
+  }: {
+    readonly signal: AbortSignal
+    readonly violations: ViolationFinder | null
+    readonly choices: number
+    readonly remember: (choice: number) => void
+  },
 ): Promise<ChatResponse> {
   for (;;) {
     const next = await generation.next()
     if (next.done === true) break
-    if (next.value.type === 'delta') builder.add(next.value)
-    else if (next.value.type === 'prompt') builder.addPrompt(next.value)
+    if (next.value.type === 'delta') {
+      builder.add(next.value)
+      if (next.value.finishReason !== null) remember(next.value.choice)
+    } else if (next.value.type === 'prompt') builder.addPrompt(next.value)
   }
   if (signal.aborted) throw new AppError('cancelled', 'cancelled', 'the client closed the connection')
   for (let choice = 0; choice < choices; choice++) await checkChoice(builder, choice, violations)
@@ -201,7 +219,15 @@ async function checkChoice(
 async function* stream(
   generation: AsyncIterator<GenerationEvent>,
   builder: AnswerBuilder,
-  { options, violations }: { readonly options: AnswerOptions; readonly violations: ViolationFinder | null },
+  {
+    options,
+    violations,
+    remember,
+  }: {
+    readonly options: AnswerOptions
+    readonly violations: ViolationFinder | null
+    readonly remember: (choice: number) => void
+  },
 ): AsyncGenerator<ChatChunk> {
   try {
     yield* builder.firstChunks()
@@ -210,6 +236,8 @@ async function* stream(
       if (next.done === true) break
       if (next.value.type !== 'delta') continue
       const chunks = builder.add(next.value)
+      // before a client can have the end of it
+      if (next.value.finishReason !== null) remember(next.value.choice)
       const found = next.value.finishReason === null ? null : await checkChoice(builder, next.value.choice, violations)
       yield* found === null ? chunks : chunks.map((chunk) => withViolations(chunk, found))
     }

@@ -9,9 +9,9 @@ import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
-import { chatAnswers } from '../../../support/service/chat-answers.js'
-import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
-import { templatedModel } from '../../../support/service/templated-model.js'
+import { chatAnswers } from '../../../../support/service/chat-answers.js'
+import { createTestService, type TestService } from '../../../../support/service/create-test-service.js'
+import { templatedModel } from '../../../../support/service/templated-model.js'
 
 let service: TestService
 let folder: string

@@ -11,8 +11,8 @@ import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
 import type { Response as OpenResponse } from '#contract/wire/inference/responses.js'
-import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
-import { templatedModel } from '../../../support/service/templated-model.js'
+import { createTestService, type TestService } from '../../../../support/service/create-test-service.js'
+import { templatedModel } from '../../../../support/service/templated-model.js'
 
 const refusing =
   '{% for m in messages %}{% if m.content == "refuse" %}{{ raise_exception("not this") }}{% endif %}{% endfor %}'

@@ -9,6 +9,7 @@ import type { JsonObject } from '#base/util/json.js'
 import {
   addLeftOut,
   addLeftOutMessages,
+  assertInVocabulary,
   assertSomeRendered,
   createRefusals,
   inBatches,
@@ -28,6 +29,8 @@ import { createDataNotes } from './notes/data-notes.js'
 
 /** Turns a conversation into one sequence; 1 in the mask marks what the chosen turns generate. */
 export interface PreferenceText {
+  /** How many token ids the model takes; absent: as many as there are. */
+  readonly vocabularySize?: number
   /** Whether the chat template writes reasoning of the assistant. */
   readonly isReasoningRead: boolean
   renderWithMask(
@@ -207,12 +210,9 @@ export function tokenizeAnswer(
 ): TokenizedAnswer {
   const messages = [...example.prompt, ...answer]
   const turns = messages.flatMap((message, m) => (mayTrain(message) && m >= example.prompt.length ? [m] : []))
+  let rendered: ReturnType<PreferenceText['renderWithMask']>
   try {
-    const plain = messages.map(withoutWeight)
-    const { tokenIds, mask, leftOut } = text.renderWithMask({ messages: plain, tools: example.tools }, turns)
-    const lossMask = Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1))
-    if (lossMask.length > 0) lossMask[0] = 0
-    return { sequence: { tokenIds: Int32Array.from(tokenIds), lossMask }, leftOut }
+    rendered = text.renderWithMask({ messages: messages.map(withoutWeight), tools: example.tools }, turns)
   } catch (cause) {
     const reason =
       cause instanceof AppError || cause instanceof Error ? cause.message.replace(/\.$/, '') : 'unknown reason'
@@ -223,4 +223,9 @@ export function tokenizeAnswer(
       { cause },
     )
   }
+  const lossMask = Uint8Array.from(rendered.mask, (bit) => (bit === 0 ? 0 : 1))
+  if (lossMask.length > 0) lossMask[0] = 0
+  const tokenIds = Int32Array.from(rendered.tokenIds)
+  assertInVocabulary(tokenIds, text.vocabularySize, example.lineNumber)
+  return { sequence: { tokenIds, lossMask }, leftOut: rendered.leftOut }
 }

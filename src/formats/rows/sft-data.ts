@@ -11,6 +11,7 @@ import type { JsonObject } from '#base/util/json.js'
 import {
   addLeftOut,
   addLeftOutMessages,
+  assertInVocabulary,
   assertSomeRendered,
   createRefusals,
   inBatches,
@@ -34,6 +35,8 @@ import { createWeights } from './notes/weights.js'
  * what the turns generate, their end-of-turn token included.
  */
 export interface SftText {
+  /** How many token ids the model takes; absent: as many as there are. */
+  readonly vocabularySize?: number
   /** Whether the chat template writes reasoning of the assistant. */
   readonly isReasoningRead: boolean
   renderTurns(
@@ -212,10 +215,13 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
   let leftOutMessages = NO_MESSAGES
   const refusals = createRefusals()
   const rendered = examples.flatMap((example) => {
-    const turns = refusals.take(() => render(example, options))
-    if (turns === null) return []
-    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, turns.leftOut)
-    return [turns.sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example))]
+    const row = refusals.take(() => {
+      const { leftOut, sequences } = render(example, options)
+      return { leftOut, sequences: sequences.map(({ tokenIds, mask }) => toSequence(tokenIds, mask, example)) }
+    })
+    if (row === null) return []
+    leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, row.leftOut)
+    return [row.sequences]
   })
   const fitting = rendered.filter((row) => row.every(({ tokenIds }) => tokenIds.length <= options.maxLength))
   const trainable = fitting.map((row) => row.filter(({ lossMask }) => lossMask.includes(1)))
@@ -256,14 +262,18 @@ function toSequence(
 }
 
 function render(example: SftExample, options: SftBatchOptions): ReturnType<SftText['renderTurns']> {
+  let turns: ReturnType<SftText['renderTurns']>
   try {
-    return options.text.renderTurns(
+    turns = options.text.renderTurns(
       { messages: example.messages, tools: example.tools },
       example.trainedTurns ?? options.assistantTurns,
     )
   } catch (cause) {
     throw unrenderable(example.lineNumber, cause)
   }
+  for (const { tokenIds } of turns.sequences)
+    assertInVocabulary(tokenIds, options.text.vocabularySize, example.lineNumber)
+  return turns
 }
 
 function unrenderable(lineNumber: number, cause: unknown): DataError {

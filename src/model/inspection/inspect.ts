@@ -61,7 +61,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
       precision: mainStorage(source),
       isChat: chatTemplate !== null,
       toolFormat: answerFormatOf(chatTemplate?.source ?? '').toolFormat,
-      warnings: modelWarnings(source, text),
+      warnings: modelWarnings(source, text, config.vocabularySize),
       digest: options.hasDigest ? await source.digest() : null,
     }
   } finally {

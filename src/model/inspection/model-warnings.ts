@@ -9,9 +9,33 @@ import type { WeightSource } from '#model/weights/weight-source.js'
 /** What of open weights is looked at. */
 type Source = Pick<WeightSource, 'hfConfig' | 'ggufMetadata' | 'hasOwnHead' | 'isTextPart'>
 
-/** One sentence each; none for a model that is whole. */
-export function modelWarnings(source: Source, text: TextModel): string[] {
-  return [...endWarnings(text), ...templateWarnings(text), ...tokenizerWarnings(source), ...weightWarnings(source)]
+/**
+ * One sentence each; none for a model that is whole.
+ *
+ * @param embeddingRows tokens that the model's weights know
+ */
+export function modelWarnings(source: Source, text: TextModel, embeddingRows: number): string[] {
+  return [
+    ...endWarnings(text),
+    ...templateWarnings(text),
+    ...tokenizerWarnings(source),
+    ...text.tokenizer.notes,
+    ...sizeWarnings(text, embeddingRows),
+    ...weightWarnings(source),
+  ]
+}
+
+/** An embedding may be padded beyond its tokenizer, not the other way round. */
+function sizeWarnings({ tokenizer }: TextModel, embeddingRows: number): string[] {
+  const { vocabularySize } = tokenizer
+  if (vocabularySize <= embeddingRows) return []
+  const beyond = Array.from({ length: vocabularySize - embeddingRows }, (_, i) =>
+    tokenizer.idToToken(embeddingRows + i),
+  )
+  const named = beyond.filter((token) => token !== null)
+  return [
+    `its tokenizer knows ids up to ${vocabularySize - 1}, its embedding has ${embeddingRows} rows: a text or row that needs ${named.length === 1 ? `the token "${named[0]}"` : `one of ${named.length} tokens beyond them, as "${named[0]}",`} is refused`,
+  ]
 }
 
 function endWarnings({ tokenizer, eosTokenIds, templateEndId }: TextModel): string[] {

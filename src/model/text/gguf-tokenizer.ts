@@ -162,7 +162,7 @@ function scoredBody(metadata: GgufMetadata, { tokens, tokenToId, types }: Tables
     byteFallback: true,
     unknownId: types.indexOf(tokenType.unknown) === -1 ? null : types.indexOf(tokenType.unknown),
   }
-  const encode = createBpeEncoder(vocabulary, splitWhereNothingMerges(tokens))
+  const encode = createBpeEncoder(vocabulary, splitWhereNothingMerges(tokens, vocabulary.fusesUnknown))
   return {
     encodeText: (text, { followsToken }, out) =>
       encode((addsSpace && followsToken ? ` ${text}` : text).replaceAll(' ', '\u2581'), out),
@@ -182,7 +182,10 @@ function rawBody(metadata: GgufMetadata, { tokens, tokenToId }: Tables): Body {
     byteFallback: true,
   }
   const lines = splitIsolated(/[^\n]+|\n+/gu)
-  const encode = createBpeEncoder(vocabulary, chainSplitters([lines, splitWhereNothingMerges(tokens)]))
+  const encode = createBpeEncoder(
+    vocabulary,
+    chainSplitters([lines, splitWhereNothingMerges(tokens, vocabulary.fusesUnknown)]),
+  )
   return {
     encodeText: (text, _position, out) => encode(text.replaceAll(' ', '\u2581'), out),
     pieceBytes: sentencePieceTokenBytes,

@@ -1,26 +1,31 @@
 /**
  * A tokenizer from Hugging Face's `tokenizer.json`.
  *
- * @huggingface/tokenizers gives the normalizers, the rarer pre-tokenizers, the translation of regular expressions and
- * the models other than BPE. BPE itself is ours: the library looks every pair up by a JSON string and always parses
- * control tokens. The format has no written specification; the reference is the Rust crate `tokenizers`.
+ * The format has no written specification; the reference is the Rust crate `tokenizers`, with which files of every kind are
+ * compared (`test/support/model/make-tokenizer-forms.py`). What is not read is refused where it would change ids or text; other fields
+ * are named (`hf-fields.ts`).
  */
 import { AppError, TokenizerError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
-import { planPreTokenizer } from './hf-pre-tokenizer.js'
-import { asArray, asObject, asString, asTokenId } from './json-fields.js'
-import { libraryModel, libraryNormalizer, type Normalize } from './library.js'
+import { readDecoder } from './hf-decoder.js'
+import { checkFields, modelTypeOf } from './hf-fields.js'
+import { createNormalizer, type Normalize } from './hf-normalizer.js'
+import { type PreTokenizerPlan, planPreTokenizer } from './hf-pre-tokenizer.js'
+import { asArray, asNumber, asObject, asString, asTokenId } from './json-fields.js'
 import { createTokenizer, type Tokenizer, type TokenizerParts } from './tokenizer.js'
 import { type AddedToken, createAddedTokenFinder } from './vocabulary/added-tokens.js'
 import { createBpeEncoder } from './vocabulary/bpe-encoder.js'
-import { byteLevelTokenBytes } from './vocabulary/byte-level.js'
-import { limitNormalizer } from './vocabulary/foreign-patterns.js'
+import { toByteLevelText } from './vocabulary/byte-level.js'
 import { assertAtMost, MAX_MERGES, MAX_TOKENS } from './vocabulary/limits.js'
 import { splitWhereNothingMerges } from './vocabulary/merge-borders.js'
 import { MergeTable } from './vocabulary/merge-table.js'
 import { chainSplitters } from './vocabulary/pre-tokenizer.js'
-import { sentencePieceTokenBytes } from './vocabulary/sentence-piece.js'
+import { createUnigram } from './vocabulary/unigram.js'
+import { WordCache } from './vocabulary/word-cache.js'
+import { createWordLevel, createWordPiece } from './vocabulary/word-models.js'
+
+const utf8 = new TextEncoder()
 
 /** Tokens around a text as `tokenizer_config.json` wants them; null puts none, absent leaves it to `tokenizer.json`. */
 export interface BoundaryTokens {
@@ -45,11 +50,16 @@ export function createHuggingFaceTokenizer(json: JsonValue, boundaries: Boundary
 }
 
 function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
+  const unread = checkFields(json)
   const model = asObject(json['model'], 'model')
   const { tokenToId, idToToken } = readVocabulary(model)
+  const ownIds = new Map(tokenToId)
+  const ownTokens = idToToken.slice()
   const added = asArray(json['added_tokens'] ?? [], 'added_tokens')
   assertAtMost(added.length, MAX_TOKENS, 'added tokens')
-  const addedTokens = added.map(readAddedToken)
+  // a token that the model has keeps the model's id, as in the reference implementation
+  const given = added.map(readAddedToken)
+  const addedTokens = given.map((token) => ({ ...token, id: ownIds.get(token.content) ?? token.id }))
   for (const token of addedTokens) {
     tokenToId.set(token.content, token.id)
     idToToken[token.id] = token.content
@@ -62,15 +72,42 @@ function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
     return id === undefined ? [] : [id]
   }
   return createTokenizer({
+    notes: notesOf(unread, given, ownIds, ownTokens),
     tokenToId,
     idToToken,
     addedTokens,
-    encodeText: createTextEncoder(json, model, tokenToId, addedTokens),
-    pieceBytes: decoding.pieceBytes,
-    dropsLeadingSpace: decoding.dropsLeadingSpace,
+    encodeText: createTextEncoder(json, model, ownIds, addedTokens),
+    ...decoding,
     prefixIds: boundary(boundaries.prefix, prefixIds),
     suffixIds: boundary(boundaries.suffix, suffixIds),
   })
+}
+
+function notesOf(
+  unread: readonly string[],
+  added: readonly AddedToken[],
+  ownIds: ReadonlyMap<string, number>,
+  ownTokens: readonly (string | undefined)[],
+): string[] {
+  const list = (names: readonly string[]): string =>
+    names.length > 8 ? `${names.slice(0, 8).join(', ')} and ${names.length - 8} more` : names.join(', ')
+  const moved = added.flatMap(({ id, content }) => {
+    const own = ownIds.get(content) ?? id
+    return own === id ? [] : [`"${content}" (${id}, taken as ${own})`]
+  })
+  const hidden = added.flatMap(({ id, content }) => {
+    const other = ownTokens[id]
+    return ownIds.has(content) || other === content || other === undefined
+      ? []
+      : [`"${content}" (${id}, as "${other}")`]
+  })
+  return [
+    ...(unread.length === 0 ? [] : [`its tokenizer.json has fields that nothing reads: ${list(unread)}`]),
+    ...(moved.length === 0
+      ? []
+      : [`added tokens of its tokenizer.json have another id in the vocabulary: ${list(moved)}`]),
+    ...(hidden.length === 0 ? [] : [`added tokens of its tokenizer.json share an id with others: ${list(hidden)}`]),
+  ]
 }
 
 function readVocabulary(model: JsonObject): { tokenToId: Map<string, number>; idToToken: (string | undefined)[] } {
@@ -97,31 +134,32 @@ function readAddedToken(value: JsonValue, index: number): AddedToken {
     stripsLeft: token['lstrip'] === true,
     stripsRight: token['rstrip'] === true,
     isSingleWord: token['single_word'] === true,
+    isNormalized: (token['normalized'] ?? token['special'] !== true) === true,
   }
 }
 
-/** Normalization, pre-tokenization and the model, for text without added tokens. */
+/** Normalization, pre-tokenization and the model, for text without added tokens but those that are normalized. */
 function createTextEncoder(
   json: JsonObject,
   model: JsonObject,
   tokenToId: ReadonlyMap<string, number>,
   addedTokens: readonly AddedToken[],
 ): TokenizerParts['encodeText'] {
-  const normalize = createNormalizer(json['normalizer'] ?? null)
-  const normalizeContinuation = createNormalizer(withoutPrepend(json['normalizer'] ?? null))
+  const same: Normalize = (text) => text
+  const normalize = createNormalizer(json['normalizer'] ?? null) ?? same
+  const normalizeContinuation = createNormalizer(withoutPrepend(json['normalizer'] ?? null)) ?? same
   const plan = planPreTokenizer(json['pre_tokenizer'])
   const encodeWords =
-    model['type'] === 'BPE' || (model['type'] === undefined && model['merges'] !== undefined)
-      ? createBpe(model, tokenToId, plan)
-      : createLibraryModel(json, tokenToId, plan)
-  // Added tokens may come into being by normalization ("normalized": true), for example of full-width letters.
-  const plainTokens = normalize === null ? [] : addedTokens.filter((token) => !token.isSpecial)
-  const finder = createAddedTokenFinder(plainTokens)
+    modelTypeOf(model) === 'BPE' ? createBpe(model, tokenToId, plan) : createWordModel(model, tokenToId, plan)
+  // they are spelled as the normalizer leaves them
+  const normalized = addedTokens.filter(({ isNormalized }) => isNormalized === true)
+  const finder = createAddedTokenFinder(normalized.map((token) => ({ ...token, content: normalize(token.content) })))
 
-  return (text, { isFirst, followsToken }, out) => {
+  return (text, { isFirst, followsToken }, out, { parseSpecial, barriers }) => {
     const rewrite = followsToken ? normalize : normalizeContinuation
+    const moved = normalized.length === 0 ? [] : moveBarriers(text, barriers, [rewrite, normalizeContinuation])
     let isBeforeToken = followsToken
-    for (const part of finder.partition(rewrite === null ? text : rewrite(text), { parseSpecial: false })) {
+    for (const part of finder.partition(rewrite(text), { parseSpecial, barriers: moved })) {
       if ('id' in part) {
         out.push(part.id)
         isBeforeToken = true
@@ -134,6 +172,19 @@ function createTextEncoder(
   }
 }
 
+/** Where barriers stand in normalized text. @param rewrites of the text up to the first one, and of what follows */
+function moveBarriers(
+  text: string,
+  barriers: readonly number[],
+  [first, others]: readonly [Normalize, Normalize],
+): number[] {
+  let length = 0
+  return barriers.map((at, i) => {
+    length += (i === 0 ? first : others)(text.slice(i === 0 ? 0 : barriers[i - 1], at)).length
+    return length
+  })
+}
+
 /** The normalizer for text that continues other text: SentencePiece's leading space is left out. */
 function withoutPrepend(config: JsonValue): JsonValue {
   if (!isJsonObject(config)) return config
@@ -143,21 +194,24 @@ function withoutPrepend(config: JsonValue): JsonValue {
   return { ...config, normalizers: steps.map(withoutPrepend).filter((step) => step !== null) }
 }
 
-function createNormalizer(config: JsonValue): Normalize | null {
-  if (config === null) return null
-  const normalize = libraryNormalizer(asObject(config, 'normalizer'))
-  return JSON.stringify(config).includes('"Regex"') ? limitNormalizer(normalize) : normalize
-}
-
 function createBpe(
   model: JsonObject,
   tokenToId: ReadonlyMap<string, number>,
-  plan: ReturnType<typeof planPreTokenizer>,
+  plan: PreTokenizerPlan,
 ): (text: string, out: number[]) => void {
   for (const field of ['continuing_subword_prefix', 'end_of_word_suffix'] as const) {
     if (typeof model[field] === 'string' && model[field] !== '') {
       throw new TokenizerError('unsupported_tokenizer', `tokenizer.json uses model.${field}, which is not supported`)
     }
+  }
+  if (Number(model['dropout'] ?? 0) !== 0) {
+    throw new TokenizerError(
+      'unsupported_tokenizer',
+      'tokenizer.json uses model.dropout, with which a text has other tokens each time',
+      {
+        hint: 'set model.dropout to null: it is meant for training a model from its beginning',
+      },
+    )
   }
   const unknown = model['unk_token']
   const vocabulary = {
@@ -170,7 +224,9 @@ function createBpe(
     ignoresMerges: model['ignore_merges'] === true,
   }
   const split =
-    plan.symbols === 'characters' ? chainSplitters([plan.split, splitWhereNothingMerges(tokenToId.keys())]) : plan.split
+    plan.symbols === 'characters'
+      ? chainSplitters([plan.split, splitWhereNothingMerges(tokenToId.keys(), vocabulary.fusesUnknown)])
+      : plan.split
   return createBpeEncoder(vocabulary, split)
 }
 
@@ -197,53 +253,66 @@ function readMerges(model: JsonObject, tokenToId: ReadonlyMap<string, number>): 
   return table
 }
 
-/** Unigram and the like: words to token spellings by the library, spellings to ids by the vocabulary. */
-function createLibraryModel(
-  json: JsonObject,
+/** Unigram, WordPiece and WordLevel: each word by itself. */
+function createWordModel(
+  model: JsonObject,
   tokenToId: ReadonlyMap<string, number>,
-  plan: ReturnType<typeof planPreTokenizer>,
+  plan: PreTokenizerPlan,
 ): (text: string, out: number[]) => void {
-  const encode = libraryModel(json)
-  const model = asObject(json['model'], 'model')
-  const unknown = typeof model['unk_id'] === 'number' ? model['unk_id'] : tokenToId.get(String(model['unk_token']))
+  const encode = wordModel(model, tokenToId)
+  const cache = new WordCache()
+  const isBytes = plan.symbols === 'bytes'
   return (text, out) => {
     plan.split(text, (word) => {
-      const ids = encode(word).map((token) => tokenToId.get(token) ?? unknown)
-      // Several unknown characters in a row are one unknown token.
-      const fused = ids.filter((id, i) => id !== undefined && (id !== unknown || ids[i - 1] !== unknown))
-      for (const id of fused) if (id !== undefined) out.push(id)
+      let ids = cache.get(word)
+      if (ids === undefined) {
+        ids = word === '' ? [] : encode(isBytes ? toByteLevelText(utf8.encode(word)) : word)
+        cache.set(word, ids)
+      }
+      for (const id of ids) out.push(id)
     })
   }
 }
 
-function readDecoder(config: JsonValue | undefined): Pick<TokenizerParts, 'pieceBytes' | 'dropsLeadingSpace'> {
-  const steps = config === undefined || config === null ? [] : decoderSteps(config)
-  const types = steps.map((step) => step['type'])
-  if (types.includes('ByteLevel')) return { pieceBytes: byteLevelTokenBytes, dropsLeadingSpace: false }
-  const unsupported = types.find(
-    (type) => !['Metaspace', 'Replace', 'ByteFallback', 'Fuse', 'Strip'].includes(String(type)),
-  )
-  if (unsupported !== undefined) {
+function wordModel(model: JsonObject, tokenToId: ReadonlyMap<string, number>): (word: string) => number[] {
+  const type = modelTypeOf(model)
+  if (type === 'Unigram') {
+    const entries = asArray(model['vocab'], 'model.vocab').map((entry, id) => asArray(entry, `model.vocab[${id}]`))
+    const tokens = entries.map(([token], id) => asString(token, `model.vocab[${id}][0]`))
+    const scores = entries.map(([, score], id) => asNumber(score, `model.vocab[${id}][1]`))
+    const unknownId = asTokenId(model['unk_id'], 'model.unk_id')
+    if (unknownId >= tokens.length) {
+      throw new TokenizerError(
+        'invalid_tokenizer_file',
+        `tokenizer field "model.unk_id" is ${unknownId}, of ${tokens.length} tokens`,
+      )
+    }
+    // the model knows its own spellings, whatever added tokens are called
+    const own = new Map(tokens.map((token, id) => [token, id]))
+    return createUnigram({ tokens, scores, tokenToId: own, unknownId, byteFallback: model['byte_fallback'] === true })
+  }
+  if (type !== 'WordPiece' && type !== 'WordLevel') {
     throw new TokenizerError(
       'unsupported_tokenizer',
-      `tokenizer.json uses the decoder "${String(unsupported)}", which is not supported`,
+      `tokenizer.json uses the model ${JSON.stringify(type)}, which is not supported`,
     )
   }
-  const metaspace = steps.find((step) => step['type'] === 'Metaspace')
-  const prepends =
-    metaspace !== undefined && metaspace['prepend_scheme'] !== 'never' && metaspace['add_prefix_space'] !== false
-  const strips = steps.some((step) => step['type'] === 'Strip' && step['content'] === ' ' && Number(step['start']) > 0)
-  return {
-    pieceBytes: (token) => sentencePieceTokenBytes(token),
-    dropsLeadingSpace: prepends || strips,
+  const unknown = asString(model['unk_token'], 'model.unk_token')
+  const unknownId = tokenToId.get(unknown)
+  if (unknownId === undefined) {
+    throw new TokenizerError(
+      'invalid_tokenizer_file',
+      `tokenizer field "model.unk_token" is ${JSON.stringify(unknown)}, which the vocabulary lacks`,
+    )
   }
-}
-
-function decoderSteps(config: JsonValue): JsonObject[] {
-  const decoder = asObject(config, 'decoder')
-  return decoder['type'] === 'Sequence'
-    ? asArray(decoder['decoders'], 'decoder.decoders').flatMap(decoderSteps)
-    : [decoder]
+  if (type === 'WordLevel') return createWordLevel({ tokenToId, unknownId })
+  return createWordPiece(
+    { tokenToId, unknownId },
+    {
+      prefix: asString(model['continuing_subword_prefix'] ?? '##', 'model.continuing_subword_prefix'),
+      maxLength: asNumber(model['max_input_chars_per_word'] ?? 100, 'model.max_input_chars_per_word'),
+    },
+  )
 }
 
 /** Ids that the post-processor puts around a single text. */
@@ -272,6 +341,12 @@ function readPostProcessor(
   } else if (processor['type'] === 'BertProcessing' || processor['type'] === 'RobertaProcessing') {
     prefixIds.push(asTokenId(asArray(processor['cls'], 'post_processor.cls')[1], 'post_processor.cls[1]'))
     suffixIds.push(asTokenId(asArray(processor['sep'], 'post_processor.sep')[1], 'post_processor.sep[1]'))
+  } else if (processor['type'] !== 'ByteLevel') {
+    const type = JSON.stringify(processor['type'] ?? null)
+    throw new TokenizerError(
+      'unsupported_tokenizer',
+      `tokenizer.json uses the post-processor ${type}, which is not supported`,
+    )
   }
   return { prefixIds, suffixIds }
 }

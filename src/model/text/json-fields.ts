@@ -26,6 +26,12 @@ export function asString(value: JsonValue | undefined, field: string): string {
   throw wrong(field, 'a string')
 }
 
+/** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a number */
+export function asNumber(value: JsonValue | undefined, field: string): number {
+  if (typeof value === 'number') return value
+  throw wrong(field, 'a number')
+}
+
 /** @throws {TokenizerError} `invalid_tokenizer_file` unless the value is a token id: an integer below `MAX_TOKENS` */
 export function asTokenId(value: JsonValue | undefined, field: string): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < MAX_TOKENS) return value

@@ -39,6 +39,13 @@ export interface TextPosition {
   readonly followsToken: boolean
 }
 
+/** How added tokens are looked for that come into being by normalization. */
+export interface AddedTokenOptions {
+  readonly parseSpecial: boolean
+  /** Sorted positions in the text that no control token may span. */
+  readonly barriers: readonly number[]
+}
+
 export interface DecodeOptions {
   /** Leave control tokens out (default false). */
   readonly skipSpecialTokens?: boolean
@@ -64,6 +71,8 @@ export interface Tokenizer {
   idToToken(id: number): string | null
   /** Spellings of the control tokens. */
   readonly specialTokens: readonly string[]
+  /** What of its file is not read, or read otherwise than it says: sentences for whoever adds the model. */
+  readonly notes: readonly string[]
 }
 
 /** What distinguishes one tokenizer from another. */
@@ -72,14 +81,18 @@ export interface TokenizerParts {
   /** Spelling by id; holes are undefined. */
   readonly idToToken: readonly (string | undefined)[]
   readonly addedTokens: readonly AddedToken[]
-  /** Appends the token ids of text that holds no added token. */
-  encodeText(text: string, position: TextPosition, out: number[]): void
+  /** Appends the token ids of text that holds none of `addedTokens` but those that are normalized. */
+  encodeText(text: string, position: TextPosition, out: number[], options: AddedTokenOptions): void
   /** Bytes of an ordinary token. */
   pieceBytes(token: string, id: number): Uint8Array
+  /** Bytes of an added token; default its content. */
+  addedBytes?(content: string): Uint8Array
   /** Ids that `addSpecialTokens` puts before and after the text. */
   readonly prefixIds: readonly number[]
   readonly suffixIds: readonly number[]
   readonly dropsLeadingSpace: boolean
+  /** Default none. */
+  readonly notes?: readonly string[]
 }
 
 /** Composition (NFC) may make a text shorter before it is tokenized, by less than this factor. */
@@ -97,7 +110,7 @@ const utf8 = new TextEncoder()
  */
 export function createTokenizer(parts: TokenizerParts): Tokenizer {
   const { addedTokens, idToToken } = parts
-  const finder = createAddedTokenFinder(addedTokens)
+  const finder = createAddedTokenFinder(addedTokens.filter(({ isNormalized }) => isNormalized !== true))
   const addedById = new Map(addedTokens.map((token) => [token.id, token]))
   const specialIds = new Set(addedTokens.filter((token) => token.isSpecial).map((token) => token.id))
   const longestToken = idToToken.reduce((longest, token) => Math.max(longest, token?.length ?? 0), 1)
@@ -109,7 +122,8 @@ export function createTokenizer(parts: TokenizerParts): Tokenizer {
     const token = idToToken[id]
     if (token === undefined) return noBytes
     const added = addedById.get(id)
-    const bytes = added === undefined ? parts.pieceBytes(token, id) : utf8.encode(added.content)
+    const addedBytes = (content: string): Uint8Array => parts.addedBytes?.(content) ?? utf8.encode(content)
+    const bytes = added === undefined ? parts.pieceBytes(token, id) : addedBytes(added.content)
     bytesById[id] = bytes
     return bytes
   }
@@ -118,14 +132,20 @@ export function createTokenizer(parts: TokenizerParts): Tokenizer {
     const { addSpecialTokens = false, parseSpecial = false, barriers = [], after } = options
     const out: number[] = addSpecialTokens ? [...parts.prefixIds] : []
     const before = after === undefined ? undefined : addedById.get(after)
-    const swallowed = before?.stripsRight === true ? text.length - text.trimStart().length : 0
+    const swallowed = before?.stripsRight === true ? (/^\p{White_Space}*/u.exec(text)?.[0].length ?? 0) : 0
     let followsToken = after === undefined || before !== undefined
+    let barrier = 0
     for (const part of finder.partition(wellFormed(text), { parseSpecial, barriers, start: swallowed })) {
       if ('id' in part) {
         out.push(part.id)
         followsToken = true
       } else {
-        parts.encodeText(part.text, { isFirst: part.start === 0 && after === undefined, followsToken }, out)
+        const position = { isFirst: part.start === 0 && after === undefined, followsToken }
+        const own: number[] = []
+        const end = part.start + part.text.length
+        while ((barriers[barrier] ?? end) <= part.start) barrier += 1
+        for (; (barriers[barrier] ?? end) < end; barrier += 1) own.push((barriers[barrier] ?? 0) - part.start)
+        parts.encodeText(part.text, position, out, { parseSpecial, barriers: own })
         followsToken = false
       }
     }
@@ -136,6 +156,7 @@ export function createTokenizer(parts: TokenizerParts): Tokenizer {
   return {
     vocabularySize: idToToken.length,
     dropsLeadingSpace: parts.dropsLeadingSpace,
+    notes: parts.notes ?? [],
     specialTokens: addedTokens.filter((token) => token.isSpecial).map((token) => token.content),
     encode(text, options = {}) {
       const { maxTokens = Number.POSITIVE_INFINITY } = options

@@ -2,6 +2,7 @@
  * Examples of a file cut into the batches of its optimizer steps, and the lines that do not train.
  */
 import { DataError } from '#base/errors/errors.js'
+import { lineError } from '../json-lines.js'
 
 /** Lines whose examples do not train, in order; of a whole file the first `NAMED_LINES` of each kind. */
 export interface LeftOutLines {
@@ -103,4 +104,20 @@ export function createRefusals(): { take<T>(render: () => T): T | null; rows(): 
 /** @throws {DataError} that of the first refused row, where nothing else trains: a job of nothing but those cannot be meant */
 export function assertSomeRendered(trainableBatchCount: number, { error }: RefusedRows): void {
   if (trainableBatchCount === 0 && error !== null) throw error
+}
+
+/**
+ * A tokenizer may know tokens for which the model has no row in its embedding.
+ *
+ * @param size how many it has; undefined: nobody asks
+ * @throws {DataError} `unrenderable_example`
+ */
+export function assertInVocabulary(tokenIds: ArrayLike<number>, size: number | undefined, line: number): void {
+  const foreign = size === undefined ? undefined : Array.prototype.find.call(tokenIds, (id: number) => id >= size)
+  if (foreign === undefined) return
+  throw lineError(
+    UNRENDERABLE_EXAMPLE,
+    line,
+    `needs token id ${foreign}, but the model has ids from 0 to ${(size ?? 0) - 1}`,
+  )
 }

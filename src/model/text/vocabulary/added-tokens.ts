@@ -6,6 +6,8 @@
  * control token may reach across it (`model/text/template/control-tokens.ts` makes the barriers, this file only respects them).
  */
 
+import { WORD } from './patterns.js'
+
 export interface AddedToken {
   readonly id: number
   readonly content: string
@@ -17,6 +19,8 @@ export interface AddedToken {
   readonly stripsRight: boolean
   /** The token counts only between non-word characters. */
   readonly isSingleWord: boolean
+  /** It is looked for in normalized text, behind all that are not (default false). */
+  readonly isNormalized?: boolean
 }
 
 /** A piece of text, or a token found in it. */
@@ -41,7 +45,9 @@ interface TrieNode {
   token: AddedToken | null
 }
 
-const wordCharacter = /[\p{L}\p{N}_]/u
+const endsWithWord = new RegExp(`[${WORD}]$`, 'u')
+const startsWithWord = new RegExp(`^[${WORD}]`, 'u')
+const whiteSpace = /\p{White_Space}/u
 
 /** Builds the finder for a vocabulary's added tokens; tokens with empty content are ignored. */
 export function createAddedTokenFinder(tokens: readonly AddedToken[]): AddedTokenFinder {
@@ -70,14 +76,15 @@ export function createAddedTokenFinder(tokens: readonly AddedToken[]): AddedToke
         while (barrier < barriers.length && (barriers[barrier] ?? 0) <= at) barrier++
         const limit = barriers[barrier] ?? Number.POSITIVE_INFINITY
         const token = at >= textStart ? longestMatch(root, text, at, limit) : null
-        if (token === null) {
-          first.lastIndex = at + 1
+        let end = at + (token?.content.length ?? 1)
+        // the reference implementation passes over all of a match that does not stand alone
+        if (token === null || (token.isSingleWord && !standsAlone(text, at, end))) {
+          first.lastIndex = end
           continue
         }
-        let end = at + token.content.length
         pushText(textStart, token.stripsLeft ? trimmedEnd(text, textStart, at) : at)
         parts.push({ id: token.id })
-        if (token.stripsRight) while (/\s/u.test(text[end] ?? '')) end++
+        if (token.stripsRight) while (whiteSpace.test(text[end] ?? '')) end++
         textStart = end
         first.lastIndex = end
       }
@@ -122,18 +129,17 @@ function longestMatch(root: TrieNode, text: string, at: number, limit: number): 
     if (node === undefined) break
     const { token } = node
     if (token === null || (token.isSpecial && i + 1 > limit)) continue
-    if (token.isSingleWord && !standsAlone(text, at, i + 1)) continue
     best = token
   }
   return best
 }
 
 function standsAlone(text: string, start: number, end: number): boolean {
-  return !wordCharacter.test(text[start - 1] ?? '') && !wordCharacter.test(text[end] ?? '')
+  return !endsWithWord.test(text.slice(Math.max(0, start - 2), start)) && !startsWithWord.test(text.slice(end, end + 2))
 }
 
 function trimmedEnd(text: string, from: number, to: number): number {
   let end = to
-  while (end > from && /\s/u.test(text[end - 1] ?? '')) end--
+  while (end > from && whiteSpace.test(text[end - 1] ?? '')) end--
   return end
 }

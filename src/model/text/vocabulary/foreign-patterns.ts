@@ -7,7 +7,7 @@
 import { createContext, Script } from 'node:vm'
 import { TokenizerError } from '#base/errors/errors.js'
 import { systemClock, watchProcessorTime } from '#base/util/clock.js'
-import type { Normalize } from '../library.js'
+import type { Normalize } from '../hf-normalizer.js'
 import { knownPatterns } from './named-pre-tokenizers.js'
 import type { Splitter } from './pre-tokenizer.js'
 

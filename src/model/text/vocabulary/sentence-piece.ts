@@ -6,11 +6,16 @@ import { MergeTable } from './merge-table.js'
 
 const utf8 = new TextEncoder()
 
+/** The byte that a token such as `<0x0A>` stands for; null for any other. */
+export function tokenByte(token: string): number | null {
+  const byte = /^<0x([0-9A-Fa-f]{2})>$/.exec(token)?.[1]
+  return byte === undefined ? null : Number.parseInt(byte, 16)
+}
+
 /** The bytes that a SentencePiece-style token stands for. */
 export function sentencePieceTokenBytes(token: string): Uint8Array {
-  const byte = /^<0x([0-9A-Fa-f]{2})>$/.exec(token)?.[1]
-  if (byte !== undefined) return Uint8Array.of(Number.parseInt(byte, 16))
-  return utf8.encode(token.replaceAll('\u2581', ' '))
+  const byte = tokenByte(token)
+  return byte === null ? utf8.encode(token.replaceAll('\u2581', ' ')) : Uint8Array.of(byte)
 }
 
 /**

@@ -69,7 +69,7 @@ export function toMicroBatches(batch: Pick<SftBatch, 'sequences'>): MicroBatch[]
 
 /** The largest micro-batch the data can make. */
 export function largestMicroBatch({ longestLength }: Pick<SftSurvey, 'longestLength'>): BatchSize {
-  const length = padded(longestLength)
+  const length = padded(Math.max(1, longestLength))
   return { rows: Math.max(1, Math.floor(MICRO_BATCH_TOKENS / length)), length }
 }
 

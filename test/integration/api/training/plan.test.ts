@@ -97,6 +97,18 @@ const REQUESTS: Readonly<Record<Kind, JsonObject>> = {
 }
 
 describe('a plan', () => {
+  test('of rows whose last turns say that they do not train has nothing to train on', async () => {
+    const [asked, answered] = conversation('first').messages
+    const row = { messages: [asked, answered, asked, { ...answered, content: 'BAD', weight: 0 }] }
+    const json = { model_id: await createModel(), training_data_url: address([row, row]) }
+    const last = await plan('sft', { ...json, config: { assistant_turns: 'last' } })
+    expect(last).toMatchObject({ num_gradient_steps: 0, trained_tokens: 0, sequences: [] })
+    expect(last.warnings).toEqual([expect.stringMatching(/^2 .* have nothing to train on$/), expect.anything()])
+    const all = await plan('sft', json)
+    const trained = all.sequences[0]?.spans.filter(({ is_trained }) => is_trained).map(({ text }) => text)
+    expect(trained).toEqual([expect.stringContaining('first')])
+  })
+
   test.each(['rl', 'sft', 'dpo'] as const)('of an %s job says what the job then does', async (kind) => {
     const modelId = await createModel()
     const json = { model_id: modelId, ...REQUESTS[kind] }

@@ -401,6 +401,17 @@ describe('readSftBatches', () => {
     })
   })
 
+  it('leaves out a row that needs a token for which the model has no row of its embedding, and names it', async () => {
+    const content = `${line('a')}\n${line('wwwwwww')}`
+    const survey = await surveySftData(bytes(content), { ...options, text: { ...text, vocabularySize: 7 } })
+    expect(survey.refused).toMatchObject({
+      count: 1,
+      examples: ['Line 2 needs token id 7, but the model has ids from 0 to 6'],
+    })
+    const all = await surveySftData(bytes(content), { ...options, text: { ...text, vocabularySize: 8 } })
+    expect(all.refused.count).toBe(0)
+  })
+
   it('surveys the sums of its batches', async () => {
     const rng = createRng('survey')
     const answers = Array.from({ length: 101 }, () => 'w '.repeat(rng.integer(14)))

@@ -14,8 +14,11 @@ const NO_SYSTEM = `{% if messages[0].role == 'system' %}{{ raise_exception('no s
 
 const plain = { hfConfig: {}, ggufMetadata: null, hasOwnHead: false, isTextPart: false }
 type Source = Parameters<typeof modelWarnings>[0]
-const warningsOf = (source: Partial<Source>, text = createTinyTextModel(ALL)): string[] =>
-  modelWarnings({ ...plain, ...source }, text)
+const warningsOf = (
+  source: Partial<Source>,
+  text = createTinyTextModel(ALL),
+  embeddingRows = text.tokenizer.vocabularySize,
+): string[] => modelWarnings({ ...plain, ...source }, text, embeddingRows)
 
 test('nothing is said of a model that is whole', () => {
   expect(warningsOf({})).toEqual([])
@@ -50,6 +53,23 @@ test('an end that the template alone tells, none at all, and no template', () =>
   ])
   expect(warningsOf({}, { ...text, eosTokenIds: [] })).toEqual([expect.stringContaining('answers run to max_tokens')])
   expect(warningsOf({}, { ...text, chatTemplate: null })).toEqual([expect.stringContaining('no chat template')])
+})
+
+test('a tokenizer that is larger than the embedding, with numbers', () => {
+  const text = createTinyTextModel(ALL)
+  const { vocabularySize } = text.tokenizer
+  const last = text.tokenizer.idToToken(vocabularySize - 1)
+  expect(warningsOf({}, text, vocabularySize + 64)).toEqual([])
+  expect(warningsOf({}, text, vocabularySize - 1)).toEqual([
+    `its tokenizer knows ids up to ${vocabularySize - 1}, its embedding has ${vocabularySize - 1} rows: a text or row that needs the token "${last}" is refused`,
+  ])
+  expect(warningsOf({}, text, vocabularySize - 3)[0]).toContain('one of 3 tokens beyond them, as ')
+})
+
+test('what of its tokenizer file is not read', () => {
+  const text = createTinyTextModel(ALL)
+  const notes = ['its tokenizer.json has fields that nothing reads: model.n_best']
+  expect(warningsOf({}, { ...text, tokenizer: { ...text.tokenizer, notes } })).toEqual(notes)
 })
 
 test('what the files of its weights leave to be guessed, or say otherwise', () => {

@@ -7,7 +7,6 @@
 import { createContext, Script } from 'node:vm'
 import { TokenizerError } from '#base/errors/errors.js'
 import { systemClock, watchProcessorTime } from '#base/util/clock.js'
-import type { Normalize } from '../hf-normalizer.js'
 import { knownPatterns } from './named-pre-tokenizers.js'
 import type { Splitter } from './pre-tokenizer.js'
 
@@ -87,6 +86,6 @@ export function limitSplitter(splitter: Splitter, leastMs = LEAST_MS): Splitter 
 }
 
 /** The normalizer under a limit. */
-export function limitNormalizer(normalize: Normalize): Normalize {
+export function limitNormalizer(normalize: (text: string) => string): (text: string) => string {
   return (text) => within(text.length, () => normalize(text), LEAST_MS)
 }

@@ -113,11 +113,10 @@ export function assertSomeRendered(trainableBatchCount: number, { error }: Refus
  * @throws {DataError} `unrenderable_example`
  */
 export function assertInVocabulary(tokenIds: ArrayLike<number>, size: number | undefined, line: number): void {
-  const foreign = size === undefined ? undefined : Array.prototype.find.call(tokenIds, (id: number) => id >= size)
-  if (foreign === undefined) return
-  throw lineError(
-    UNRENDERABLE_EXAMPLE,
-    line,
-    `needs token id ${foreign}, but the model has ids from 0 to ${(size ?? 0) - 1}`,
-  )
+  if (size === undefined) return
+  for (let i = 0; i < tokenIds.length; i += 1) {
+    const id = tokenIds[i] ?? 0
+    if (id < size) continue
+    throw lineError(UNRENDERABLE_EXAMPLE, line, `needs token id ${id}, but the model has ids from 0 to ${size - 1}`)
+  }
 }

@@ -59,6 +59,20 @@ export async function* readLines(source: AsyncIterable<Uint8Array>, options: Lin
   if (pendingBytes > 0) yield { number, text: decodeLine(parts, number), isTerminated: false }
 }
 
+/** The lines that begin within so many bytes. */
+export async function* headOf(source: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array> {
+  let left = maxBytes
+  for await (const chunk of source) {
+    left -= chunk.length
+    const end = left >= 0 ? -1 : chunk.indexOf(LINE_FEED, Math.max(0, chunk.length + left))
+    if (end === -1) yield chunk
+    else {
+      yield chunk.subarray(0, end + 1)
+      return
+    }
+  }
+}
+
 /** An error about one line; the message names it and `details.line` carries it. */
 export function lineError(
   code: string,

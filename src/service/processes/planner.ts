@@ -1,5 +1,6 @@
 /**
- * Plans of training jobs: one short-lived process each, which runs the job's own code up to its first step.
+ * Plans of training jobs: one short-lived process each, which runs the job's own code up to its first step. And the rendering of a new
+ * job's first rows, in a process of its own that loads no weights: it has turns beside the plans, and takes no place that is not free.
  *
  * One at a time, and keys take turns: a plan tokenizes all rows and measures the machine, and two at once would falsify
  * the measurement. There is no fixed time limit, because the machine may be busy: a process is given up when it shows
@@ -14,6 +15,7 @@ import { createWatchdog } from '#base/processes/watchdog.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { createTurns } from '#base/util/turns.js'
 import type { PlanRequest } from '#contract/processes/plan.js'
+import type { RowCheckAnswer, RowCheckRequest } from '#contract/processes/row-check.js'
 import type { PlanFindings } from '#contract/wire/training/plan.js'
 
 export interface PlannerOptions {
@@ -32,11 +34,25 @@ export interface Planner {
    * @throws {AppError} what is wrong with the job's data; `queue_full`, `plan_too_large`, `plan_failed`, `client_closed`
    */
   plan(key: string, request: PlanRequest, signal: AbortSignal): Promise<PlanFindings>
+  /**
+   * Renders the first rows of a job. Where that cannot be done, or too many wait for it, nothing is said: the job looks at all rows.
+   *
+   * @returns what the job will leave out, as sentences
+   * @throws {AppError} `unrenderable_example`, `unread_template_kwarg`: what the job would end with
+   */
+  checkRows(key: string, request: RowCheckRequest): Promise<readonly string[]>
   /** Ends what runs and refuses more. */
   stop(): void
 }
 
 const WAITING = { what: 'plans', mostWaiting: 32, mostOfOneKey: 4 }
+/** Who finds no place goes on without. */
+const CHECKS_WAITING = { what: 'checks of rows', mostWaiting: 16, mostOfOneKey: 4, atOnce: 1, spare: 1 }
+/** A check looks at a fixed part of a file, which takes a second. */
+const CHECK_LIMIT_MS = 60_000
+const CHECK_HEAP_MB = 1024
+/** What rows, and what is said of their template, can be refused for once they were read. */
+const REFUSALS = ['unrenderable_example', 'unread_template_kwarg']
 const DEFAULT_STUCK_MS = 10 * 60_000
 /** Without any sign of life. */
 const FROZEN_MS = 60_000
@@ -47,6 +63,27 @@ export function createPlanner({ environment, given = {}, stuckMs = DEFAULT_STUCK
   let running: ChildProcess | null = null
   let isStopped = false
   const turns = createTurns(WAITING)
+  const checkTurns = createTurns(CHECKS_WAITING)
+  const checking = new Set<ChildProcess>()
+  const never = new AbortController().signal
+
+  async function check(request: RowCheckRequest): Promise<readonly string[]> {
+    if (isStopped) return []
+    const child = startChild('training/worker/plan/check-rows.js', {
+      environment,
+      flags: [`--max-old-space-size=${CHECK_HEAP_MB}`],
+      isBehind: true,
+    })
+    checking.add(child)
+    const timer = setTimeout(() => child.kill('SIGKILL'), CHECK_LIMIT_MS)
+    try {
+      return (await askProcess<RowCheckAnswer>(child, request, { died: planDied }).answer).warnings
+    } finally {
+      clearTimeout(timer)
+      child.kill('SIGKILL')
+      checking.delete(child)
+    }
+  }
 
   async function run(request: PlanRequest, signal: AbortSignal): Promise<PlanFindings> {
     if (isStopped) throw shuttingDown()
@@ -75,9 +112,18 @@ export function createPlanner({ environment, given = {}, stuckMs = DEFAULT_STUCK
         .catch((error: unknown) => {
           throw signal.aborted ? clientClosed() : error
         }),
+    checkRows: async (key, request) => {
+      try {
+        return await checkTurns.take(key, never, () => check(request))
+      } catch (error) {
+        if (error instanceof AppError && REFUSALS.includes(error.code)) throw error
+        return []
+      }
+    },
     stop: () => {
       isStopped = true
       running?.kill('SIGKILL')
+      for (const child of checking) child.kill('SIGKILL')
     },
   }
 }

@@ -89,7 +89,8 @@ function scopeOf(job: NewJob, options: CreateJobOptions): IdempotencyScope | nul
   }
 }
 
-async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions): Promise<JobRecord | null> {
+/** The job that a create made before, where it is a repetition. */
+export async function findRepeated(db: Database, job: NewJob, options: CreateJobOptions): Promise<JobRecord | null> {
   const scope = scopeOf(job, options)
   if (scope !== null) {
     const id = await findIdempotent(db, scope, job.requestDigest)

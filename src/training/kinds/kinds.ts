@@ -1,8 +1,14 @@
 /**
  * How each kind of job is opened: a folder each. A new kind is a new entry here.
  */
-import { readOptions } from '#contract/jobs/kinds.js'
+import { type OptionsOf, readOptions } from '#contract/jobs/kinds.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
+import type { RefusedRows } from '#formats/rows/examples/batches.js'
+import type { RowSource } from '#formats/rows/json-lines.js'
+import { type PreferenceText, readPreferenceBatches } from '#formats/rows/preference-data.js'
+import { readSftBatches, type SftText } from '#formats/rows/sft-data.js'
+import { readUnpairedBatches } from '#formats/rows/unpaired-data.js'
 import { openDpo } from './dpo/open-dpo.js'
 import { openRl } from './rl/open-rl.js'
 import { openSft } from './sft/open-sft.js'
@@ -12,6 +18,38 @@ const OPEN: { readonly [K in JobKind]: (start: TrainingStart<K>) => Promise<Open
   rl: openRl,
   sft: openSft,
   dpo: openDpo,
+}
+
+/** A row as a chat template renders it, or what the template refuses. */
+type RenderedRows = AsyncIterable<{ readonly refused: RefusedRows }>
+type RowText = SftText & PreferenceText
+
+/** Rows of each kind one by one; null for a kind whose data is no rows. */
+const RENDER: {
+  readonly [K in JobKind]: ((source: RowSource, text: RowText, options: OptionsOf<K>) => RenderedRows) | null
+} = {
+  rl: null,
+  sft: (source, text, { assistant_turns: assistantTurns }) =>
+    readSftBatches(source, { text, assistantTurns, ...EACH_ROW }),
+  dpo: (source, text, { loss_type: loss }) =>
+    loss === 'kto'
+      ? readUnpairedBatches(source, { text, ...EACH_ROW })
+      : readPreferenceBatches(source, { text, ...EACH_ROW }),
+}
+const EACH_ROW = { batchSize: 1, maxLength: Number.MAX_SAFE_INTEGER } as const
+
+/** Renders the rows of a job one by one. */
+export function renderRows<K extends JobKind>(
+  kind: K,
+  {
+    config,
+    source,
+    text,
+  }: { readonly config: WorkerJob['config']; readonly source: RowSource; readonly text: RowText },
+): RenderedRows {
+  const render = RENDER[kind]
+  if (render === null) throw new Error(`data of ${kind} jobs is no rows`)
+  return render(source, text, readOptions(kind, config))
 }
 
 /**

@@ -7,11 +7,11 @@
 import { AppError } from '#base/errors/errors.js'
 import { isJsonObject } from '#base/util/json.js'
 import { labelOf } from '#contract/wire/training/row-forms.js'
+import { headOf } from '../json-lines.js'
 import { countPreferenceExamples } from './preference-example.js'
 import { countSftExamples, readJsonLines } from './sft-example.js'
 import { countUnpairedExamples } from './unpaired-example.js'
 
-const LINE_FEED = 10
 /** Bytes that are read; the line they end in is read to its end. */
 export const CHECKED_BYTES = 64 * 1024 ** 2
 const PREFERENCE_FIELDS = ['chosen', 'rejected', 'preferred_output', 'non_preferred_output']
@@ -45,18 +45,4 @@ function readerOf(row: unknown): typeof countSftExamples {
   if (PREFERENCE_FIELDS.some(has)) return countPreferenceExamples
   const isLabelled = has('prompt') && has('completion') && labelOf(row['label']) !== null
   return isLabelled ? countUnpairedExamples : countSftExamples
-}
-
-/** The lines that begin within so many bytes. */
-async function* headOf(source: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array> {
-  let left = maxBytes
-  for await (const chunk of source) {
-    left -= chunk.length
-    const end = left >= 0 ? -1 : chunk.indexOf(LINE_FEED, Math.max(0, chunk.length + left))
-    if (end === -1) yield chunk
-    else {
-      yield chunk.subarray(0, end + 1)
-      return
-    }
-  }
 }

@@ -45,6 +45,8 @@ export interface CheckedJob {
   readonly baseParameters: number | null
   /** Where its data lies as long as it is asked about. */
   readonly files: { readonly inputPath: string; readonly validationPath: string | null }
+  /** Whether its data is rows that a chat template renders. */
+  readonly isRendered: boolean
   /** Keeps its data. */
   store(): Promise<StoredRows>
 }
@@ -87,6 +89,7 @@ const CHECK: { readonly [K in JobKind]: Check<K> } = {
         model,
         ...checked,
         files: { inputPath: path, validationPath: null },
+        isRendered: false,
         store: async () => {
           const { sha256 } = await publish()
           return { inputSha256: sha256, sourceUrl: null, validationSha256: null, dataNotes: groups.notes }
@@ -140,7 +143,7 @@ async function checkOptions<K extends JobKind>(
     readonly strict?: boolean | null | undefined
     readonly validation_data_url?: string | null | undefined
   },
-): Promise<Omit<CheckedJob, 'files' | 'store'> & { readonly options: OptionsOf<K> }> {
+): Promise<Omit<CheckedJob, 'files' | 'store' | 'isRendered'> & { readonly options: OptionsOf<K> }> {
   const { config } = request
   const model = newModel ?? (await requireModel(context, principal, request.model_id))
   const resolved = resolveOptions(kind, config)
@@ -174,7 +177,7 @@ async function receiveRows(
   { context, principal }: Asked,
   { training_data_url: url, validation_data_url: validationUrl = null }: CreateDpoJobRequest,
   count: CountRows,
-): Promise<Pick<CheckedJob, 'files' | 'store'> & { readonly exampleCount: number }> {
+): Promise<Pick<CheckedJob, 'files' | 'store' | 'isRendered'> & { readonly exampleCount: number }> {
   const { blobs } = context
   const resolve = (address: DataAddress) => resolveTrainingData(context, principal, address)
   const inputSha256 = await resolve({ field: 'training_data_url', url })
@@ -185,6 +188,7 @@ async function receiveRows(
   const { exampleCount, notes } = await checkRows(context, 'training_data_url', inputSha256, count)
   return {
     exampleCount,
+    isRendered: true,
     files: {
       inputPath: await blobs.localFile(inputSha256),
       validationPath: validationSha256 === null ? null : await blobs.localFile(validationSha256),

@@ -2,12 +2,16 @@
  * Submitting, reading, following and cancelling training jobs.
  */
 import { createHash } from 'node:crypto'
+import { stat } from 'node:fs/promises'
 import { NotFoundError } from '#base/errors/errors.js'
+import type { WorkerJob } from '#contract/processes/worker.js'
 import { isTerminalEvent, type JobKind } from '#contract/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#contract/wire/list.js'
 import type { ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import { requestCancel } from '#service/queue/outcome.js'
-import { type CreateJobOptions, createJob } from '#service/queue/queue.js'
+import { type CreateJobOptions, createJob, findRepeated } from '#service/queue/queue.js'
+import { templateKwargsOf } from '#service/queue/template-kwargs.js'
+import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listEvents } from '#service/storage/events.js'
 import { findKeptData } from '#service/storage/jobs/kept-data.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
@@ -55,7 +59,7 @@ const FOLLOW_POLL_MS = 500
 type Context = JobRequestContext &
   Pick<
     ServiceContext,
-    'ids' | 'clock' | 'signals' | 'dispatcher' | 'trainWorkers' | 'maxQueuedJobs' | 'keepTrainingDataMs'
+    'ids' | 'clock' | 'planner' | 'signals' | 'dispatcher' | 'trainWorkers' | 'maxQueuedJobs' | 'keepTrainingDataMs'
   >
 
 export function createTrainingJobService(context: Context): TrainingJobService {
@@ -78,11 +82,28 @@ export function createTrainingJobService(context: Context): TrainingJobService {
     return job
   }
 
-  async function submit(
-    principal: Principal,
-    { kind, model, config, resolvedConfig, baseParameters, store }: CheckedJob,
-    headers: CreateHeaders,
-  ): Promise<TrainingJob> {
+  /** What a chat template refuses is said here: a job would leave it out, or end with it. */
+  async function checkRendering(
+    { keyId }: Principal,
+    { kind, model, resolvedConfig, files, isRendered }: CheckedJob,
+  ): Promise<readonly string[]> {
+    const base = context.baseModels.find((entry) => entry.name === model.baseModel)
+    if (!isRendered || base === undefined || (await stat(base.sourcePath).catch(() => null)) === null) return []
+    const templateKwargs = templateKwargsOf(resolvedConfig, await findCheckpoint(db, model.id, model.step))
+    return await context.planner.checkRows(keyId, {
+      job: {
+        kind,
+        config: { ...resolvedConfig } as WorkerJob['config'],
+        base_model: { name: base.name },
+        template_kwargs: templateKwargs as WorkerJob['config'],
+      },
+      sourcePath: base.sourcePath,
+      ...files,
+    })
+  }
+
+  async function submit(principal: Principal, checked: CheckedJob, headers: CreateHeaders): Promise<TrainingJob> {
+    const { kind, model, config, resolvedConfig, baseParameters, store } = checked
     const { newModel } = headers
     const job: Omit<NewJob, 'id' | 'requestDigest'> = {
       entity: principal.entity,
@@ -105,21 +126,22 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       ...(job.validationSha256 === null ? [] : [job.validationSha256]),
     ])
     const requestDigest = createHash('sha256').update(identity).digest('hex')
-    const created = await createJob(
-      db,
-      { ...job, id: ids.uuid(), requestDigest },
-      {
-        ...headers,
-        keyProject: principal.project,
-        maxUnfinished: context.maxQueuedJobs,
-        ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
-      },
-    )
+    const row = { ...job, id: ids.uuid(), requestDigest }
+    const options: CreateJobOptions = {
+      ...headers,
+      keyProject: principal.project,
+      maxUnfinished: context.maxQueuedJobs,
+      ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
+    }
+    // what is sent again is answered at once
+    const isRepeated = (await findRepeated(db, row, options)) !== null
+    const warnings = isRepeated ? [] : await checkRendering(principal, checked)
+    const created = await createJob(db, row, options)
     if (created.isNew) {
       signals.notify(created.job.id)
       context.dispatcher.wake()
     }
-    return toWireJob(created.job, [], await forecast.placeOf(created.job))
+    return toWireJob(created.job, warnings, await forecast.placeOf(created.job))
   }
 
   async function* follow(

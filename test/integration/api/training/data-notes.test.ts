@@ -1,5 +1,6 @@
 /**
- * What a job's data says and nobody reads, and what it does not say: named in the plan and among the job's warnings. Real engine and worker.
+ * What a job's data says and nobody reads, and what it does not say: named in the plan and among the job's warnings; what the chat template
+ * refuses, before there is a job. Real engine and worker.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -14,11 +15,15 @@ import { templatedModel } from '../../../support/service/templated-model.js'
 const PLAIN = `{%- for m in messages %}{{- '<' + m.role + '>' + m.content }}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<assistant>' }}{%- endif %}`
 
+/** As many templates do: turns of the user and the assistant take each other's place. */
+const STRICT = `{%- for m in messages %}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('Roles must alternate') }}{%- endif %}
+{{- '<' + m.role + '>' + m.content }}{%- endfor %}{%- if add_generation_prompt %}{{- '<assistant>' }}{%- endif %}`
+
 let folder: string
 let service: TestService
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'trainyard-notes-'))
-  const baseModels = [await templatedModel(folder, 'plain', PLAIN)]
+  const baseModels = [await templatedModel(folder, 'plain', PLAIN), await templatedModel(folder, 'strict', STRICT)]
   service = await createTestService({ scripted: false, threads: 1, baseModels })
 })
 afterAll(async () => {
@@ -90,4 +95,47 @@ it.each(kinds)('%s', async (route, body, sentences, atOnce) => {
   expect(job.status).toBe('completed')
   expect(job.warnings).toEqual(expect.arrayContaining([...sentences]))
   expect(new Set(job.warnings).size).toBe(job.warnings.length)
+})
+
+it.each([
+  ['sft-training-jobs', { messages: [user, answer('a')] }, { messages: [user, user, answer('a')] }, {}],
+  [
+    'dpo-training-jobs',
+    { prompt: 'q', chosen: 'a', rejected: 'b' },
+    { prompt: [user, user], chosen: 'a', rejected: 'b' },
+    {},
+  ],
+  [
+    'dpo-training-jobs',
+    { prompt: 'q', completion: 'a', label: 1 },
+    { prompt: [user, user], completion: [answer('a')], label: 0 },
+    { loss_type: 'kto', batch_size: 2 },
+  ],
+])('what the chat template refuses is said before there is a job: %s', async (route, good, bad, more) => {
+  const created = await service.json<{ id: string }>('/v1/preview/models', {
+    json: { project: 'tests', name: `strict-${route}-${Object.keys(more).length}`, base_model: 'strict' },
+  })
+  const model_id = created.body.id
+  const ask = (train: readonly JsonObject[], validate: readonly JsonObject[]) =>
+    service.json<TrainingJob & { error?: { code: string; message: string } }>(`/v1/preview/${route}`, {
+      json: {
+        model_id,
+        training_data_url: address(train),
+        validation_data_url: address(validate),
+        config: { ...config, ...more },
+      },
+    })
+  const refused = await ask([bad, bad], [good])
+  expect([refused.status, refused.body.error?.code]).toEqual([400, 'unrenderable_example'])
+  expect(refused.body.error?.message).toMatch(/^Line 1 cannot be rendered by the chat template: .*Roles must alternate/)
+  const validation = await ask([good], [bad])
+  expect(validation.body.error?.message).toMatch(/^validation_data_url: Line 1 cannot be rendered/)
+  const jobs = await service.json<{ data: unknown[] }>(`/v1/preview/training-jobs?model_id=${model_id}`)
+  expect(jobs.body.data).toEqual([])
+  // what the job does without is said, too
+  const { body } = await ask([good, bad, good], [good, good])
+  expect(body.warnings).toEqual(
+    expect.arrayContaining([expect.stringMatching(/^1 of 3 rows will be left out: Line 2 /)]),
+  )
+  expect((await service.waitForJob(body.id)).status).toBe('completed')
 })

@@ -7,7 +7,7 @@ import type { TextModel } from '#model/text/text-model.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 
 /** What of open weights is looked at. */
-type Source = Pick<WeightSource, 'hfConfig' | 'ggufMetadata' | 'hasOwnHead' | 'isTextPart'>
+type Source = Pick<WeightSource, 'hfConfig' | 'ggufMetadata' | 'hasOwnHead' | 'isTextPart' | 'hasUnreadShards'>
 
 /**
  * One sentence each; none for a model that is whole.
@@ -51,12 +51,16 @@ function endWarnings({ tokenizer, eosTokenIds, templateEndId }: TextModel): stri
   ]
 }
 
-function templateWarnings({ chatTemplate }: TextModel): string[] {
+function templateWarnings({ chatTemplate, templateNotes = [] }: TextModel): string[] {
   if (chatTemplate === null) {
-    return ['it has no chat template: messages are refused, in chats and in rows to train; completions of text work']
+    return [
+      ...templateNotes,
+      'it has no chat template: messages are refused, in chats and in rows to train; completions of text work',
+    ]
   }
   const { leftOut, refused } = templateLimits(chatTemplate)
   return [
+    ...templateNotes,
     ...(leftOut.length === 0
       ? []
       : [`its chat template leaves out ${leftOut.join(', ')}: the model is told nothing of them`]),
@@ -82,12 +86,17 @@ function tokenizerWarnings({ ggufMetadata }: Source): string[] {
   return warnings
 }
 
-function weightWarnings({ hfConfig, hasOwnHead, isTextPart }: Source): string[] {
+function weightWarnings({ hfConfig, hasOwnHead, isTextPart, hasUnreadShards }: Source): string[] {
   const saysTied = hfConfig !== null && hfConfig['tie_word_embeddings'] === true
   return [
     ...(saysTied && hasOwnHead
       ? [
           'config.json says tie_word_embeddings, yet its weights hold a head of its own (lm_head.weight): the head is used',
+        ]
+      : []),
+    ...(hasUnreadShards
+      ? [
+          'it has two sets of weights: model.safetensors is read, as in transformers, and the shards of model.safetensors.index.json are not',
         ]
       : []),
     ...(isTextPart ? ['it is a model for images and text, of which the text part is served alone'] : []),

@@ -30,6 +30,8 @@ export interface TextModel {
   /** The last of them, where the chat template alone tells that it ends a turn; null where the model's files name it too. */
   readonly templateEndId: number | null
   readonly bosTokenId: number | null
+  /** Sentences: which of several chat templates counts. Absent: there is nothing to choose. */
+  readonly templateNotes?: readonly string[]
   /** `bos_token`, `eos_token` and the like, as templates see them. */
   readonly tokenVariables: Readonly<Record<string, string>>
 }
@@ -74,6 +76,7 @@ interface TemplateSources {
   readonly plain: string | null
   /** Another template for conversations with tools. */
   readonly withTools: string | null
+  readonly notes?: readonly string[]
 }
 
 function createTemplate(
@@ -141,12 +144,14 @@ async function loadDirectory(directory: string): Promise<TextModel> {
     ...idList(config['eos_token_id']),
   ].filter((id): id is number => id !== null && id < tokenizer.vocabularySize)
   const bosTokenId = idOf('bos_token') ?? idList(generationConfig['bos_token_id'] ?? config['bos_token_id'])[0] ?? null
-  const chatTemplate = createTemplate(await readTemplates(directory, tokenizerConfig), tokenizer, tokenVariables)
+  const templates = await readTemplates(directory, tokenizerConfig)
+  const chatTemplate = createTemplate(templates, tokenizer, tokenVariables)
   return {
     tokenizer,
     chatTemplate,
     ...endsOf(eosTokenIds, chatTemplate, tokenizer),
     bosTokenId,
+    templateNotes: templates.notes ?? [],
     tokenVariables,
   }
 }
@@ -164,8 +169,14 @@ function endsOf(
 /** Templates in files of their own, as transformers writes them since 4.50, before those of `tokenizer_config.json`. */
 async function readTemplates(directory: string, tokenizerConfig: JsonObject): Promise<TemplateSources> {
   const plain = await readTextFile(join(directory, 'chat_template.jinja'))
-  if (plain === null) return templatesOf(tokenizerConfig['chat_template'])
-  return { plain, withTools: await readTextFile(join(directory, 'additional_chat_templates', 'tool_use.jinja')) }
+  const configured = templatesOf(tokenizerConfig['chat_template'])
+  if (plain === null) return configured
+  const withTools = await readTextFile(join(directory, 'additional_chat_templates', 'tool_use.jinja'))
+  const isOther = configured.plain !== null && configured.plain !== plain
+  const notes = isOther
+    ? ['its chat_template.jinja is used, as in transformers, and another template in tokenizer_config.json is not']
+    : []
+  return { plain, withTools, notes }
 }
 
 /** Special tokens of `tokenizer_config.json` as templates see them: a string, or an object with `content`. */
@@ -191,14 +202,30 @@ function readBoundaries(tokenizerConfig: JsonObject, tokens: Readonly<Record<str
   }
 }
 
-/** One template, or those named "default" and "tool_use" of a list of named ones. */
+/** One template, or those named "default" and "tool_use" of a list of named ones: without the first, transformers refuses chats without tools. */
 function templatesOf(value: JsonValue | undefined): TemplateSources {
   if (typeof value === 'string') return { plain: value, withTools: null }
   const named = Array.isArray(value) ? value.filter(isJsonObject) : []
   const source = (entry: JsonObject | undefined): string | null =>
     typeof entry?.['template'] === 'string' ? entry['template'] : null
   const find = (name: string): string | null => source(named.find((entry) => entry['name'] === name))
-  return { plain: find('default') ?? source(named[0]), withTools: find('tool_use') }
+  const [plain, withTools] = [find('default'), find('tool_use')]
+  if (plain !== null || named.length === 0) return { plain, withTools }
+  const names = named
+    .map((entry) =>
+      String(entry['name'])
+        .slice(0, 100)
+        .replace(/[^\w .-]/g, '?'),
+    )
+    .join(', ')
+  const problem = `the model has chat templates named ${names} and none named default`
+  return {
+    plain: `{{ raise_exception(${JSON.stringify(problem)}) }}`,
+    withTools,
+    notes: [
+      `its chat templates are named ${names} and none of them default: chats${withTools === null ? '' : ' without tools'} are refused, as in transformers`,
+    ],
+  }
 }
 
 function idList(value: JsonValue | undefined): number[] {

@@ -12,8 +12,16 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 const MAX_RANK = 1024
 
 /** Fields of PEFT's LoraConfig (0.21) that change what the same tensors mean. */
-const UNSUPPORTED_SWITCHES = ['use_dora', 'use_qalora', 'use_bdlora', 'fan_in_fan_out', 'lora_bias']
-const UNSUPPORTED_SETTINGS = [
+export const UNSUPPORTED_SWITCHES = [
+  'use_dora',
+  'use_qalora',
+  'use_bdlora',
+  'fan_in_fan_out',
+  'lora_bias',
+  'ensure_weight_tying',
+]
+/** Such that are more than a switch. */
+export const UNSUPPORTED_SETTINGS = [
   'alora_invocation_tokens',
   'alpha_pattern',
   'arrow_config',
@@ -104,7 +112,7 @@ export function peftConfig(
 }
 
 /**
- * Checks PEFT's configuration. Its target modules are not read: the tensors say what is adapted.
+ * Checks PEFT's configuration, but for the modules that it names: `checkAdaptedModules` compares those with the tensors.
  *
  * @param folded fields that the caller folds into the tensors
  * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`
@@ -118,6 +126,7 @@ export function parsePeftConfig(json: JsonObject, folded: readonly string[] = []
   if (typeof alpha !== 'number' || !Number.isFinite(alpha)) {
     throw invalid(`has lora_alpha ${JSON.stringify(alpha)}, expected a number`)
   }
+  for (const key of [...UNSUPPORTED_SWITCHES, 'use_rslora']) checkSwitch(json, key)
   for (const key of UNSUPPORTED_SWITCHES) {
     if (json[key] === true && !folded.includes(key)) throw unsupported(`has ${key} true, expected false`)
   }
@@ -142,6 +151,13 @@ export function parsePeftConfig(json: JsonObject, folded: readonly string[] = []
       ? {}
       : { rankPattern: readRankPattern(json['rank_pattern']) }),
   }
+}
+
+/** PEFT takes whatever Python takes for true, the text "false" among it: what is no switch is not guessed at. */
+function checkSwitch(json: JsonObject, key: string): void {
+  const value = json[key] ?? null
+  if (value === null || typeof value === 'boolean') return
+  throw invalid(`has ${key} ${JSON.stringify(value).slice(0, 100)}, expected true or false`)
 }
 
 /** Whole names only: PEFT's patterns are regular expressions, of which jobs here write none. */

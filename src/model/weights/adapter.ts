@@ -10,6 +10,7 @@ import { WeightsError } from '#base/errors/errors.js'
 import { createRng } from '#base/util/rng.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, checkpointCorrupt } from '../../formats/checkpoint-manifest.js'
+import { checkAdaptedModules } from './adapted-modules.js'
 import {
   type AdapterConfig,
   type AdapterForm,
@@ -119,7 +120,8 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
   if (configBytes === undefined || weightBytes === undefined) {
     throw new WeightsError('invalid_adapter', `adapter needs ${ADAPTER_CONFIG_FILE} and ${ADAPTER_WEIGHTS_FILE}`)
   }
-  const form = parsePeftConfig(parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE))
+  const json = parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE)
+  const form = parsePeftConfig(json)
   const a = new Map<string, Float32Array>()
   const b = new Map<string, Float32Array>()
   for (const [key, tensor] of decodeSafetensors(weightBytes, ADAPTER_WEIGHTS_FILE).tensors) {
@@ -140,6 +142,10 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
   for (const path of a.keys()) if (!b.has(path)) throw invalid(`has lora_A but no lora_B for "${path}"`)
   for (const path of b.keys()) if (!a.has(path)) throw invalid(`has lora_B but no lora_A for "${path}"`)
   if (a.size === 0) throw invalid('has no tensors')
+  checkAdaptedModules(
+    json,
+    Array.from(a.keys(), (path) => ({ given: path, path })),
+  )
   return { config: { ...form, targets: targetsOf(a.keys()) }, a, b }
 }
 

@@ -61,6 +61,7 @@ export async function openGgufSource(path: string): Promise<WeightSource> {
       hasOwnHead: byName.has('lm_head.weight'),
       // parts for images lie in a file of their own
       isTextPart: false,
+      hasUnreadShards: false,
       tensorNames: [...byName.keys()].filter((name) => name !== ROPE_DIVISORS),
       tensorStorage: (name) => locate(name).type.name,
       tensorShape: (name) => locate(name).shape,

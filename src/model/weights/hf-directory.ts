@@ -80,6 +80,7 @@ export async function openHfDirectory(path: string): Promise<WeightSource> {
     ropeFrequencyDivisors: null,
     hasOwnHead,
     isTextPart: hfConfig !== config,
+    hasUnreadShards: names.includes(SINGLE_FILE) && names.includes(INDEX_FILE),
     tensorNames: [...located.keys()],
     tensorStorage: (name) => entryOf(locate(name)).dtype,
     tensorShape: (name) => entryOf(locate(name)).shape,
@@ -127,12 +128,13 @@ interface Shards {
 }
 
 async function openShards(path: string, names: readonly string[]): Promise<Shards> {
-  if (names.includes(INDEX_FILE)) return openIndexed(path, names)
+  // transformers looks for the whole file first
   if (names.includes(SINGLE_FILE)) {
     const file = await openSafetensors(join(path, SINGLE_FILE))
     const placement = new Map([...file.entries.keys()].map((name) => [name, { file, storedName: name }]))
     return { files: [file], placement }
   }
+  if (names.includes(INDEX_FILE)) return openIndexed(path, names)
   const pickle = names.find(isPickleName)
   if (pickle !== undefined) throw pickleError(join(path, pickle))
   throw new WeightsError('file_not_found', `model directory "${path}" has neither ${SINGLE_FILE} nor ${INDEX_FILE}`)

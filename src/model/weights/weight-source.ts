@@ -23,6 +23,8 @@ export interface WeightSource {
   readonly hasOwnHead: boolean
   /** Whether it is the text part of a model for images and text, whose other parts are not read. */
   readonly isTextPart: boolean
+  /** Whether shards and their index lie beside a whole file of weights, which counts alone, as in transformers. */
+  readonly hasUnreadShards: boolean
   /** Hugging Face names; tensors with no such name keep their own. */
   readonly tensorNames: readonly string[]
   /** How a tensor is stored, in the format's own words: `BF16`, `Q4_K`. */

@@ -267,3 +267,67 @@ test('what is broken is named', async () => {
     'bias',
   )
 })
+
+const PLAIN = { ...golden('fan-in'), config: { ...golden('fan-in').config, fan_in_fan_out: false } }
+
+/** Fields of a configuration with what is said of them; the tensors are of `q_proj` and `down_proj` of layer 0. */
+const SWITCHES = ['use_rslora', 'use_dora', 'fan_in_fan_out', 'lora_bias', 'use_qalora', 'ensure_weight_tying']
+test.each<[string, unknown, string]>([
+  ...SWITCHES.flatMap((name): [string, unknown, string][] => [
+    [name, 'true', `${name} "true", expected true or false`],
+    [name, 1, `${name} 1, expected true or false`],
+  ]),
+  ['r', '2', 'r "2", expected an integer'],
+  ['lora_alpha', '4', 'lora_alpha "4", expected a number'],
+  ['rank_pattern', { q_proj: 7 }, 'of rank 2 and 2, expected rank 7'],
+  ['rank_pattern', { '(': 7 }, 'rank_pattern with "(", which cannot be matched'],
+  ['rank_pattern', [7], 'rank_pattern that is no object'],
+  ['alpha_pattern', { q_proj: '7' }, 'alpha_pattern with "q_proj": "7", expected a number'],
+  ['bias', 'lora_only', 'bias "lora_only", expected "none"'],
+  ['init_lora_weights', 'olora', 'init_lora_weights "olora"'],
+  ['modules_to_save', 'lm_head', 'modules_to_save "lm_head", expected a list of names'],
+  ['trainable_token_indices', [3], 'trainable_token_indices, expected none'],
+  ['layer_replication', [[0, 1]], 'layer_replication, expected none'],
+  ['target_modules', ['q_proj'], 'which its target_modules do not name'],
+  ['target_modules', '.*\\.q_proj', 'which its target_modules do not name'],
+  ['target_modules', '(a', 'target_modules "(a", which cannot be matched'],
+  ['target_modules', 7, 'target_modules 7, expected a list of names or one regular expression'],
+  ['exclude_modules', ['q_proj'], 'which its exclude_modules exclude'],
+  ['exclude_modules', '.*self_attn.*', 'which its exclude_modules exclude'],
+  ['layers_to_transform', [1], 'which its layers_to_transform leave out'],
+  ['layers_to_transform', 1, 'which its layers_to_transform leave out'],
+  ['layers_to_transform', '0', 'layers_to_transform "0", expected numbers of layers'],
+  ['layers_pattern', '(', 'layers_pattern "(", expected names'],
+])('%s of %j is refused: %s', async (field, value, words) => {
+  const from = PLAIN
+  const error = await imports({ ...from, config: { ...from.config, [field]: value } }, tensorsOf(from)).catch(
+    (cause: unknown) => cause,
+  )
+  expect(error).toMatchObject({
+    code: expect.stringMatching(/^(invalid|unsupported)_adapter$/),
+    message: expect.stringContaining(words),
+  })
+})
+
+test.each<[Record<string, unknown>, string | null]>([
+  [{ target_modules: 'all-linear' }, null],
+  [{ target_modules: '(?:.*?self_attn.*?(?P<p>q_proj|k_proj|v_proj|o_proj))|.*mlp.*' }, null],
+  [{ target_modules: null, exclude_modules: null, use_rslora: null, use_dora: null }, null],
+  [{ layers_to_transform: [0, 1], layers_pattern: 'layers' }, null],
+  [{ layers_to_transform: 0 }, null],
+  [{ later_switch: true }, 'later_switch, which is not known here'],
+])('%j changes nothing', async (fields, words) => {
+  const from = PLAIN
+  const plain = await imports(from, tensorsOf(from))
+  const { adapter, facts } = await imports({ ...from, config: { ...from.config, ...fields } }, tensorsOf(from))
+  expect(adapter).toEqual(plain.adapter)
+  expect(facts.notes.join()).toContain(words ?? '')
+  expect(facts.notes.length).toBe(words === null ? 0 : 1)
+})
+
+test('modules that it names without tensors are told', async () => {
+  const from = PLAIN
+  const config = { ...from.config, target_modules: [...(from.config['target_modules'] as string[]), 'other_proj'] }
+  const { facts } = await imports({ ...from, config }, tensorsOf(from))
+  expect(facts.notes).toEqual(['its target_modules name other_proj, of which it has no tensors'])
+})

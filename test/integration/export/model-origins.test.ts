@@ -183,6 +183,18 @@ test.each<[string, () => AdapterWeights, Parameters<typeof importFiles>[1], read
   ['DoRA without its magnitudes', () => adapter, { config: { use_dora: true } }, ['no magnitude', 'DoRA']],
   ['another method', () => adapter, { config: { peft_type: 'IA3' } }, ['IA3']],
   [
+    'a switch that is text',
+    () => adapter,
+    { config: { use_rslora: 'true' } },
+    ['use_rslora', 'expected true or false'],
+  ],
+  [
+    'modules that its configuration leaves out',
+    () => adapter,
+    { config: { target_modules: ['q_proj'] } },
+    ['down_proj', 'target_modules do not name'],
+  ],
+  [
     'a value that is not a number',
     () => changed('b', (values) => values.get(DOWN)?.fill(Number.NaN, 3, 4)),
     {},

@@ -292,6 +292,7 @@ describe('quantized step graph', () => {
         tensorNames: [...weights.keys()],
         hasOwnHead: false,
         isTextPart: false,
+        hasUnreadShards: false,
         tensorStorage: () => 'F32',
         tensorShape: (name: string) => find(name).shape,
         readFloat32: async (name: string) => find(name).data,

@@ -58,6 +58,31 @@ describe('Hugging Face directories', () => {
     expect(renderConversation(other, { messages: [] }).text).toBe('from file')
   })
 
+  test('of two templates the file counts, and of several without a default none, as in transformers: both are told', async () => {
+    const config = (chat_template: unknown) => ({
+      'tokenizer.json': tokenizer,
+      'tokenizer_config.json': { chat_template },
+    })
+    const notesOf = async (files: Readonly<Record<string, unknown>>) =>
+      (await loadTextModel(await modelDirectory(files))).templateNotes
+    expect(await notesOf({ ...config('old'), 'chat_template.jinja': 'new' })).toEqual([
+      'its chat_template.jinja is used, as in transformers, and another template in tokenizer_config.json is not',
+    ])
+    expect(await notesOf({ ...config('same'), 'chat_template.jinja': 'same' })).toEqual([])
+    const named = [
+      { name: 'tool_use', template: 'with tools' },
+      { name: 'r"}}ag', template: 'with documents' },
+    ]
+    const model = await loadTextModel(await modelDirectory(config(named)))
+    expect(model.templateNotes).toEqual([
+      'its chat templates are named tool_use, r???ag and none of them default: chats without tools are refused, as in transformers',
+    ])
+    expect(renderConversation(model, { messages: [], tools: [{ name: 'f' }] }).text).toBe('with tools')
+    expect(() => renderConversation(model, { messages: [] })).toThrow(
+      'the model has chat templates named tool_use, r???ag and none named default',
+    )
+  })
+
   test('a template for tools in a file of its own is chosen by the tools', async () => {
     const model = await loadTextModel(
       await modelDirectory({

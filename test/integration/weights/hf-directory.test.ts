@@ -56,6 +56,18 @@ async function readAll(source: WeightSource): Promise<Map<string, Float32Array>>
 const expectedValues = () => new Map([...TENSORS].map(([name, { data }]) => [name, data as Float32Array]))
 const sorted = (map: Map<string, Float32Array>) => new Map([...map].sort())
 
+test('a whole file counts alone beside shards, as in transformers, and that is known', async () => {
+  const both = await shardedDirectory()
+  const zeros = new Map(
+    [...TENSORS].map(([name, { shape, data }]) => [name, float32Tensor(data.map(() => 0) as Float32Array, shape)]),
+  )
+  await writeSafetensors(join(both, 'model.safetensors'), zeros)
+  const source = await openWeights(both)
+  expect(source.hasUnreadShards).toBe(true)
+  expect((await source.readFloat32(UP)).every((value) => value === 0)).toBe(true)
+  await source.close()
+})
+
 test('a single file gives every tensor by name, shape and value', async () => {
   const source = await openWeights(await modelDirectory())
   expect(source.kind).toBe('huggingface')

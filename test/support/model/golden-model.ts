@@ -33,6 +33,7 @@ export async function prepareFormulaModel(
     tensorNames: [...weights.keys()],
     hasOwnHead: false,
     isTextPart: false,
+    hasUnreadShards: false,
     tensorStorage: () => 'F32',
     tensorShape: (name) => find(name).shape,
     readFloat32: async (name) => find(name).data,

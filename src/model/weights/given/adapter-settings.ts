@@ -7,24 +7,63 @@
 import { runInNewContext } from 'node:vm'
 import { WeightsError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
-import { parsePeftConfig } from '../adapter-config.js'
+import { checkAdaptedModules, type NamedModule } from '../adapted-modules.js'
+import { parsePeftConfig, UNSUPPORTED_SETTINGS, UNSUPPORTED_SWITCHES } from '../adapter-config.js'
 
 /** How an adapter's tensors are meant. */
 export interface AdapterSettings {
   readonly layout: 'peft' | 'mlx'
-  /** Ranks that tensors may have. */
-  readonly ranks: ReadonlySet<number>
+  /** R of the module of this path. */
+  readonly rankOf: (path: string) => number
   /** What the product of a module's B and A is multiplied with. */
   readonly scaleOf: (path: string, rank: number) => number
   /** Rows are brought to a trained length (DoRA, arXiv:2402.09353). */
   readonly isDora: boolean
   /** Sentences: what of it has no effect here. */
   readonly notes: readonly string[]
+  /**
+   * Compares what it names with the modules that have tensors of low rank.
+   *
+   * @returns sentences, as `notes`
+   * @throws {WeightsError} `invalid_adapter` for tensors that it does not name
+   */
+  readonly checkModules: (modules: readonly NamedModule[]) => readonly string[]
   readonly namedBaseModel: string | null
 }
 
 /** Fields that are folded into the tensors or have no effect, where an adapter as it is stored here has none. */
 const FOLDED = ['alpha_pattern', 'fan_in_fan_out', 'modules_to_save', 'rank_pattern', 'use_dora', 'use_rslora'] as const
+/** Fields of PEFT's LoraConfig (0.21) that change nothing of a trained adapter; those that do are checked by name. */
+const IDLE = new Set([
+  'auto_mapping',
+  'base_model_name_or_path',
+  'corda_config',
+  'eva_config',
+  'inference_mode',
+  'init_lora_weights',
+  'loftq_config',
+  'lora_alpha',
+  'lora_dropout',
+  'lora_ga_config',
+  'megatron_core',
+  'peft_type',
+  'peft_version',
+  'qalora_group_size',
+  'r',
+  'revision',
+  'runtime_config',
+  'task_type',
+  'bias',
+])
+const CHECKED = new Set([
+  ...FOLDED,
+  ...UNSUPPORTED_SWITCHES,
+  ...UNSUPPORTED_SETTINGS,
+  'target_modules',
+  'exclude_modules',
+  'layers_to_transform',
+  'layers_pattern',
+])
 const MAX_PATTERN = 1000
 /** Of one pattern on one path: one that backtracks comes to no end by itself. */
 const PATTERN_MS = 5000
@@ -45,26 +84,51 @@ function peftSettings(json: JsonObject): AdapterSettings {
   const alphas = numberMap(json, 'alpha_pattern')
   const ranks = numberMap(json, 'rank_pattern')
   const isStabilized = json['use_rslora'] === true
+  checkSaved(json)
+  const unknown = Object.keys(json).filter((name) => !IDLE.has(name) && !CHECKED.has(name) && !isOff(json[name]))
   return {
     layout: 'peft',
-    ranks: new Set([rank, ...ranks.values()]),
+    rankOf: (path) => ofPattern('rank_pattern', ranks, path) ?? rank,
     scaleOf: (path, rankOfModule) => {
-      const pattern = [...alphas.keys()].find((key) => matches(key, path))
-      const own = (pattern === undefined ? undefined : alphas.get(pattern)) ?? alpha
+      const own = ofPattern('alpha_pattern', alphas, path) ?? alpha
       return own / (isStabilized ? Math.sqrt(rankOfModule) : rankOfModule)
     },
     isDora: json['use_dora'] === true,
-    notes:
-      json['fan_in_fan_out'] === true
+    notes: [
+      ...(json['fan_in_fan_out'] === true
         ? [
             'its fan_in_fan_out has no effect: the base model keeps linear weights as [out, in], where PEFT turns it off',
           ]
-        : [],
+        : []),
+      ...(unknown.length === 0
+        ? []
+        : [
+            `its adapter_config.json has ${unknown.slice(0, 20).join(', ')}, which is not known here and has no effect`,
+          ]),
+    ],
+    checkModules: (modules) => checkAdaptedModules(json, modules),
     namedBaseModel: textOf(json['base_model_name_or_path']),
   }
 }
 
+const isOff = (value: unknown): boolean => value === undefined || value === null || value === false
+
+function checkSaved(json: JsonObject): void {
+  const saved = json['modules_to_save'] ?? []
+  if (Array.isArray(saved) && saved.every((name) => typeof name === 'string')) return
+  throw invalid(`has modules_to_save ${JSON.stringify(saved).slice(0, 100)}, expected a list of names`)
+}
+
+/** Of the first pattern that fits, as in PEFT. */
+function ofPattern(field: string, patterns: ReadonlyMap<string, number>, path: string): number | undefined {
+  const pattern = [...patterns.keys()].find((key) => matches(field, key, path))
+  return pattern === undefined ? undefined : patterns.get(pattern)
+}
+
 function mlxSettings(json: JsonObject): AdapterSettings {
+  if (!isOff(json['use_dora']) && json['use_dora'] !== true) {
+    throw invalid(`has use_dora ${JSON.stringify(json['use_dora']).slice(0, 100)}, expected true or false`)
+  }
   const kind = json['fine_tune_type'] ?? (json['use_dora'] === true ? 'dora' : 'lora')
   if (kind !== 'lora' && kind !== 'dora' && kind !== 'full') {
     throw new WeightsError(
@@ -73,7 +137,10 @@ function mlxSettings(json: JsonObject): AdapterSettings {
     )
   }
   const given = json['lora_parameters']
-  const { rank, scale } = isJsonObject(given) ? given : {}
+  const { rank, scale, keys = null } = isJsonObject(given) ? given : {}
+  if (keys !== null && !(Array.isArray(keys) && keys.every((name) => typeof name === 'string'))) {
+    throw invalid(`has lora_parameters.keys ${JSON.stringify(keys).slice(0, 100)}, expected a list of names`)
+  }
   if (kind !== 'full') {
     if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1) {
       throw invalid(`has lora_parameters.rank ${JSON.stringify(rank)}, expected a whole number above zero`)
@@ -84,10 +151,16 @@ function mlxSettings(json: JsonObject): AdapterSettings {
   }
   return {
     layout: 'mlx',
-    ranks: new Set(typeof rank === 'number' ? [rank] : []),
+    rankOf: () => (typeof rank === 'number' ? rank : 0),
     scaleOf: () => (typeof scale === 'number' ? scale : 0),
     isDora: kind === 'dora',
     notes: [],
+    checkModules: (modules) => {
+      const other =
+        keys === null ? undefined : modules.find(({ path }) => !keys.some((name) => path.endsWith(`.${name}`)))
+      if (other === undefined) return []
+      throw invalid(`has tensors of "${other.path}", which its lora_parameters.keys do not name`)
+    },
     namedBaseModel: textOf(json['model']),
   }
 }
@@ -110,13 +183,13 @@ function numberMap(json: JsonObject, name: string): ReadonlyMap<string, number> 
 }
 
 /** PEFT: `re.match(rf"(.*\.)?({key})$", path)`. Under a limit, because the pattern is a stranger's. */
-function matches(pattern: string, path: string): boolean {
+function matches(field: string, pattern: string, path: string): boolean {
   if (/^[\w.]+$/.test(pattern) && !pattern.includes('.')) return path === pattern || path.endsWith(`.${pattern}`)
   try {
     const source = `^(?:.*\\.)?(?:${pattern})$`
     return runInNewContext('new RegExp(source).test(path)', { source, path }, { timeout: PATTERN_MS }) === true
   } catch (cause) {
-    throw new WeightsError('invalid_adapter', `adapter has alpha_pattern with "${pattern}", which cannot be matched`, {
+    throw new WeightsError('invalid_adapter', `adapter has ${field} with "${pattern}", which cannot be matched`, {
       hint: 'write names of modules instead, for example "q_proj" or "layers.0.self_attn.q_proj"',
       cause,
     })

@@ -10,7 +10,7 @@ import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { decodeSafetensors, toFloat32 } from '../safetensors.js'
 import { assertFinite } from '../weight-source.js'
 import { type AdapterSettings, readAdapterSettings } from './adapter-settings.js'
-import { plainTensorName } from './tensor-names.js'
+import { plainTensorName, unwrappedName } from './tensor-names.js'
 
 /** A change of one weight [out, in]: W + scale · B A, and with a magnitude each row of that brought to its length. */
 export interface LowRankChange {
@@ -66,6 +66,7 @@ const ORIGINAL = /\.original_module\./
 export function readGivenAdapter(config: JsonObject, weights: Uint8Array, fileName: string): GivenAdapter {
   const settings = readAdapterSettings(config)
   const sides = new Map<string, Map<Side, HostTensor>>()
+  const givenNames = new Map<string, string>()
   const tensors = new Map<string, HostTensor>()
   let skipped = 0
   for (const [key, tensor] of decodeSafetensors(weights, fileName).tensors) {
@@ -85,10 +86,12 @@ export function readGivenAdapter(config: JsonObject, weights: Uint8Array, fileNa
     const known = sides.get(path) ?? new Map<Side, HostTensor>()
     if (known.has(side)) throw invalid(`has two tensors for "${path}", the second is "${key}"`)
     sides.set(path, known.set(side, tensor))
+    givenNames.set(path, unwrappedName(key.replace(pattern, '')))
   }
   const changes = new Map([...sides].map(([path, parts]) => [path, changeOf(path, parts, settings)]))
   if (changes.size + tensors.size === 0) throw invalid('has no tensors')
-  const notes = [...settings.notes]
+  const modules = Array.from(givenNames, ([path, given]) => ({ given, path }))
+  const notes = [...settings.notes, ...settings.checkModules(modules)]
   if (skipped > 0) notes.push(`${skipped} of its tensors belong to parts that are not for text, which are not served`)
   return { settings, changes, tensors, notes }
 }
@@ -107,8 +110,8 @@ function changeOf(path: string, parts: ReadonlyMap<Side, HostTensor>, settings: 
   const turnsBoth = isPeftEmbedding || (isMlx && !isEmbedding)
   const [down, up] = turnsBoth ? [transpose(a), transpose(b)] : [a, b]
   const rank = down.rows
-  if (up.columns !== rank || !settings.ranks.has(rank)) {
-    const expected = [...settings.ranks].join(', ')
+  const expected = settings.rankOf(path)
+  if (up.columns !== rank || rank !== expected) {
     throw invalid(`has lora_A and lora_B of "${path}" of rank ${rank} and ${up.columns}, expected rank ${expected}`)
   }
   const magnitude = parts.get('magnitude')

@@ -114,11 +114,12 @@ export function chooseHubFiles(listing: HubListing, repository: string, wanted: 
   const named = new Map(listing.files.map((file) => [file.name, file]))
   const ggufFiles = listing.files.filter((file) => /\.gguf$/i.test(file.name) && !/mmproj/i.test(file.name))
   if (wanted === null && named.has('config.json')) {
-    const shards = named.has(INDEX_FILE)
-      ? listing.files.filter(({ name }) => SHARD.test(name) || name === INDEX_FILE)
-      : []
+    const index = named.get(INDEX_FILE)
     const single = named.get(WEIGHT_FILE)
-    const weights = shards.length > 1 ? shards : single === undefined ? [] : [single]
+    const shards = index === undefined ? [] : [index, ...listing.files.filter(({ name }) => SHARD.test(name))]
+    // the whole file counts, as in transformers; the index beside it tells that there are others
+    const whole = single === undefined ? null : [single, ...(index === undefined ? [] : [index])]
+    const weights = whole ?? (shards.length > 1 ? shards : [])
     if (weights.length > 0) {
       const text = listing.files.filter(({ name }) => TEXT_FILES.has(name))
       // small ones first: an unusable model is found out before its weights are fetched

@@ -10,6 +10,7 @@ import type { SystemCheckResponse } from '#contract/wire/health.js'
 import type { BaseModel } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { decodeSafetensors } from '#model/weights/safetensors.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { runCli } from '../../../support/service/run-cli.js'
 
@@ -75,6 +76,48 @@ test('is said by the command that adds one and the one that lists them, also of 
   await writeFile(join(shelf, name), JSON.stringify({ ...stored, facts }))
   service = await service.restart()
   expect((await recordOf('added')).warnings).toEqual([expect.stringMatching(SENTENCE)])
+})
+
+test('of two templates or two sets of weights the one counts that transformers takes, and the record says so', async () => {
+  const add = async (name: string, change: (path: string) => Promise<void>) => {
+    const incoming = `incoming-${name}`
+    const path = join(service.dataDir, 'base-models', incoming)
+    await cp(join(folder, 'whole'), path, { recursive: true })
+    await change(path)
+    return (await service.json<BaseModel>('/v1/preview/base-models', { json: { name, path: incoming } })).body
+  }
+  const configure = async (path: string, chat_template: unknown) => {
+    const file = join(path, 'tokenizer_config.json')
+    await writeFile(file, JSON.stringify({ ...JSON.parse(await readFile(file, 'utf8')), chat_template }))
+  }
+  const template = (word: string) => `{% for m in messages %}${word}{{ m.content }}<|im_end|>{% endfor %}`
+  const tokenize = (model: string) =>
+    service.json<{ tokens: number[] }>('/tokenize', { json: { model, messages: [{ role: 'user', content: 'Hi' }] } })
+
+  const two = await add('two', async (path) => {
+    await configure(path, template('OLD'))
+    await writeFile(join(path, 'chat_template.jinja'), template('NEW'))
+  })
+  expect(two.warnings).toContainEqual(expect.stringContaining('another template in tokenizer_config.json is not'))
+  const { tokens } = (await tokenize('two')).body
+  const { body: text } = await service.json<{ prompt: string }>('/detokenize', { json: { model: 'two', tokens } })
+  expect(text.prompt).toContain('NEWHi')
+
+  const named = await add('named', (path) => configure(path, [{ name: 'tool_use', template: template('TOOLS') }]))
+  expect(named.warnings).toContainEqual(expect.stringContaining('are named tool_use and none of them default'))
+  expect(await tokenize('named')).toMatchObject({
+    status: 400,
+    body: { error: { message: expect.stringContaining('templates named tool_use and none named default') } },
+  })
+
+  const sets = await add('sets', async (path) => {
+    const shard = 'model-00001-of-00001.safetensors'
+    await cp(join(path, 'model.safetensors'), join(path, shard))
+    const { tensors } = decodeSafetensors(await readFile(join(path, shard)), shard)
+    const weight_map = Object.fromEntries([...tensors.keys()].map((key) => [key, shard]))
+    await writeFile(join(path, 'model.safetensors.index.json'), JSON.stringify({ weight_map }))
+  })
+  expect(sets.warnings).toContainEqual(expect.stringContaining('two sets of weights: model.safetensors is read'))
 })
 
 test('is said by the plan of a job, with the name of the base model', async () => {

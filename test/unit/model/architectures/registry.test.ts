@@ -39,6 +39,7 @@ function sourceOf(shapes: ReadonlyMap<string, readonly number[]>, config: JsonOb
     tensorNames: [...shapes.keys()],
     hasOwnHead: false,
     isTextPart: false,
+    hasUnreadShards: false,
     tensorStorage: () => 'F32',
     tensorShape: (name) => shapes.get(name) ?? [],
     readFloat32: unused,

@@ -12,7 +12,7 @@ const ALL =
   '{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.role }}{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>{% endfor %}'
 const NO_SYSTEM = `{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}${ALL}`
 
-const plain = { hfConfig: {}, ggufMetadata: null, hasOwnHead: false, isTextPart: false }
+const plain = { hfConfig: {}, ggufMetadata: null, hasOwnHead: false, isTextPart: false, hasUnreadShards: false }
 type Source = Parameters<typeof modelWarnings>[0]
 const warningsOf = (
   source: Partial<Source>,
@@ -86,4 +86,10 @@ test('what the files of its weights leave to be guessed, or say otherwise', () =
     expect.stringContaining('the head is used'),
   ])
   expect(warningsOf({ isTextPart: true })).toEqual([expect.stringContaining('the text part is served alone')])
+  expect(warningsOf({ hasUnreadShards: true })).toEqual([expect.stringContaining('two sets of weights')])
+})
+
+test('which of several templates counts', () => {
+  const text = createTinyTextModel(ALL)
+  expect(warningsOf({}, { ...text, templateNotes: ['one of two'] })).toEqual(['one of two'])
 })

@@ -46,15 +46,18 @@ describe('files of a repository', () => {
     const names = ['model.safetensors', 'README.md', 'pytorch_model.bin', 'tokenizer.json', 'config.json', 'onnx.onnx']
     expect(choose(names)).toEqual(['tokenizer.json', 'config.json', 'model.safetensors'])
   })
-  test('shards come with their index, also beside a single file', () => {
+  test('shards come with their index; beside a single file, which counts alone, the index comes to tell of them', () => {
     const shards = [
       'model-00001-of-00002.safetensors',
       'model-00002-of-00002.safetensors',
       'model.safetensors.index.json',
     ]
-    expect(choose(['config.json', 'model.safetensors', ...shards]).toSorted()).toEqual(
-      ['config.json', ...shards].toSorted(),
-    )
+    expect(choose(['config.json', ...shards]).toSorted()).toEqual(['config.json', ...shards].toSorted())
+    expect(choose(['config.json', 'model.safetensors', ...shards]).toSorted()).toEqual([
+      'config.json',
+      'model.safetensors',
+      'model.safetensors.index.json',
+    ])
   })
   test('one GGUF file is taken; of several the one that is named, by file or by quantization', () => {
     expect(choose(['m.gguf', 'README.md'])).toEqual(['m.gguf'])

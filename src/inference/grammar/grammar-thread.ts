@@ -90,11 +90,6 @@ export async function compile(
   switch (spec.kind) {
     case 'json_schema':
       return compiler.compileGrammar(grammars[0] ?? '')
-    case 'regex':
-      return compiler.compileStructuralTag({
-        type: 'structural_tag',
-        format: { type: 'regex', pattern: spec.pattern },
-      })
     case 'choice':
       return compiler.compileGrammar(choiceGrammar(spec.choices))
     case 'ebnf':

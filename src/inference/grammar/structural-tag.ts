@@ -11,15 +11,24 @@ import { append } from '#base/util/lists.js'
 import { checkHeap } from './heap-limit.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 
+/** What stands for parts of other kinds. @throws {InvalidRequestError} `invalid_grammar` */
+export interface PartWriter {
+  readonly grammar: (text: string) => string
+  readonly regex: (pattern: string) => string
+}
+
 /** Stands for the schema of that number. */
 const NUMBERED_SCHEMA = 'numbered_schema'
 
 /**
- * A tag whose schemas are numbers in a list.
+ * A tag whose schemas are numbers in a list, and whose regular expressions and grammars are written for the compiler.
  *
  * @throws {InvalidRequestError} `invalid_grammar` for what is no JSON, `unsupported_schema` naming the keyword
  */
-export function toNumberedTag(text: string): { readonly tag: string; readonly schemas: readonly GrammarSchema[] } {
+export function toNumberedTag(
+  text: string,
+  write: PartWriter,
+): { readonly tag: string; readonly schemas: readonly GrammarSchema[] } {
   const schemas: GrammarSchema[] = []
   const numbered = (schema: JsonValue, isLax: boolean): JsonObject => {
     const read = typeof schema === 'string' ? parseJson(schema, 'a schema in a tag') : schema
@@ -31,6 +40,14 @@ export function toNumberedTag(text: string): { readonly tag: string; readonly sc
     if (!isJsonObject(value)) return value
     if (value['type'] === 'json_schema' && value['json_schema'] !== undefined)
       return numbered(value['json_schema'], value['is_lax'] === true)
+    if (value['type'] === 'regex' && typeof value['pattern'] === 'string')
+      return { type: 'grammar', grammar: write.regex(value['pattern']) }
+    if (value['type'] === 'grammar' && typeof value['grammar'] === 'string')
+      return { type: 'grammar', grammar: write.grammar(value['grammar']) }
+    if (value['type'] === 'qwen_xml_parameter') {
+      const message = 'a structural tag has the format "qwen_xml_parameter", whose schema cannot be held to as a whole'
+      throw new InvalidRequestError('invalid_grammar', message, { hint: 'use "json_schema"' })
+    }
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, convert(inner)]))
   }
   const tag = convert(withFormat(parseJson(text, 'a structural tag')))

@@ -268,7 +268,7 @@ test('what is broken is named', async () => {
   )
 })
 
-const PLAIN = { ...golden('fan-in'), config: { ...golden('fan-in').config, fan_in_fan_out: false } }
+const PLAIN: Golden = { ...golden('fan-in'), config: { ...golden('fan-in').config, fan_in_fan_out: false } }
 
 /** Fields of a configuration with what is said of them; the tensors are of `q_proj` and `down_proj` of layer 0. */
 const SWITCHES = ['use_rslora', 'use_dora', 'fan_in_fan_out', 'lora_bias', 'use_qalora', 'ensure_weight_tying']

@@ -2,8 +2,10 @@
  * Terminals of Lark as EBNF: texts, ranges of characters, regular expressions, and those of `%import common`.
  */
 import { quoted } from '../grammar-spec.js'
-import { type CodeRange, classAlternatives, complement, SURROGATES } from '../schema/character-class.js'
-import { PatternError, readPattern } from '../schema/pattern-reader.js'
+import type { CodeRange } from '../schema/character-class.js'
+import { PatternError } from '../schema/pattern-reader.js'
+import { textCharacter, textRule } from '../schema/pattern-writer.js'
+import { withBothCases } from '../schema/unicode-classes.js'
 
 const EXPONENT = '[eE][+-]?[0-9]+'
 const DECIMAL = String.raw`(?:[0-9]+\.[0-9]*|\.[0-9]+)`
@@ -37,9 +39,6 @@ export const COMMON_TERMINALS: ReadonlyMap<string, string> = new Map([
   ['SQL_COMMENT', String.raw`--[^\n]*`],
 ])
 
-/** Letters above have no case, or are not known to have one here. */
-const LAST_CASED = 0x58f
-
 /** The value of a quoted text, and whether case is ignored. Only what Lark knows is an escape, any other backslash stays. */
 function readText(text: string): { readonly value: string; readonly ignoresCase: boolean } {
   const ignoresCase = text.endsWith('i')
@@ -62,7 +61,7 @@ function readText(text: string): { readonly value: string; readonly ignoresCase:
 export function textTerminal(text: string): string {
   const { value, ignoresCase } = readText(text)
   if (!ignoresCase || value === '') return quoted(value)
-  return Array.from(value, (character) => characterRule(foldCase([codeRange(character, character)]))).join(' ')
+  return Array.from(value, (character) => textCharacter(withBothCases([codeRange(character, character)]))).join(' ')
 }
 
 /** One character from one text of a single character to another. @throws {PatternError} */
@@ -70,7 +69,7 @@ export function rangeTerminal(from: string, to: string): string {
   const [first, last] = [readText(from).value, readText(to).value]
   const range = codeRange(first, last)
   if (Array.from(first + last).length !== 2 || range[0] > range[1]) throw new PatternError('is no range of characters')
-  return characterRule([range])
+  return textCharacter([range])
 }
 
 /**
@@ -81,40 +80,11 @@ export function rangeTerminal(from: string, to: string): string {
 export function patternTerminal(pattern: string, flags: string): string {
   const unknown = /[^imsu]/.exec(flags)
   if (unknown !== null) throw new PatternError(`has the flag "${unknown[0]}", which is not supported`)
-  // in Python a bracket that comes first is a member of its class, and {,n} begins at 0
-  if (/(?<!\\)\[\^?\]/.test(pattern)) throw new PatternError('has a class that begins with "]": write "\\]"')
-  if (/\{,\d+\}/.test(pattern)) throw new PatternError('has a repetition without its beginning: write {0,n}')
-  try {
-    new RegExp(pattern.replaceAll('(?P<', '(?<'))
-  } catch {
-    throw new PatternError('is not a regular expression that can be converted')
-  }
-  return readPattern(pattern, {
-    character: characterRule,
-    ...(flags.includes('i') ? { fold: foldCase } : {}),
+  return textRule(pattern, {
+    ignoresCase: flags.includes('i'),
     lineEnds: flags.includes('s') ? [] : [[10, 10]],
     isWhole: false,
   })
-}
-
-function characterRule(ranges: readonly CodeRange[]): string {
-  const options = classAlternatives(complement([...complement(ranges), [0, 0], SURROGATES]))
-  if (options.length === 0) throw new PatternError('asks for a character that does not exist')
-  return `(${options.join(' | ')})`
-}
-
-/** The ranges with the other case of their letters. */
-function foldCase(ranges: readonly CodeRange[]): readonly CodeRange[] {
-  const folded = [...ranges]
-  for (const [from, to] of ranges) {
-    for (let code = from; code <= Math.min(to, LAST_CASED); code++) {
-      const character = String.fromCodePoint(code)
-      for (const other of [character.toLowerCase(), character.toUpperCase()]) {
-        if (Array.from(other).length === 1) folded.push(codeRange(other, other))
-      }
-    }
-  }
-  return complement(complement(folded))
 }
 
 function codeRange(from: string, to: string): CodeRange {

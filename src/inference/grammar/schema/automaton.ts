@@ -4,7 +4,7 @@
  */
 import { checkHeap } from '../heap-limit.js'
 import type { CodeRange } from './character-class.js'
-import { readPattern } from './pattern-reader.js'
+import { patternToEbnf } from './pattern-writer.js'
 
 const MAX_STATES = 20_000
 
@@ -26,15 +26,7 @@ export class Automaton {
   #at = 0
 
   constructor(pattern: string) {
-    this.#text = readPattern(pattern, {
-      character: (ranges) => `<${this.#ranges.push(ranges) - 1}>`,
-      lineEnds: [
-        [10, 10],
-        [13, 13],
-        [0x2028, 0x2029],
-      ],
-      isWhole: true,
-    })
+    this.#text = patternToEbnf(pattern, (ranges) => `<${this.#ranges.push(ranges) - 1}>`)
     this.#end = this.#alternatives(0)
   }
 

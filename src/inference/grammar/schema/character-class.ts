@@ -34,11 +34,37 @@ export function plainPart(ranges: readonly CodeRange[]): readonly CodeRange[] {
   return complement([...complement(ranges), ...ESCAPED, SURROGATES])
 }
 
-/** Alternatives for one character of the ranges, which hold no surrogates; none for no ranges. */
+/** Alternatives for one character of the ranges, which hold no surrogates, as few as there can be; none for no ranges. */
 export function classAlternatives(ranges: readonly CodeRange[]): readonly string[] {
   const ascii = ranges.flatMap(([from, to]): CodeRange[] => (from < 0x80 ? [[from, Math.min(to, 0x7f)]] : []))
-  const sequences = ranges.flatMap(([from, to]) => utf8Sequences(Math.max(from, 0x80), to))
-  return [...(ascii.length === 0 ? [] : [`[${ascii.map(asciiRange).join('')}]`]), ...sequences]
+  const sequences = joined(ranges.flatMap(([from, to]) => utf8Sequences(Math.max(from, 0x80), to)))
+  return [
+    ...(ascii.length === 0 ? [] : [`[${ascii.map(asciiRange).join('')}]`]),
+    ...sequences.map((classes) => classes.map(byteClass).join(' ')),
+  ]
+}
+
+/** A class of bytes, and one for each byte of a character. */
+type ByteClass = readonly CodeRange[]
+type ByteSequence = readonly ByteClass[]
+
+/** Sequences that differ in one class alone are one: first those of the same beginning, then those of the same end. */
+function joined(sequences: readonly ByteSequence[]): readonly ByteSequence[] {
+  const join = (given: readonly ByteSequence[], place: (sequence: ByteSequence) => number): ByteSequence[] => {
+    const groups = new Map<string, { readonly sequence: ByteSequence; readonly classes: ByteClass[] }>()
+    for (const sequence of given) {
+      const at = place(sequence)
+      const key = sequence.map((each, index) => (index === at ? '' : each.map(asciiRange).join(''))).join(' ')
+      const group = groups.get(key) ?? { sequence, classes: [] }
+      group.classes.push(sequence[at] ?? [])
+      groups.set(key, group)
+    }
+    return Array.from(groups.values(), ({ sequence, classes }) => sequence.with(place(sequence), classes.flat()))
+  }
+  return join(
+    join(sequences, ({ length }) => length - 1),
+    () => 0,
+  )
 }
 
 /** Only escapes: a digit or letter after one would be read as part of its number. */
@@ -48,8 +74,8 @@ function asciiRange([from, to]: CodeRange): string {
 
 const byteEscape = (byte: number): string => `\\x${byte.toString(16).padStart(2, '0')}`
 
-function utf8Sequences(from: number, to: number): string[] {
-  const found: string[] = []
+function utf8Sequences(from: number, to: number): ByteSequence[] {
+  const found: ByteSequence[] = []
   // code points of one length have their bytes in order
   for (const [first, last] of [
     [0x80, 0x7ff],
@@ -68,12 +94,13 @@ function bytesOf(code: number): number[] {
 }
 
 /** Sequences of byte classes for everything from `low` to `high`, which are equally long. */
-function byteSequences(low: readonly number[], high: readonly number[]): string[] {
+function byteSequences(low: readonly number[], high: readonly number[]): ByteSequence[] {
   const [a = 0, ...lowRest] = low
   const [b = 0, ...highRest] = high
-  if (lowRest.length === 0) return [byteClass(a, b)]
-  const join = (head: string, tails: readonly string[]): string[] => tails.map((tail) => `${head} ${tail}`)
-  if (a === b) return join(byteClass(a, a), byteSequences(lowRest, highRest))
+  if (lowRest.length === 0) return [[[[a, b]]]]
+  const join = (from: number, to: number, tails: readonly ByteSequence[]): ByteSequence[] =>
+    tails.map((tail) => [[[from, to]], ...tail])
+  if (a === b) return join(a, a, byteSequences(lowRest, highRest))
   const least = lowRest.map(() => 0x80)
   const most = lowRest.map(() => 0xbf)
   const isFromLeast = lowRest.every((byte) => byte === 0x80)
@@ -81,12 +108,12 @@ function byteSequences(low: readonly number[], high: readonly number[]): string[
   const from = isFromLeast ? a : a + 1
   const to = isToMost ? b : b - 1
   return [
-    ...(isFromLeast ? [] : join(byteClass(a, a), byteSequences(lowRest, most))),
-    ...(from <= to ? join(byteClass(from, to), byteSequences(least, most)) : []),
-    ...(isToMost ? [] : join(byteClass(b, b), byteSequences(least, highRest))),
+    ...(isFromLeast ? [] : join(a, a, byteSequences(lowRest, most))),
+    ...(from <= to ? join(from, to, byteSequences(least, most)) : []),
+    ...(isToMost ? [] : join(b, b, byteSequences(least, highRest))),
   ]
 }
 
-function byteClass(from: number, to: number): string {
-  return from === to ? `[${byteEscape(from)}${byteEscape(from)}]` : `[${byteEscape(from)}-${byteEscape(to)}]`
+function byteClass(ranges: ByteClass): string {
+  return `[${ranges.map(([from, to]) => (from === to ? `${byteEscape(from)}${byteEscape(from)}` : asciiRange([from, to]))).join('')}]`
 }

@@ -13,7 +13,7 @@ import { checkHeap } from '../heap-limit.js'
 import { boundedPatternRule } from './bounded-pattern.js'
 import { withMergedObjects } from './merged-objects.js'
 import { type Bound, integerRangeRule, nearestNumber, numberRangeRule } from './number-range.js'
-import { PatternError } from './pattern-reader.js'
+import { PatternError, PatternSyntaxError } from './pattern-reader.js'
 import { hasExactNumber, withPlainNumbers } from './plain-numbers.js'
 import {
   BOUNDS,
@@ -351,6 +351,10 @@ function stringRule(schema: JsonObject, path: string): OwnRule | string | null {
     if (rule === null) throw lengthBeside(schema, path)
     return rule
   } catch (error) {
+    // what is none in any language cannot be checked afterwards either
+    if (error instanceof PatternSyntaxError) {
+      throw unsupported(`${path}/pattern`, `is no regular expression: it ${error.message}`)
+    }
     if (error instanceof PatternError) throw unheld(path, 'pattern', error.message)
     throw error
   }

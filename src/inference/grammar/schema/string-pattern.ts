@@ -7,13 +7,9 @@
  */
 
 import { type CodeRange, classAlternatives, plainPart } from './character-class.js'
-import { PatternError, readPattern } from './pattern-reader.js'
+import { PatternError } from './pattern-reader.js'
+import { patternToEbnf } from './pattern-writer.js'
 
-const LINE_ENDS: readonly CodeRange[] = [
-  [10, 10],
-  [13, 13],
-  [0x2028, 0x2029],
-]
 /** Any character of a JSON string, without escapes of its number: those would count twice where a pair makes one character. */
 const ANY_CHARACTER = `(${classAlternatives(plainPart([[0, 0x10ffff]])).join(' | ')} | ${String.raw`"\\" ["\\/bfnrt]`})`
 
@@ -23,27 +19,12 @@ export function lengthRule(minLength: number, maxLength: number | null): string 
 }
 
 /**
- * @param pattern as JSON Schema has it, with Unicode's meaning of characters
+ * @param pattern as `parsePattern` reads it
  * @returns the rule of a string whose whole text matches
  * @throws {PatternError} for what is no regular expression, looks around, or refers back
  */
 export function patternRule(pattern: string): string {
-  refuseProperties(pattern)
-  try {
-    new RegExp(pattern, 'u')
-  } catch {
-    throw new PatternError('is not a regular expression')
-  }
-  const rule = readPattern(pattern, { character: characterRule, lineEnds: LINE_ENDS, isWhole: true })
-  return String.raw`"\"" (${rule}) "\""`
-}
-
-/** Refused before V8 reads the pattern: it writes a property of characters out each time, 60,000 of them take 800 MB outside of its heap. */
-function refuseProperties(pattern: string): void {
-  for (let at = pattern.indexOf('\\'); at >= 0; at = pattern.indexOf('\\', at + 2)) {
-    const letter = pattern[at + 1]
-    if (letter === 'p' || letter === 'P') throw new PatternError(`uses "\\${letter}", which is not supported`)
-  }
+  return String.raw`"\"" (${patternToEbnf(pattern, characterRule)}) "\""`
 }
 
 /** One character of the ranges as JSON writes it. Of control characters those that have a short escape. */

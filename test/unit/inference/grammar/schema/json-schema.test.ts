@@ -13,10 +13,10 @@ import { expectCode } from '../../../../support/expect-code.js'
 /** Rules that every JSON grammar of the compiler has. */
 const BASICS = 'basic_integer ::= x\nbasic_number ::= y\n'
 
-test('properties of characters are refused before V8 writes each of them out', () => {
+test('many properties of characters are refused before each of them is written out', () => {
   const peakKib = process.resourceUsage().maxRSS
   const pattern = '\\p{L}'.repeat(60_000)
-  expect(() => toGrammarSchema({ type: 'string', pattern })).toThrow('#/pattern uses "\\p"')
+  expect(() => toGrammarSchema({ type: 'string', pattern })).toThrow('#/pattern has too many classes')
   expect(process.resourceUsage().maxRSS - peakKib).toBeLessThan(200 * 1024)
   expect(() => toGrammarSchema({ type: 'string', pattern: '\\\\p' })).not.toThrow()
 })

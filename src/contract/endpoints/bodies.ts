@@ -24,6 +24,7 @@ const CONVERSATION = {
   maxNestedValues: 60_000,
   maxKeys: 20_000,
   int64Fields: CHAT_INT64_FIELDS,
+  refusesHalves: true,
   keepsNumbers: true,
 } as const
 
@@ -47,7 +48,7 @@ export function blocks<S extends z.ZodType>(schema: S): Of<S> {
 
 /** A conversation as data: nothing answers it, and all of it is kept. */
 export function marked<S extends z.ZodType>(schema: S): Of<S> {
-  const { int64Fields: _, keepsNumbers: __, ...reader } = CONVERSATION
+  const { int64Fields: _, keepsNumbers: __, refusesHalves: ___, ...reader } = CONVERSATION
   return { schema, size: 'chatBytes', reader }
 }
 

@@ -49,6 +49,8 @@ export interface BodyCounts {
   readonly maxNames?: number
   /** Top-level fields whose big integers become `bigint`; elsewhere they become the nearest number. */
   readonly int64Fields?: readonly string[]
+  /** A text with half of a surrogate pair, which no prompt can hold, is refused with its path. Default false. */
+  readonly refusesHalves?: boolean
   /** Numbers keep their text in fields of prompts and grammars. Default false. */
   readonly keepsNumbers?: boolean
 }

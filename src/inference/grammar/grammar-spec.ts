@@ -3,7 +3,7 @@
  */
 import { createHash } from 'node:crypto'
 
-/** A constraint on the whole text of an answer. */
+/** A constraint on the whole text of an answer. `reach` are the characters that an answer can come to: a bound beyond them is none. */
 export type GrammarSpec =
   | {
       readonly kind: 'json_schema'
@@ -13,8 +13,11 @@ export type GrammarSpec =
       readonly isWhitespaceFree: boolean
       /** What answers cannot be held to is left out, and said; absent: it is refused. */
       readonly isLax?: boolean
+      /** The tool whose arguments it describes, if it is of one alone. */
+      readonly tool?: string
+      readonly reach?: number
     }
-  | { readonly kind: 'regex'; readonly pattern: string }
+  | { readonly kind: 'regex'; readonly pattern: string; readonly reach?: number }
   | { readonly kind: 'choice'; readonly choices: readonly string[] }
   /** EBNF in GBNF's style with a rule `root`, or Lark. */
   | { readonly kind: 'ebnf'; readonly grammar: string }
@@ -22,6 +25,7 @@ export type GrammarSpec =
   | {
       readonly kind: 'structural_tag'
       readonly tag: string
+      readonly reach?: number
       /** It is of calls: JSON between marks, which may be written as control tokens, for the answer's text shows them. */
       readonly isOfCalls?: boolean
       /** Nothing is held to before a text of these; absent: all is, from the first token. */
@@ -35,6 +39,21 @@ export interface TextTrigger {
   readonly isAtBeginning: boolean
   /** An answer that begins with reasoning is free to its end. */
   readonly isAfterReasoning: boolean
+}
+
+/** Below it a bound is cheap. */
+const LEAST_REACH = 128
+
+/**
+ * The specification with what an answer can come to. Only where it has a large number at all, and in powers of two, so that requests
+ * of other lengths share a grammar.
+ */
+export function withReach(spec: GrammarSpec, characters: number): GrammarSpec {
+  if (spec.kind === 'choice' || spec.kind === 'ebnf') return spec
+  const text = spec.kind === 'json_schema' ? spec.schema : spec.kind === 'regex' ? spec.pattern : spec.tag
+  if (!/\d{3}/.test(text)) return spec
+  const reach = 2 ** Math.ceil(Math.log2(Math.max(characters, LEAST_REACH)))
+  return Number.isSafeInteger(reach) ? { ...spec, reach } : spec
 }
 
 /** Equal specifications have equal keys. */

@@ -25,13 +25,17 @@ export function toGrammarWork(spec: GrammarSpec): GrammarWork {
     case 'json_schema':
       return { spec, schemas: [toGrammarSchema(parseJson(spec.schema, 'JSON schema'), spec)] }
     case 'structural_tag': {
-      const { tag, schemas } = toNumberedTag(spec.tag, { grammar: toEbnf, regex: regexToEbnf })
+      const { tag, schemas } = toNumberedTag(
+        spec.tag,
+        { grammar: toEbnf, regex: (pattern) => regexToEbnf(pattern, spec) },
+        spec,
+      )
       return { spec: { ...spec, tag }, schemas }
     }
     case 'ebnf':
       return { spec: { ...spec, grammar: toEbnf(spec.grammar) }, schemas: [] }
     case 'regex':
-      return { spec: { kind: 'ebnf', grammar: regexToEbnf(spec.pattern) }, schemas: [] }
+      return { spec: { kind: 'ebnf', grammar: regexToEbnf(spec.pattern, spec) }, schemas: [] }
     case 'choice':
       return { spec, schemas: [] }
   }
@@ -39,9 +43,9 @@ export function toGrammarWork(spec: GrammarSpec): GrammarWork {
 
 const toEbnf = (grammar: string): string => (isLark(grammar) ? larkToEbnf(grammar) : plainEbnf(grammar))
 
-function regexToEbnf(pattern: string): string {
+function regexToEbnf(pattern: string, { reach }: { readonly reach?: number }): string {
   try {
-    return `root ::= ${textRule(pattern)}`
+    return `root ::= ${textRule(pattern, reach === undefined ? {} : { reach })}`
   } catch (cause) {
     if (!(cause instanceof PatternError)) throw cause
     const message = `Failed to transform regex into a grammar: ${JSON.stringify(pattern.slice(0, 100))} ${cause.message}`

@@ -14,6 +14,7 @@ import type { GrammarSpec } from './grammar-spec.js'
 import type { GrammarThreadCommand, GrammarThreadData, GrammarThreadEvent } from './grammar-thread.js'
 import { tooComplex } from './heap-limit.js'
 import { awaitMask, createMaskBuffer, MASK_STATE } from './mask-buffer.js'
+import { largestParts } from './schema/largest-bounds.js'
 import type { TokenTable } from './token-table.js'
 import { readTriggers, triggeredMask } from './triggered-mask.js'
 
@@ -106,7 +107,7 @@ export async function compileGrammar(
     unheld = await promise
   } catch (error) {
     await thread.terminate()
-    throw error
+    throw withLargestParts(error, spec)
   } finally {
     watch.stop()
   }
@@ -185,6 +186,16 @@ function assertReadable(spec: GrammarSpec): void {
   const length = JSON.stringify(spec).length
   if (length <= MAX_TEXT_LENGTH) return
   throw tooComplex(`is ${Math.ceil(length / 1024)} KiB of text, at most ${MAX_TEXT_LENGTH / 1024} are read`)
+}
+
+/** What is too complex is named as far as it can be told. */
+function withLargestParts(error: unknown, spec: GrammarSpec): unknown {
+  if (!(error instanceof InvalidRequestError) || error.code !== 'grammar_too_complex') return error
+  const parts = largestParts(spec)
+  if (parts.length === 0) return error
+  const { code, message, hint, cause } = error
+  const named = `${message}; its largest parts are ${parts.join('; ')}`
+  return new InvalidRequestError(code, named, { ...(hint === undefined ? {} : { hint }), cause })
 }
 
 /** Counts the processor time of a thread's work, which may rest in between, and rejects at the limit. */

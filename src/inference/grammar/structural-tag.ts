@@ -28,11 +28,12 @@ const NUMBERED_SCHEMA = 'numbered_schema'
 export function toNumberedTag(
   text: string,
   write: PartWriter,
+  { reach }: { readonly reach?: number } = {},
 ): { readonly tag: string; readonly schemas: readonly GrammarSchema[] } {
   const schemas: GrammarSchema[] = []
   const numbered = (schema: JsonValue, isLax: boolean): JsonObject => {
     const read = typeof schema === 'string' ? parseJson(schema, 'a schema in a tag') : schema
-    schemas.push(toGrammarSchema(read, { isLax }))
+    schemas.push(toGrammarSchema(read, { isLax, ...(reach === undefined ? {} : { reach }) }))
     return { type: NUMBERED_SCHEMA, index: schemas.length - 1 }
   }
   const convert = (value: JsonValue): JsonValue => {
@@ -106,9 +107,39 @@ export function withGrammars(tag: string, grammars: readonly string[]): string {
 
 /** @throws {InvalidRequestError} `invalid_grammar` */
 export function parseJson(text: string, what: string): JsonValue {
+  let value: JsonValue
   try {
-    return parseExact(text)
+    value = parseExact(text)
   } catch (cause) {
     throw new InvalidRequestError('invalid_grammar', `${what} must be JSON text, as an object it works too`, { cause })
   }
+  // as it stands in a text it is an escape
+  const place = /\\u[dD][89a-fA-F]/.test(text) ? findHalf(value, '#') : null
+  if (place === null) return value
+  throw new InvalidRequestError(
+    'invalid_grammar',
+    `${what} at ${place} has half of a surrogate pair, which is no character`,
+  )
+}
+
+/** Where a text or a name is no text, if any is. */
+function findHalf(value: JsonValue, path: string): string | null {
+  if (typeof value === 'string') return /\p{Surrogate}/u.test(value) ? path : null
+  if (Array.isArray(value)) return firstOf(value.map((item, index) => () => findHalf(item, `${path}/${index}`)))
+  if (!isJsonObject(value)) return null
+  return firstOf(
+    Object.entries(value).map(
+      ([name, item]) =>
+        () =>
+          findHalf(name, path) ?? findHalf(item, `${path}/${name}`),
+    ),
+  )
+}
+
+function firstOf(looks: readonly (() => string | null)[]): string | null {
+  for (const look of looks) {
+    const found = look()
+    if (found !== null) return found
+  }
+  return null
 }

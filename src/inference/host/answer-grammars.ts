@@ -11,22 +11,44 @@ import type { GenerationListener } from '../engine/generation.js'
 import type { TokenMask } from '../engine/sampling/token-mask.js'
 import { compileGrammar } from '../grammar/grammar.js'
 import { createGrammarCache, type GrammarCache, type GrammarLease } from '../grammar/grammar-cache.js'
-import type { GrammarSpec } from '../grammar/grammar-spec.js'
+import { type GrammarSpec, withReach } from '../grammar/grammar-spec.js'
 import { createTokenTable, type TokenTable } from '../grammar/token-table.js'
 
 /** Compiled grammars kept at once; each is a thread with its own copy of the vocabulary, about 50 MB at 49,152 tokens. */
 const MAX_GRAMMARS = 8
 
 /** The vocabulary is read when the first grammar comes: most hosts never see one. */
-export function createGrammars(textModel: TextModel, vocabularySize: number, clock: Clock): GrammarCache {
+export function createGrammars(textModel: TextModel, vocabularySize: number, clock: Clock): AnswerGrammars {
   let table: Promise<TokenTable> | null = null
-  return createGrammarCache({
+  let longest: number | null = null
+  const readTable = (): Promise<TokenTable> => {
+    table ??= createTokenTable(textModel.tokenizer, vocabularySize, textModel.eosTokenIds)
+    return table
+  }
+  const cache = createGrammarCache({
     maxGrammars: MAX_GRAMMARS,
-    compile: async (spec) => {
-      table ??= createTokenTable(textModel.tokenizer, vocabularySize, textModel.eosTokenIds)
-      return compileGrammar(spec, await table, { clock })
-    },
+    compile: async (spec) => compileGrammar(spec, await readTable(), { clock }),
   })
+  return {
+    ...cache,
+    async within(spec, maxTokens) {
+      longest ??= longestToken(await readTable())
+      return withReach(spec, longest * maxTokens)
+    },
+  }
+}
+
+/** Grammars, and specifications for answers of at most so many tokens. */
+export interface AnswerGrammars extends GrammarCache {
+  within(spec: GrammarSpec, maxTokens: number): Promise<GrammarSpec>
+}
+
+/** Bytes of the longest token, which has no more characters. */
+function longestToken({ offsets }: TokenTable): number {
+  const starts = new Uint32Array(offsets)
+  let longest = 0
+  for (let id = 1; id < starts.length; id++) longest = Math.max(longest, (starts[id] ?? 0) - (starts[id - 1] ?? 0))
+  return longest
 }
 
 /** Who asks for a grammar. */
@@ -35,17 +57,22 @@ export interface GrammarWish {
   /** Field of the request that it comes from. */
   readonly grammarParam?: string
   readonly keyId?: string
+  /** Tokens that the answer can have. */
+  readonly maxTokens: number
 }
 
 /** A lease, or the grammar's error with the field it comes from. */
 export async function leaseFor(
-  { grammar, grammarParam: param, keyId }: GrammarWish,
-  grammars: GrammarCache,
+  { grammar, grammarParam: param, keyId, maxTokens }: GrammarWish,
+  grammars: AnswerGrammars,
   isWanted: () => boolean,
 ): Promise<GrammarLease | null> {
   if (grammar === null) return null
   try {
-    return await grammars.lease(grammar, { isWanted, ...(keyId === undefined ? {} : { keyId }) })
+    return await grammars.lease(await grammars.within(grammar, maxTokens), {
+      isWanted,
+      ...(keyId === undefined ? {} : { keyId }),
+    })
   } catch (error) {
     if (!(error instanceof AppError) || error.category !== 'invalid_request' || param === undefined) throw error
     const { code, message, hint, cause } = error

@@ -20,9 +20,9 @@ import { loadTextModel, type TextModel } from '#model/text/text-model.js'
 import type { AdapterModule } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { ThreadsChange } from '../engine/scheduling/core-sharing.js'
-import type { GrammarCache, GrammarLease } from '../grammar/grammar-cache.js'
+import type { GrammarLease } from '../grammar/grammar-cache.js'
 import { createRoutedEngine, type RoutedEngine } from '../remote/routed-engine.js'
-import { createGrammars, leaseFor, releasing } from './answer-grammars.js'
+import { type AnswerGrammars, createGrammars, leaseFor, releasing } from './answer-grammars.js'
 import { ChoiceText } from './choice-text.js'
 import { toLoadError } from './load-error.js'
 import { type LocalEngine, type LocalEngineParts, openLocalEngine, readConfig } from './local-engine.js'
@@ -72,7 +72,7 @@ interface Loaded {
   /** What can be adapted. */
   readonly modules: readonly AdapterModule[]
   readonly texts: TextDesk
-  readonly grammars: GrammarCache
+  readonly grammars: AnswerGrammars
 }
 
 /** Creates a host with no model; `load` comes first. */
@@ -154,7 +154,8 @@ export function createHost(options: HostOptions): Host {
       const { contextLength } = engine
       const prepared = await texts.prepare(command, maxPromptTokens(command, contextLength))
       const isWanted = (): boolean => preparing.has(command.id)
-      lease = await leaseFor(command, grammars, isWanted)
+      const maxTokens = Math.min(command.sampling.maxTokens ?? contextLength, contextLength)
+      lease = await leaseFor({ ...command, maxTokens }, grammars, isWanted)
       // one that was aborted meanwhile never reaches the engine
       if (!preparing.has(command.id)) {
         throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')

@@ -40,7 +40,8 @@ export async function openOnnxNode({ load, adapters, runtime, clock }: OnnxNodeO
     const read = readGenerateBody(await readText(request))
     const { body, own, grammar } = read
     const isGone = (): boolean => response.destroyed || response.writableEnded
-    const wish = { grammar, ...(own.key_id === undefined ? {} : { keyId: own.key_id }) }
+    const maxTokens = Math.min(body.sampling_params.max_tokens ?? engine.contextLength, engine.contextLength)
+    const wish = { grammar, maxTokens, ...(own.key_id === undefined ? {} : { keyId: own.key_id }) }
     const lease = await leaseFor(wish, grammars, () => !isGone())
     try {
       const digest = body.model

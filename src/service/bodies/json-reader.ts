@@ -274,6 +274,8 @@ class StreamingJsonReader implements JsonReader {
         const isWhole = this.#parts.length === 0 && !this.#hasEscape && !this.#hasNonAscii
         const text = isWhole ? this.#texts.read(this.#chunk, start, i) : this.#endString(chunk.subarray(start, i), i)
         this.#token = 'none'
+        // bytes of one are no UTF-8, so only an escape can say it
+        if (this.#hasEscape && this.#options.refusesHalves === true) this.#checkHalves(text)
         if (this.#expect === 'key' || this.#expect === 'first-key') this.#setKey(text, i)
         else this.#put(text)
         return i + 1
@@ -299,6 +301,29 @@ class StreamingJsonReader implements JsonReader {
       throw this.#problem(`a value is longer than ${this.#maxStringBytes} bytes`, start)
     }
     this.#parts.push(Uint8Array.prototype.slice.call(chunk, start))
+  }
+
+  /** @throws {InvalidRequestError} `invalid_value` naming the place; an unknown name of a field at the top is named and ignored */
+  #checkHalves(text: string): void {
+    const [half] = /\p{Surrogate}/u.exec(text) ?? []
+    if (half === undefined) return
+    const isKey = this.#expect === 'key' || this.#expect === 'first-key'
+    if (isKey && this.#stack.length === 1) return
+    const places = isKey ? this.#stack.slice(0, -1) : this.#stack
+    const path = places
+      .map(({ list, key }) => (list === null ? `.${key}` : `[${list.length}]`))
+      .join('')
+      .replace(/^\./, '')
+    const what = isKey ? `${path} has a name with` : `${path} has`
+    const spelled = `\\u${half.charCodeAt(0).toString(16)}`
+    throw new InvalidRequestError(
+      'invalid_value',
+      `${what} half of a surrogate pair (${spelled}), which is no character`,
+      {
+        param: path,
+        hint: 'send both halves, or the character itself; a text that was cut within one ends before it',
+      },
+    )
   }
 
   #endString(last: Uint8Array, i: number): string {

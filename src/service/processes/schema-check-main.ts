@@ -10,6 +10,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { default as addFormats } from 'ajv-formats'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { answerProcess } from '#base/processes/ask-process.js'
+import { checkedPattern } from './checked-pattern.js'
 
 /** JSON texts. */
 export interface SchemaCheckData {
@@ -28,6 +29,7 @@ const MAX_LENGTH = 300
 const MAX_PATTERNS = 4000
 // as functions that call each other: written into each place that refers to it, a definition could come to gigabytes
 const OPTIONS: Options = {
+  code: { regExp: Object.assign(checkedPattern, { code: 'checkedPattern' }) },
   inlineRefs: false,
   strict: false,
   allErrors: true,

@@ -32,3 +32,19 @@ test('a pattern that takes for ever ends at the limit', { timeout: 120_000 }, as
   const found = await impatient.check('key', JSON.stringify(`${'a'.repeat(60)}!`), schema)
   expect(found).toEqual([expect.stringContaining('took longer than 3 s')])
 })
+
+test('an expression that backtracks for ever is matched elsewhere, and ends there', { timeout: 120_000 }, async () => {
+  const impatient = createSchemaChecker({ environment: process.env, limitMs: 3000 })
+  expect(await impatient.match('key', `${'a'.repeat(60)}!`, '(a+)+')).toEqual([
+    expect.stringContaining('took longer than 3 s'),
+  ])
+  expect(await impatient.match('key', 'aa', 'a+')).toEqual([])
+  expect(await impatient.match('key', 'ab', 'a+')).toEqual(['the answer does not match the regular expression'])
+})
+
+test('a pattern as other languages spell it is checked', async () => {
+  expect(await check('AB-1', { type: 'string', pattern: '^[A-Z]+\\-\\d+$' })).toEqual([])
+  expect(await check('AB1', { type: 'string', pattern: '^[A-Z]+\\-\\d+$' })).toEqual([
+    expect.stringContaining('(pattern)'),
+  ])
+})

@@ -7,9 +7,9 @@ import { createRng } from '#base/util/rng.js'
 import type { GrammarSpec } from '#inference/grammar/grammar-spec.js'
 import { compile } from '#inference/grammar/grammar-thread.js'
 import { toGrammarWork } from '#inference/grammar/grammar-work.js'
-import { patternToJavaScript } from '#inference/grammar/schema/pattern-writer.js'
 import { type LoadedXgrammar, loadXgrammar } from '#inference/grammar/xgrammar.js'
 import { toByteLevelText } from '#model/text/vocabulary/byte-level.js'
+import { patternToJavaScript } from '../../support/schemas/pattern-to-javascript.js'
 import { randomClass, randomPattern, randomTexts } from '../../support/schemas/random-patterns.js'
 
 const STOP = 256

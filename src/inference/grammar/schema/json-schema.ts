@@ -28,6 +28,7 @@ import {
   UnheldError,
   unheld,
   unsupported,
+  without,
 } from './schema-checks.js'
 import {
   type ConstantPatch,
@@ -59,18 +60,24 @@ export interface GrammarSchema {
   readonly unheld: readonly string[]
 }
 
+export interface SchemaOptions {
+  /** What answers cannot be held to is left out instead of refused, and named. */
+  readonly isLax?: boolean
+  /** Characters that an answer can come to: bounds beyond them are none. */
+  readonly reach?: number
+}
+
 /**
  * Checks a schema and returns what the compiler is given.
  *
  * An object without `properties` and an array without `items` may hold anything, as JSON Schema says; an object with
  * `properties` holds only those unless `additionalProperties` says otherwise, which JSON Schema allows an answer to do.
  *
- * @param options `isLax`: what answers cannot be held to is left out instead of refused, and named
  * @throws {InvalidRequestError} `unsupported_schema` naming the keyword and where it stands
  */
-export function toGrammarSchema(given: JsonValue, options: { readonly isLax?: boolean } = {}): GrammarSchema {
+export function toGrammarSchema(given: JsonValue, options: SchemaOptions = {}): GrammarSchema {
   const schema = hasExactNumber(given) ? withPlainNumbers(given) : given
-  const marks = new Marks(schema, options.isLax === true)
+  const marks = new Marks(schema, options)
   if (schema === false) throw unsupported('#', IMPOSSIBLE)
   const converted = convert(schema, { path: '#', depth: 0, marks })
   const { constants, others, definitions } = marks
@@ -87,13 +94,15 @@ class Marks {
   readonly definitions: Record<string, JsonValue> = {}
   readonly left = new Set<string>()
   readonly isLax: boolean
+  readonly reach: number | undefined
   readonly root: JsonValue
   readonly #prefix: string
   readonly #references = new Map<string, string>()
 
-  constructor(schema: JsonValue, isLax: boolean) {
+  constructor(schema: JsonValue, { isLax = false, reach }: SchemaOptions) {
     this.root = schema
     this.isLax = isLax
+    this.reach = reach
     const text = JSON.stringify(schema) ?? ''
     let prefix = 'marked'
     while (text.includes(prefix)) prefix += 'x'
@@ -172,19 +181,20 @@ function convertAsSaid(given: JsonValue, place: Place): JsonValue {
   if (depth > MAX_DEPTH) throw unsupported(path, `is nested deeper than ${MAX_DEPTH} levels`)
   if (typeof given === 'boolean') return given
   if (!isJsonObject(given)) throw unsupported(path, 'must be an object or a boolean')
-  const schema = withRequired(
+  const said = withRequired(
     withSatisfiable(withType(withoutOldSpellings(withMergedObjects(given, marks.root))), path),
     path,
   )
-  const [named, ...others] = Object.keys(schema).filter((name) => UNSUPPORTED.has(name))
+  const [named, ...others] = Object.keys(said).filter((name) => UNSUPPORTED.has(name))
   if (named !== undefined) throw unheld(path, named, 'uses a keyword that answers cannot be held to', others)
-  checkSiblings(schema, path)
-  checkValues(schema, path)
+  checkSiblings(said, path)
+  checkValues(said, path)
+  const schema = withinReach(said, marks.reach)
   if (COMBINING.some((name) => Object.hasOwn(schema, name))) {
     return { ...schema, ...subschemas(schema, place), ...listedValues(schema, place) }
   }
   const types = typesOf(schema)
-  const text = types.includes('string') ? stringRule(schema, path) : null
+  const text = types.includes('string') ? stringRule(schema, place) : null
   if (text !== null) return withOwnType(schema, { own: 'string', rule: text }, place)
   const number = numberRule(withFormatBounds(schema, types), types, path)
   if (number !== null) return withOwnType(schema, { own: 'number', rule: number }, place)
@@ -197,6 +207,15 @@ function convertAsSaid(given: JsonValue, place: Place): JsonValue {
     ...(types.includes('array') && isAnyArray ? { items: true } : {}),
     ...(types.includes('object') ? { ...namedOthers(converted, marks), ...plainNames(converted, marks) } : {}),
   }
+}
+
+/** Without bounds that no answer can come to: those of long texts and lists are what takes a compiler longest. */
+function withinReach(schema: JsonObject, reach = Number.POSITIVE_INFINITY): JsonObject {
+  const isBeyond = (name: string): boolean => Number(schema[name]) > reach
+  const least = ['minLength', 'minItems'].filter(isBeyond)
+  const most = ['maxLength', 'maxItems'].filter(isBeyond)
+  if (least.length + most.length === 0) return schema
+  return { ...without(schema, most), ...Object.fromEntries(least.map((name) => [name, reach])) }
 }
 
 /** Tuples as draft 7 spells them, as newer drafts do; and without names of properties that need only be text, which they all are. */
@@ -338,7 +357,7 @@ function numberRule(schema: JsonObject, types: readonly string[], path: string):
 }
 
 /** The rule of a string with a pattern, a format or bounds of length; null if it may be any. */
-function stringRule(schema: JsonObject, path: string): OwnRule | string | null {
+function stringRule(schema: JsonObject, { path, marks: { reach } }: Place): OwnRule | string | null {
   const { minLength, maxLength, format } = schema
   const formatted = typeof format === 'string' ? readFormat(format, ['string'])?.pattern : undefined
   const pattern = schema['pattern'] ?? formatted
@@ -346,7 +365,7 @@ function stringRule(schema: JsonObject, path: string): OwnRule | string | null {
   const bounds = { minLength: Number(minLength ?? 0), maxLength: maxLength === undefined ? null : Number(maxLength) }
   if (pattern === undefined) return hasLength ? lengthRule(bounds.minLength, bounds.maxLength) : null
   try {
-    if (!hasLength) return patternRule(String(pattern))
+    if (!hasLength) return patternRule(String(pattern), reach === undefined ? {} : { reach })
     const rule = boundedPatternRule(String(pattern), bounds)
     if (rule === null) throw lengthBeside(schema, path)
     return rule

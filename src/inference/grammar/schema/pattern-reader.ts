@@ -35,6 +35,8 @@ export interface PatternDialect {
   readonly ignoresCase?: boolean
   /** False: it is part of a longer text, so that anchors, and how much a lazy part takes, have a meaning. */
   readonly isWhole?: boolean
+  /** Characters that the text can come to: more often nothing is repeated. */
+  readonly reach?: number
 }
 
 const LINE_ENDS: readonly CodeRange[] = [
@@ -95,15 +97,17 @@ class PatternReader {
   readonly #characters: readonly string[]
   readonly #lineEnds: readonly CodeRange[]
   readonly #isWhole: boolean
+  readonly #reach: number
   #flags: Flags
   /** What was met first that cannot be kept: all is read, for a mistake behind it is one in every language. */
   #unkept: string | null = null
   #at = 0
 
-  constructor(pattern: string, { lineEnds = LINE_ENDS, ignoresCase = false, isWhole = true }: PatternDialect) {
+  constructor(pattern: string, { lineEnds = LINE_ENDS, ignoresCase = false, isWhole = true, reach }: PatternDialect) {
     this.#characters = Array.from(pattern)
     this.#lineEnds = lineEnds
     this.#isWhole = isWhole
+    this.#reach = reach ?? Number.POSITIVE_INFINITY
     this.#flags = { ignoresCase, isPointAll: false }
   }
 
@@ -182,8 +186,10 @@ class PatternReader {
     const [least, most] = [Number(first), second === '' ? null : Number(second)]
     if (most !== null && most < least)
       throw new PatternSyntaxError(`has a repetition that ends before it begins: ${whole}`)
-    if (Math.max(least, most ?? 0) > MOST_TIMES) this.#leave(`repeats more than ${MOST_TIMES} times`)
-    return [least, comma === '' ? least : most]
+    const isReached = this.#reach === Number.POSITIVE_INFINITY
+    if (isReached && Math.max(least, most ?? 0) > MOST_TIMES) this.#leave(`repeats more than ${MOST_TIMES} times`)
+    const last = comma === '' ? least : most
+    return [Math.min(least, this.#reach), last === null || last > this.#reach ? null : last]
   }
 
   /** Null: what says something of the rest alone. */

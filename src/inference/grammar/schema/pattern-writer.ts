@@ -1,6 +1,5 @@
 /**
- * Regular expressions as they were read, written: as EBNF for the grammar's compiler, with characters as their bytes, and as JavaScript
- * to check a finished text with, by an engine that knows nothing of grammars.
+ * Regular expressions as they were read, written: as EBNF for the grammar's compiler, with characters as their bytes.
  */
 import { checkHeap } from '../heap-limit.js'
 import { type CodeRange, classAlternatives, complement, SURROGATES } from './character-class.js'
@@ -68,23 +67,4 @@ export function textCharacter(ranges: readonly CodeRange[]): string {
 /** An expression for plain text, as it stands in a grammar. @throws {PatternError} */
 export function textRule(pattern: string, dialect?: PatternDialect): string {
   return patternToEbnf(pattern, textCharacter, dialect)
-}
-
-/** The expression for a whole text, as JavaScript's flag `u` reads it. @throws {PatternError} */
-export function patternToJavaScript(pattern: string, dialect?: PatternDialect): string {
-  const write = (node: PatternNode): string => {
-    switch (node.kind) {
-      case 'characters': {
-        const code = (each: number): string => `\\u{${each.toString(16)}}`
-        return `[${node.ranges.map(([from, to]) => `${code(from)}-${code(to)}`).join('')}]`
-      }
-      case 'alternatives':
-        return `(?:${node.parts.map(write).join('|')})`
-      case 'sequence':
-        return node.parts.map(write).join('')
-      case 'repeat':
-        return `(?:${write(node.part)}){${node.least},${node.most ?? ''}}`
-    }
-  }
-  return `^(?:${write(parsePattern(pattern, dialect))})$`
 }

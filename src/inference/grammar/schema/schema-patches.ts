@@ -61,11 +61,21 @@ export function patchGrammar(ebnf: string, { constants, others }: SchemaPatches)
     return before.replace(line, () => `${name} ::= ${rule}`)
   }, ebnf)
   const rules: string[] = []
-  const ruleOf = new Map(constants.map(({ mark }, index) => [mark, `own_rule_${index}`]))
+  // equal rules are compiled once
+  const firstOf = new Map<string, number>()
+  const firstLike = ({ rule, helpers = [] }: ConstantPatch, index: number): number => {
+    const key = [rule, ...helpers].join('\n')
+    const first = firstOf.get(key) ?? index
+    firstOf.set(key, first)
+    return first
+  }
+  const ruleOf = new Map(constants.map((patch, index) => [patch.mark, `own_rule_${firstLike(patch, index)}`]))
   const stem = constants[0]?.mark.replace(/\d+$/, '') ?? ''
   // a mark in a definition that nothing refers to is not found
   text = text.replace(new RegExp(String.raw`"\\"(${stem}\d+)\\""`, 'g'), (found, mark) => ruleOf.get(mark) ?? found)
-  for (const [index, { rule, helpers = [] }] of constants.entries()) {
+  for (const [index, patch] of constants.entries()) {
+    if (firstLike(patch, index) !== index) continue
+    const { rule, helpers = [] } = patch
     const own = `own_rule_${index}`
     const named = (text: string): string => (helpers.length === 0 ? text : text.replaceAll(OWN_NAME, own))
     append(rules, [`${own} ::= ${named(rule)}`, ...helpers.map(named)])

@@ -7,7 +7,7 @@
  */
 
 import { type CodeRange, classAlternatives, plainPart } from './character-class.js'
-import { PatternError } from './pattern-reader.js'
+import { type PatternDialect, PatternError } from './pattern-reader.js'
 import { patternToEbnf } from './pattern-writer.js'
 
 /** Any character of a JSON string, without escapes of its number: those would count twice where a pair makes one character. */
@@ -23,8 +23,8 @@ export function lengthRule(minLength: number, maxLength: number | null): string 
  * @returns the rule of a string whose whole text matches
  * @throws {PatternError} for what is no regular expression, looks around, or refers back
  */
-export function patternRule(pattern: string): string {
-  return String.raw`"\"" (${patternToEbnf(pattern, characterRule)}) "\""`
+export function patternRule(pattern: string, dialect: PatternDialect = {}): string {
+  return String.raw`"\"" (${patternToEbnf(pattern, characterRule, dialect)}) "\""`
 }
 
 /** One character of the ranges as JSON writes it. Of control characters those that have a short escape. */

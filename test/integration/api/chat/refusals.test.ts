@@ -307,7 +307,7 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
   [
     '7 regex',
     { structured_outputs: { regex: '(a' } },
-    { param: 'structured_outputs', words: 'parenthesis is not closed' },
+    { param: 'structured_outputs', words: 'does not close a group' },
   ],
   [
     '7 ag',
@@ -337,7 +337,7 @@ const ROWS: readonly (readonly [rule: string, body: object, refusal: Refusal])[]
     { guided_json: {}, response_format: { type: 'json_object' } },
     { param: 'structured_outputs', words: 'multiple are specified' },
   ],
-  ['7 guided regex', { guided_regex: '(a' }, { param: 'guided_regex', words: 'parenthesis is not closed' }],
+  ['7 guided regex', { guided_regex: '(a' }, { param: 'guided_regex', words: 'does not close a group' }],
   ['7 format', { format: 'yaml' }, { param: 'format', words: 'must be "json" or a JSON schema' }],
   ['7 guided choice', { guided_choice: [] }, { param: 'guided_choice', words: 'at least one choice' }],
   ['7 grammar', { grammar: ' ' }, { param: 'grammar', words: 'must not be empty' }],

@@ -221,7 +221,7 @@ describe('what is refused, each for its own reason', () => {
       },
       '#/multipleOf',
     ],
-    [{ structured_outputs: { regex: '(a' } }, 'parenthesis is not closed'],
+    [{ structured_outputs: { regex: '(a' } }, 'does not close a group'],
     [{ structured_outputs: { grammar: 'root ::= (' } }, 'cannot be compiled'],
     [{ response_format: { type: 'structural_tag', format: { type: 'nonsense' } } }, 'cannot be compiled'],
     [{ structured_outputs: { grammar: 'root ::= root' } }, 'leads only to itself'],
@@ -243,4 +243,105 @@ it('a grammar that leads nowhere is the caller’s mistake, also in the middle o
   const text = await response.text()
   expect(text).toContain('allows nothing after')
   expect(text).toMatch(/"code":400[\s\S]*data: \[DONE\]\s*$/)
+})
+
+/** The letters of its classes have bytes in common with others: byte by byte half of one would be enough. */
+const CYRILLIC = '^[а-яё]{2,3}$'
+const pattern = { type: 'object', properties: { a: { type: 'string', pattern: CYRILLIC } }, required: ['a'] }
+describe('letters beyond ASCII are held at every door', () => {
+  it.each<[string, object]>([
+    ['regex', { structured_outputs: { regex: CYRILLIC } }],
+    ['guided_regex', { guided_regex: '(?i)^[А-Я]{2,3}$' }],
+    ['GBNF', { grammar: 'root ::= [а-яё]{2,3}' }],
+    ['Lark', { grammar: 'start: /[а-яё]{2,3}/' }],
+    ['a structural tag', { structured_outputs: { structural_tag: { format: { type: 'regex', pattern: CYRILLIC } } } }],
+    ['a schema', { structured_outputs: { json: { type: 'string', pattern: CYRILLIC } } }],
+  ])('%s', async (_, more) => {
+    const text = await answer({ ...more, temperature: 0 })
+    expect(text.replaceAll('"', '')).toMatch(/^[а-яёА-ЯЁᲀ-ᲈ]{2,3}$/)
+  })
+
+  it('and in the arguments of a tool', async () => {
+    const tools = [{ type: 'function', function: { name: 'f', parameters: pattern } }]
+    const tool_choice = { type: 'function', function: { name: 'f' } }
+    const { body } = await post({ tools, tool_choice, temperature: 0 })
+    const given = body.choices[0]?.message.tool_calls?.[0]?.function.arguments ?? ''
+    expect(JSON.parse(given).a).toMatch(/^[а-яё]{2,3}$/)
+  })
+
+  it('a point is one character, however many tokens it takes', async () => {
+    // the four bytes of U+1F60A, in this order
+    const logit_bias = { 249: 90, 168: 85, 161: 80, 147: 75 }
+    const { body } = await post({ structured_outputs: { regex: '^.{2}$' }, logit_bias, max_tokens: 8, temperature: 0 })
+    expect(Array.from(body.choices[0]?.message.content ?? '')).toHaveLength(2)
+    expect(body.choices[0]?.message.content).not.toContain('\ufffd')
+  })
+})
+
+it('escapes that need none are held; what is a regular expression in no language is refused with its path, strict or not', async () => {
+  const format = (given: string) => ({
+    response_format: {
+      type: 'json_schema',
+      json_schema: { name: 'x', schema: { ...pattern, properties: { a: { type: 'string', pattern: given } } } },
+    },
+  })
+  const { status, body } = await post({ ...format('^[A-Z]{2,5}\\-\\d{1,3}$'), temperature: 0 })
+  expect(status).toBe(200)
+  expect(JSON.parse(body.choices[0]?.message.content ?? '').a).toMatch(/^[A-Z]{2,5}-\d{1,3}$/)
+  expect(await post(format('[z-a]'))).toMatchObject({
+    status: 400,
+    body: { error: { message: expect.stringContaining('#/properties/a/pattern is no regular expression') } },
+  })
+})
+
+it('answers to an expression and to choices are checked by other code, whole and streamed', async () => {
+  const { body } = await post({ structured_outputs: { regex: 'a\\-[bc]{3}' } })
+  expect(body.choices[0]).toMatchObject({ 'x-trainyard-schema-violations': [] })
+  const chosen = await post({ structured_outputs: { choice: ['да', 'нет'] } })
+  expect(chosen.body.choices[0]).toMatchObject({ 'x-trainyard-schema-violations': [] })
+  const json = { messages, stream: true, max_tokens: 20, structured_outputs: { regex: '[bc]{3}' } }
+  expect(await (await service.fetch('/v1/chat/completions', { json })).text()).toContain(
+    '"x-trainyard-schema-violations":[]',
+  )
+  // one that a stop text ends is none of it
+  const stopped = await post({ structured_outputs: { regex: 'ab{1,3}c' }, stop: ['b'] })
+  expect(stopped.body.choices[0]).toMatchObject({
+    'x-trainyard-schema-violations': ['the answer does not match the regular expression'],
+  })
+})
+
+it.each<[string, object]>([
+  ['structured_outputs.choice[0]', { structured_outputs: { choice: ['\ud83d'] } }],
+  [
+    'response_format.json_schema.schema.enum[1]',
+    { response_format: { type: 'json_schema', json_schema: { name: 'x', schema: { enum: ['a', '\ude00'] } } } },
+  ],
+  ['structured_outputs.json.const', { structured_outputs: { json: { const: 'a\ud83d' } } }],
+  ['stop[0]', { stop: ['\ud83d'] }],
+  ['tools[0].function.name', { tools: [{ type: 'function', function: { name: 'f\ud83d' } }] }],
+  ['messages[0].content', { messages: [{ role: 'user', content: 'cut \ud83d' }] }],
+])('half of a surrogate pair in %s is refused', async (path, more) => {
+  expect(await post(more)).toMatchObject({
+    status: 400,
+    body: { error: { param: path, message: expect.stringContaining(`${path} has half of a surrogate pair`) } },
+  })
+})
+
+it('half of one in a schema that is text is refused with its place', async () => {
+  expect(await post({ structured_outputs: { json: '{"enum": ["\\ud83d"]}' } })).toMatchObject({
+    status: 400,
+    body: { error: { message: 'JSON schema at #/enum/0 has half of a surrogate pair, which is no character' } },
+  })
+})
+
+it('bounds that no answer can come to are none: a tool with texts of 65,536 characters answers', async () => {
+  const long = { type: 'string', maxLength: 65_536, minLength: 1 }
+  const lists = {
+    type: 'array',
+    items: { type: 'string', pattern: '^(\\d+|imap:[A-Za-z0-9_-]{1,5000})$' },
+    maxItems: 100_000,
+  }
+  const parameters = { type: 'object', properties: { a: long, b: long, c: lists }, required: ['a', 'b', 'c'] }
+  const tools = [{ type: 'function', function: { name: 'mail', parameters } }]
+  expect((await post({ tools, tool_choice: 'required', max_tokens: 2 })).status).toBe(200)
 })

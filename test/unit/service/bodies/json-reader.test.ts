@@ -33,6 +33,21 @@ describe('JSON reader', () => {
     for (const size of [1, 2, 3, 5, 1000]) expect(read(text, {}, size)).toEqual(JSON.parse(text))
   })
 
+  it.each([
+    ['{"a":[0,{"b":"x\\ud83d"}]}', 'a[1].b'],
+    ['{"a":["\\ude00\\ud83d"]}', 'a[0]'],
+    ['{"a":{"\\ud83d":1}}', 'a'],
+  ])('half of a surrogate pair in %s is refused as %s, where it is to be', (text, param) => {
+    for (const size of [1, 1000]) {
+      expect(() => read(text, { refusesHalves: true }, size)).toThrow(
+        expect.objectContaining({ code: 'invalid_value', param }),
+      )
+      expect(read(text, {}, size)).toEqual(JSON.parse(text))
+    }
+    const whole = '{"a":["\\ud83d\\ude00","\\\\ud83d"],"\\ud83d":1}'
+    expect(read(whole, { refusesHalves: true }, 3)).toEqual(JSON.parse(whole))
+  })
+
   it('reads random documents as JSON.parse does', () => {
     const rng = createRng('json')
     const random = (depth: number): unknown => {

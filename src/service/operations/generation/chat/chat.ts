@@ -32,7 +32,7 @@ import {
 } from './chat-request.js'
 import { heldCalls, isStrictIgnored } from './held-calls.js'
 import { withFunctions } from './older-calls.js'
-import { unheldFields, ViolationFinder } from './schema-violations.js'
+import { isAlwaysChecked, unheldFields, ViolationFinder } from './schema-violations.js'
 import { createServedList } from './served-list.js'
 import { describeServedModel, type Policy, resolvePolicy } from './served-models.js'
 
@@ -140,7 +140,7 @@ export function createChatService(
       }
       const unheld = started.unheld ?? []
       const violations =
-        unheld.length === 0
+        unheld.length === 0 && !isAlwaysChecked(wanted.grammar)
           ? null
           : new ViolationFinder(context.schemaChecker, principal.keyId, request, wanted.grammar)
       return {

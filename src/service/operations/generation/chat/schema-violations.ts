@@ -1,6 +1,7 @@
 /**
- * Checks finished answers against their JSON Schemas, for schemas with keywords that the grammar of generation cannot
- * hold an answer to.
+ * Checks finished answers by other code than what holds them: against their JSON Schemas, where these have keywords that a grammar
+ * cannot hold an answer to, and always against a regular expression or the choices. Of an EBNF grammar and a structural tag there is
+ * no second reader here: those hold alone.
  */
 
 import { stringifyExact } from '#base/json/exact-json.js'
@@ -24,15 +25,15 @@ export interface FinishedChoice {
 export class ViolationFinder {
   readonly #checker: SchemaChecker
   readonly #keyId: string
-  /** Of the answer's text; null: it may be anything. */
-  readonly #schema: string | null
+  /** What the answer's text is held to; null: it may be anything. */
+  readonly #spec: GrammarSpec | null
   readonly #parameters: ReadonlyMap<string, JsonObject>
 
-  /** @param schema what the text of an answer is held to, beside calls */
-  constructor(checker: SchemaChecker, keyId: string, request: ChatRequest, schema: GrammarSpec | null) {
+  /** @param spec what the text of an answer is held to, beside calls */
+  constructor(checker: SchemaChecker, keyId: string, request: ChatRequest, spec: GrammarSpec | null) {
     this.#checker = checker
     this.#keyId = keyId
-    this.#schema = schema?.kind === 'json_schema' ? schema.schema : null
+    this.#spec = spec
     this.#parameters = new Map(
       (request.tools ?? []).flatMap(({ function: { name, parameters } }) =>
         isJsonObject(parameters as JsonObject) ? [[name, parameters as JsonObject]] : [],
@@ -42,10 +43,7 @@ export class ViolationFinder {
 
   /** @returns a sentence each */
   async find({ content, calls }: FinishedChoice): Promise<readonly string[]> {
-    const ofText =
-      calls.length > 0 || this.#schema === null || content === null
-        ? []
-        : await this.#checker.check(this.#keyId, content, this.#schema)
+    const ofText = calls.length > 0 || content === null ? [] : await this.#findInText(content)
     const ofCalls: string[] = []
     for (const { name, arguments: given } of calls) {
       const schema = this.#parameters.get(name)
@@ -58,4 +56,22 @@ export class ViolationFinder {
     }
     return [...ofText, ...ofCalls]
   }
+
+  async #findInText(content: string): Promise<readonly string[]> {
+    switch (this.#spec?.kind) {
+      case 'json_schema':
+        return this.#checker.check(this.#keyId, content, this.#spec.schema)
+      case 'regex':
+        return this.#checker.match(this.#keyId, content, this.#spec.pattern)
+      case 'choice':
+        return this.#spec.choices.includes(content) ? [] : ['the answer is none of the choices']
+      default:
+        return []
+    }
+  }
+}
+
+/** Whether answers are checked though all of it can be held to: where that costs next to nothing. */
+export function isAlwaysChecked(spec: GrammarSpec | null): boolean {
+  return spec?.kind === 'regex' || spec?.kind === 'choice'
 }

@@ -53,7 +53,7 @@ export function toToolUse(request: ChatRequest): ToolUse {
   if (tool === undefined) {
     throw invalid('tool_choice', 'The tool specified in `tool_choice` does not match any of the specified `tools`')
   }
-  return { mode: { kind: 'named', name }, grammar: schemaGrammar(parametersOf(tool, index), [tool]) }
+  return { mode: { kind: 'named', name }, grammar: { ...schemaGrammar(parametersOf(tool, index), [tool]), tool: name } }
 }
 
 type Tool = NonNullable<ChatRequest['tools']>[number]
@@ -129,7 +129,7 @@ export function parametersOf(tool: Tool, index: number): JsonObject {
 const JSON_TYPES: ReadonlySet<unknown> = new Set(['array', 'string', 'number', 'integer', 'boolean', 'null'])
 
 /** @param tools those whose parameters are in it: if one is strict, all is */
-function schemaGrammar(schema: JsonObject, tools: readonly Tool[]): GrammarSpec {
+function schemaGrammar(schema: JsonObject, tools: readonly Tool[]): Extract<GrammarSpec, { kind: 'json_schema' }> {
   const isLax = !tools.some(isStrictTool)
   return { kind: 'json_schema', schema: stringifyExact(schema), isWhitespaceFree: false, isLax }
 }

@@ -3,7 +3,8 @@
  */
 import { describe, expect, test } from 'vitest'
 import { PatternError, PatternSyntaxError, parsePattern } from '#inference/grammar/schema/pattern-reader.js'
-import { patternToEbnf, patternToJavaScript } from '#inference/grammar/schema/pattern-writer.js'
+import { patternToEbnf } from '#inference/grammar/schema/pattern-writer.js'
+import { patternToJavaScript } from '../../../../support/schemas/pattern-to-javascript.js'
 
 const matches = (pattern: string, text: string): boolean => new RegExp(patternToJavaScript(pattern), 'u').test(text)
 

@@ -1,7 +1,7 @@
 /**
  * Regular expressions as they were read, written: as EBNF for the grammar's compiler, with characters as their bytes.
  */
-import { checkHeap } from '../heap-limit.js'
+import { checkHeap, tooComplex } from '../heap-limit.js'
 import { type CodeRange, classAlternatives, complement, SURROGATES } from './character-class.js'
 import { type PatternDialect, PatternError, type PatternNode, parsePattern } from './pattern-reader.js'
 
@@ -12,6 +12,7 @@ const MOST_WRITTEN = 2 ** 21
 /**
  * @param character one character of the ranges, as one element that a quantifier may follow
  * @throws {PatternError}
+ * @throws {InvalidRequestError} `grammar_too_complex` for classes that come to megabytes
  */
 export function patternToEbnf(
   pattern: string,
@@ -25,7 +26,7 @@ export function patternToEbnf(
       case 'characters': {
         const text = character(node.ranges)
         length += text.length
-        if (length > MOST_WRITTEN) throw new PatternError('has too many classes of too many characters')
+        if (length > MOST_WRITTEN) throw tooComplex('needs too much memory for the classes of a pattern')
         return text
       }
       case 'alternatives':

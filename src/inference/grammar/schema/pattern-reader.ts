@@ -4,6 +4,7 @@
  *
  * What comes out knows characters alone, never bytes; `pattern-writer.ts` writes it. Source: ECMA-262, 22.2; Python's `re`.
  */
+import { append } from '#base/util/lists.js'
 import { checkHeap } from '../heap-limit.js'
 import { type CodeRange, complement } from './character-class.js'
 import { propertyRanges, withBothCases } from './unicode-classes.js'
@@ -367,7 +368,7 @@ class PatternReader {
       const from = this.#classPart()
       const isRange = this.#next === '-' && this.#characters[this.#at + 1] !== ']'
       if (typeof from !== 'number') {
-        ranges.push(...from)
+        append(ranges, from)
         continue
       }
       const start = this.#at

@@ -11,6 +11,7 @@ import { SERVICE_SETTINGS, type ServiceSettingName, type ServiceSettingValues } 
 import type { Bounds, SettingRow } from '#contract/settings/setting.js'
 import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
+import type { SampleTiming } from './facades/tinker/samples.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { ResponseStoreTuning } from './operations/generation/responses/response-store.js'
@@ -68,6 +69,8 @@ export interface ServiceTuning {
   readonly placementMs?: number
   /** Responses that are kept: how many of an entity, and waits for the database. Defaults: `response-store.ts`. */
   readonly storedResponses?: Partial<ResponseStoreTuning>
+  /** When a sample that nobody asks for goes. Defaults: `samples.ts`. */
+  readonly samples?: SampleTiming
 }
 
 export interface ServiceOptions extends ServiceSettings {

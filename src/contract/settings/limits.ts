@@ -66,6 +66,24 @@ export const LIMIT_SETTINGS = defineSettings({
     bounds: { min: 1, max: 1_000_000 },
     summary: 'training jobs of one entity that may wait or run; beyond it 429',
   },
+  /** Samples of a Tinker client's key that may wait or run; beyond it 429. */
+  maxWaitingSamples: {
+    key: 'max-waiting-samples',
+    type: 'integer',
+    default: 4096,
+    bounds: { min: 1, max: 1_000_000 },
+    summary:
+      'samples of training loops that may wait or run for one key, for an entity four times as many; beyond it 429',
+  },
+  /** Prompts that wait and results that nobody has fetched, of the samples of one key, bytes; beyond it 429. */
+  maxSampleBytes: {
+    key: 'max-sample-memory',
+    type: 'size',
+    default: 256 * MB,
+    bounds: { min: MB, max: TB },
+    summary:
+      'memory of one key for samples of training loops, prompts that wait and results nobody has fetched, for an entity four times as much; beyond it 429',
+  },
   /** Largest body of requests that no other limit is for, bytes. */
   maxRequestBodyBytes: {
     key: 'max-request-body',

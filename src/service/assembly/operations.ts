@@ -186,6 +186,12 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   lifetimes.add('probes', () => probes.stop())
   const responseStore = createResponseStore(context, options.tuning?.storedResponses)
   lifetimes.add('responses', () => responseStore.stop())
+  const tinker = createTinkerService(
+    { ...context, isBeside: storage.group !== null },
+    { mostWaiting: settings.maxWaitingSamples, mostBytes: settings.maxSampleBytes },
+    options.tuning?.samples,
+  )
+  lifetimes.add('samples', () => tinker.stop())
   const services = {
     auth: createAuthService(db),
     keys: createKeyService(context),
@@ -217,7 +223,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),
     sessionApi: createSessionApiService(context),
-    tinker: createTinkerService({ ...context, isBeside: storage.group !== null }),
+    tinker,
     workerClaims: createWorkerClaimService(context),
     engineNodes: createEngineNodeService(context, {
       engines: settings.engines,

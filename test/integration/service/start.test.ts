@@ -32,6 +32,7 @@ const PARTS = [
   'outbox',
   'probes',
   'responses',
+  'samples',
   'server',
 ]
 

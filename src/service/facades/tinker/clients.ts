@@ -7,6 +7,7 @@ import { endClientSession, insertClientSession, touchClientSession } from '#serv
 import { listTrainingSessions } from '#service/storage/tinker/training-sessions.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
 import { requireClientSession } from './errors.js'
+import type { Samples } from './samples.js'
 
 /** What a client should know that it does not ask for. */
 const NOTE =
@@ -17,6 +18,7 @@ export function createClients(
     ServiceContext,
     'db' | 'ids' | 'sessions' | 'baseModels' | 'engines' | 'modelFacts' | 'trainWorkers' | 'dispatcher'
   >,
+  samples: Pick<Samples, 'dropOf'>,
 ) {
   const { db, ids, sessions, engines, modelFacts } = context
   return {
@@ -48,6 +50,7 @@ export function createClients(
     finish: async (principal: Principal, id: string): Promise<void> => {
       const client = await requireClientSession(db, principal, id)
       await endClientSession(db, client.id)
+      samples.dropOf(client.id)
       const of = { entity: client.entity, project: null, clientSessionId: client.id }
       const runs = await listTrainingSessions(db, of, { limit: 1000, offset: 0 })
       for (const run of runs.sessions) sessions.close(run.id)

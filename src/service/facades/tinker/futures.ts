@@ -6,7 +6,7 @@ import { findOwnedRequest, type RequestEnd } from '#service/storage/tinker/sessi
 import { isOwn } from '../../operations/access/tenant.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
 import { unknownTrainingRun } from './errors.js'
-import type { SampleState } from './sampling.js'
+import type { SampleState } from './samples.js'
 
 /** The body of an answer. */
 export type FutureAnswer =

@@ -1,11 +1,8 @@
 /**
  * Sampling and scoring for the Tinker client: prompts and answers are token ids, no chat template is in between.
- *
- * Samples, running or done, are kept in memory until nobody has asked for them for half an hour; the client repeats a
- * request whose result is gone. A stop token ends the answer and is part of it.
+ * A stop token ends the answer and is part of it. When a sample runs and how long it stays is `samples.ts`.
  */
 import { AppError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
-import { createDeferred, type Deferred } from '#base/util/deferred.js'
 import { append } from '#base/util/lists.js'
 import type { SampleRequest } from '#contract/wire/compatible/tinker.js'
 import { type Alternatives, encodeSampleOutput } from '#formats/tinker/results.js'
@@ -24,62 +21,19 @@ import { isOwn, ownerOf } from '../../operations/access/tenant.js'
 import { usageKeyOf } from '../../operations/access/usage.js'
 import type { Principal, ServiceContext } from '../../operations/context.js'
 import { notServed, requireClientSession, requireWeights } from './errors.js'
+import type { SampleState, Samples } from './samples.js'
 
 export type SamplingContext = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'ids' | 'clock' | 'engines' | 'baseModels' | 'usage' | 'logger'
+  'db' | 'blobs' | 'ids' | 'engines' | 'baseModels' | 'usage' | 'logger'
 >
 
-/** How a sample stands. */
-export type SampleState =
-  | { readonly kind: 'running'; readonly changed: Promise<void> }
-  | { readonly kind: 'done'; readonly output: Uint8Array }
-  | { readonly kind: 'failed'; readonly error: string; readonly isUserError: boolean }
-  /** Nobody knows it, or the server was too busy: the client sends it again. */
-  | { readonly kind: 'gone' }
-
-interface Sample {
-  readonly entity: string
-  state: SampleState
-  readonly sequenceIds: readonly string[]
-  readonly done: Deferred<void>
-  usedAtMs: number
-}
-
-/** Samples of the engines that run at once; the others wait here, where they cost nothing. */
-const AT_ONCE = 64
-const MOST_WAITING = 20_000
-/** A result that was not asked for is forgotten. */
-const FORGET_MS = 1_800_000
+/** Of a prompt that waits: a number in a list. */
+const TOKEN_BYTES = 8
 const SERVED_FILES: readonly string[] = ['adapter_config.json', 'adapter_model.safetensors', 'manifest.json']
 
-export function createSampling(context: SamplingContext) {
-  const { db, ids, clock, engines } = context
-  const samples = new Map<string, Sample>()
-  const queue: (() => Promise<void>)[] = []
-  let running = 0
-
-  function pump(): void {
-    while (running < AT_ONCE) {
-      const next = queue.shift()
-      if (next === undefined) return
-      running += 1
-      void next().finally(() => {
-        running -= 1
-        pump()
-      })
-    }
-  }
-
-  function forgetOld(): void {
-    const limitMs = clock.monotonicMs() - FORGET_MS
-    for (const [id, sample] of samples) {
-      if (sample.state.kind === 'running') continue
-      if (sample.usedAtMs > limitMs) return
-      samples.delete(id)
-    }
-  }
-
+export function createSampling(context: SamplingContext, samples: Samples) {
+  const { db, ids, engines } = context
   async function resolve(principal: Principal, request: SampleRequest) {
     const id = request.sampling_session_id
     if (id !== null && id !== undefined) return requireSampler(principal, id)
@@ -119,7 +73,11 @@ export function createSampling(context: SamplingContext) {
     })
   }
 
-  async function run(principal: Principal, sampler: SamplerRecord, request: SampleRequest): Promise<Uint8Array> {
+  async function run(
+    principal: Principal,
+    { sampler, request }: { readonly sampler: SamplerRecord; readonly request: SampleRequest },
+    signal: AbortSignal,
+  ): Promise<Uint8Array> {
     const adapter = await adapterOf(sampler)
     const engine = engines.engineOf(sampler.baseModel, ownerOf(principal))
     const command = {
@@ -133,7 +91,7 @@ export function createSampling(context: SamplingContext) {
       grammar: null,
       cacheSalt: null,
     }
-    const events = engine.generate(command, new AbortController().signal)
+    const events = engine.generate(command, signal)
     const usage = usageKeyOf(principal, null, sampler.baseModel)
     return collect(context.usage.count(events, usage), request)
   }
@@ -159,46 +117,24 @@ export function createSampling(context: SamplingContext) {
       assertServed(request)
       const sampler = await resolve(principal, request)
       const id = `${sampler.id}:answer:${request.seq_id ?? ids.uuid()}`
-      const known = samples.get(id)
-      if (known !== undefined && known.state.kind !== 'gone') {
-        return { request_id: id, sample_sequence_ids: [...known.sequenceIds] }
-      }
-      forgetOld()
-      if (queue.length >= MOST_WAITING) {
-        throw new AppError('rate_limited', 'queue_full', `${MOST_WAITING} samples wait already`, {
-          details: { retry_after_seconds: 5 },
-        })
-      }
+      const known = samples.sequencesOf(id)
+      if (known !== null) return { request_id: id, sample_sequence_ids: [...known] }
       const sequenceIds = Array.from({ length: request.num_samples }, (_, i) => `${id}:${i}`)
-      const done = createDeferred<void>()
-      const sample: Sample = {
-        entity: principal.entity,
-        state: { kind: 'running', changed: done.promise },
-        sequenceIds,
-        done,
-        usedAtMs: clock.monotonicMs(),
-      }
-      samples.set(id, sample)
-      queue.push(async () => {
-        try {
-          sample.state = { kind: 'done', output: await run(principal, sampler, request) }
-        } catch (error) {
-          sample.state = toFailure(error)
-          if (sample.state.kind === 'failed' && !sample.state.isUserError) {
+      const { keyId } = principal
+      const { clientSessionId } = sampler
+      const promptBytes = promptOf(request).length * TOKEN_BYTES
+      samples.start(
+        { id, owner: ownerOf(principal), keyId, clientSessionId, sequenceIds, promptBytes },
+        (signal) => run(principal, { sampler, request }, signal),
+        (error) => {
+          const failure = toFailure(error)
+          if (failure.kind === 'failed' && !failure.isUserError) {
             context.logger.error({ err: error, sampler_id: sampler.id }, 'sample.failed')
           }
-        }
-        sample.usedAtMs = clock.monotonicMs()
-        done.resolve()
-      })
-      pump()
+          return failure
+        },
+      )
       return { request_id: id, sample_sequence_ids: sequenceIds }
-    },
-    stateOf: (principal: Principal, id: string): SampleState => {
-      const sample = samples.get(id)
-      if (sample === undefined || sample.entity !== principal.entity) return { kind: 'gone' }
-      sample.usedAtMs = clock.monotonicMs()
-      return sample.state
     },
   }
 }
@@ -315,7 +251,8 @@ async function toAdapter(blobs: ServiceContext['blobs'], weights: SessionWeights
 function toFailure(error: unknown): SampleState {
   if (!(error instanceof AppError))
     return { kind: 'failed', error: 'the server failed unexpectedly', isUserError: false }
-  if (error.category === 'rate_limited' || error.category === 'unavailable') return { kind: 'gone' }
+  const isPassing = ['rate_limited', 'unavailable', 'cancelled'].includes(error.category)
+  if (isPassing) return { kind: 'gone' }
   const isUserError = error.category === 'invalid_request' || error.category === 'not_found'
   return { kind: 'failed', error: fullMessage(error), isUserError }
 }

@@ -8,6 +8,7 @@ import type { ServiceContext } from '../../operations/context.js'
 import { createClients } from './clients.js'
 import { createFutures, type FuturesOptions } from './futures.js'
 import { createRuns } from './runs.js'
+import { createSamples, type SampleLimits, type SampleTiming } from './samples.js'
 import { createSampling, type SamplingContext } from './sampling.js'
 import { createTrainingRequests, type TrainingContext } from './training.js'
 
@@ -18,14 +19,17 @@ export function createTinkerService(
     SamplingContext &
     Pick<ServiceContext, 'signals' | 'requestSweep' | 'trainWorkers'> &
     Pick<FuturesOptions, 'isBeside'>,
+  limits: SampleLimits,
+  timing?: SampleTiming,
 ) {
-  const sampling = createSampling(context)
-  const futures = createFutures({ ...context, sampleState: sampling.stateOf })
+  const samples = createSamples(context.clock, limits, timing)
+  const futures = createFutures({ ...context, sampleState: samples.stateOf })
   return {
-    clients: createClients(context),
+    clients: createClients(context, samples),
     training: createTrainingRequests(context),
-    sampling,
+    sampling: createSampling(context, samples),
     futures,
     runs: createRuns(context),
+    stop: samples.stop,
   }
 }

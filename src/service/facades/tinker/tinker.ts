@@ -17,7 +17,7 @@ export type TinkerService = ReturnType<typeof createTinkerService>
 export function createTinkerService(
   context: TrainingContext &
     SamplingContext &
-    Pick<ServiceContext, 'signals' | 'requestSweep' | 'trainWorkers'> &
+    Pick<ServiceContext, 'clock' | 'signals' | 'requestSweep' | 'trainWorkers'> &
     Pick<FuturesOptions, 'isBeside'>,
   limits: SampleLimits,
   timing?: SampleTiming,

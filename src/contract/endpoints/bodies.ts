@@ -17,6 +17,11 @@ export function small<S extends z.ZodType>(schema: S): Of<S> {
   return { schema, size: 'smallBytes', reader }
 }
 
+/** A request of a training run, which has its number in the run's order even when it is refused. */
+export function numbered<S extends z.ZodType>(schema: S): Of<S> {
+  return { ...small(schema), told: ['model_id', 'seq_id'] }
+}
+
 const CONVERSATION = {
   // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
   maxContainers: 50_000,

@@ -63,6 +63,8 @@ export interface JsonBody<S extends z.ZodType = z.ZodType> {
   readonly reader: BodyCounts
   /** Its `trajectory_groups` go to a file of their own, one by one. */
   readonly hasGroups?: boolean
+  /** Fields of texts and numbers that come with the refusal of a body: whose place in an order it would have had. */
+  readonly told?: readonly string[]
   /** What a checked body says without effect although its schema knows it. */
   readonly idle?: (value: Readonly<Record<string, unknown>>) => readonly string[]
 }

@@ -40,7 +40,7 @@ import {
   weightsInfoRequestSchema,
   weightsInfoSchema,
 } from '../wire/compatible/tinker.js'
-import { small, tokenIds } from './bodies.js'
+import { numbered, small, tokenIds } from './bodies.js'
 import { endpoints } from './endpoint.js'
 
 const read = { tag: 'Tinker client', origin: 'Tinker', scope: 'read' } as const
@@ -125,31 +125,31 @@ export const TINKER = endpoints({
   'POST /api/v1/optim_step': {
     ...write,
     summary: 'Apply the gradients with AdamW',
-    body: small(optimStepSchema),
+    body: numbered(optimStepSchema),
     answer: tinkerFutureSchema,
   },
   'POST /api/v1/save_weights': {
     ...write,
     summary: 'Save the adapter with the state of its optimizer',
-    body: small(saveWeightsSchema),
+    body: numbered(saveWeightsSchema),
     answer: tinkerFutureSchema,
   },
   'POST /api/v1/save_weights_for_sampler': {
     ...write,
     summary: 'Save the adapter to sample from',
-    body: small(saveForSamplerSchema),
+    body: numbered(saveForSamplerSchema),
     answer: tinkerFutureSchema,
   },
   'POST /api/v1/save_weights_external': {
     ...write,
     summary: 'Save the adapter to fetch it, in the layout of PEFT',
-    body: small(saveExternalSchema),
+    body: numbered(saveExternalSchema),
     answer: tinkerFutureSchema,
   },
   'POST /api/v1/load_weights': {
     ...write,
     summary: 'Load saved weights into a training run, or begin one with them',
-    body: small(loadWeightsSchema),
+    body: numbered(loadWeightsSchema),
     answer: tinkerFutureSchema,
   },
   'POST /api/v1/weights_info': {

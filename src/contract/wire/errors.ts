@@ -177,10 +177,17 @@ function quoteAll(values: readonly unknown[]): string {
 export class RequestValidationError extends InvalidRequestError {
   readonly problems: readonly ValidationProblem[]
   readonly sentence: string
+  /** What the refused body says in the fields that its endpoint's row names (`told`). */
+  readonly told: Readonly<Record<string, unknown>>
 
   constructor(
     problems: readonly ValidationProblem[],
-    summary: { readonly code?: string; readonly message?: string; readonly sentence?: string } = {},
+    summary: {
+      readonly code?: string
+      readonly message?: string
+      readonly sentence?: string
+      readonly told?: Readonly<Record<string, unknown>> | undefined
+    } = {},
   ) {
     const count = `${problems.length} validation error${problems.length === 1 ? '' : 's'}`
     const texts = problems.map(
@@ -192,6 +199,7 @@ export class RequestValidationError extends InvalidRequestError {
     })
     this.problems = problems
     this.sentence = summary.sentence ?? this.message
+    this.told = summary.told ?? {}
   }
 }
 

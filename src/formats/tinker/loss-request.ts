@@ -70,6 +70,20 @@ export function readLossRequestHead(message: Uint8Array): LossRequestHead {
   return { ...head, config: newer.size > 0 ? newer : older }
 }
 
+/** Whose place a request has that is damaged somewhere behind it; null: it does not say. */
+export function readLossRequestPlace(message: Uint8Array): Pick<LossRequestHead, 'modelId' | 'seqId'> | null {
+  let [modelId, seqId]: [string | null, number | null] = [null, null]
+  try {
+    for (const field of readFields(message)) {
+      if (field.number === 1) modelId = textOf(field)
+      else if (field.number === 2) seqId = integerOf(field)
+    }
+  } catch (error) {
+    if (!(error instanceof InvalidRequestError)) throw error
+  }
+  return modelId === null || seqId === null ? null : { modelId, seqId }
+}
+
 /**
  * Reads the whole request.
  *

@@ -130,6 +130,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
       tickMs: timing.sweepMs,
       idleMs: settings.sessionIdleMs,
       turnMs: timing.sessionTurnMs,
+      gapMs: timing.sessionGapMs,
       saveIntervalMs: settings.resumeIntervalMs,
     },
     startWorker: ({ sessionId, baseModel, token, attempt }) => {

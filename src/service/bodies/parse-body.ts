@@ -22,11 +22,11 @@ const MAX_NAMED = 20
 
 /** @throws {AppError} `malformed_json`, `request_too_large`; {RequestValidationError} for a body that does not fit */
 export function parseBody(name: BodyName, chunks: Iterable<Uint8Array>): ParsedBody {
-  const { schema, reader: options, idle: idleOf } = bodyOf(name)
+  const { schema, reader: options, idle: idleOf, told = [] } = bodyOf(name)
   const reader = createJsonReader(options)
   for (const chunk of chunks) reader.push(chunk)
   const body = reader.finish()
-  const value = parseWith(schema, body, 'body')
+  const value = parseTelling(schema, body, told)
   const idle = isFields(value) ? (idleOf?.(value) ?? []) : []
   return { value, ignoredFields: [...ignoredFieldsOf(schema, body), ...idle].slice(0, MAX_NAMED) }
 }
@@ -116,6 +116,20 @@ export function parseWith<S extends z.ZodType>(schema: S, value: unknown, root: 
   const result = tryParse(schema, value)
   if (result.success) return result.data
   throw misfit(result.error.issues, value, root)
+}
+
+/** @throws {RequestValidationError} with what the body says in these fields, where that is a text or a number */
+function parseTelling<S extends z.ZodType>(schema: S, body: unknown, told: readonly string[]): z.output<S> {
+  try {
+    return parseWith(schema, body, 'body')
+  } catch (error) {
+    if (!(error instanceof RequestValidationError) || !isFields(body) || told.length === 0) throw error
+    const said = Object.entries(body).filter(
+      ([name, field]) => told.includes(name) && (typeof field === 'string' || typeof field === 'number'),
+    )
+    const { code, message, sentence, problems } = error
+    throw new RequestValidationError(problems, { code, message, sentence, told: Object.fromEntries(said) })
+  }
 }
 
 function misfit(issues: readonly z.core.$ZodIssue[], value: unknown, root: string): RequestValidationError {

@@ -56,17 +56,18 @@ export interface PlainError extends ErrorMessage {
   readonly problems: readonly ValidationProblem[] | null
   /** Of a body that does not fit. */
   readonly sentence?: string
+  readonly told?: Readonly<Record<string, unknown>>
 }
 
 export function toPlainError(error: unknown): PlainError {
   const plain = { ...toErrorMessage(error), problems: null }
   return error instanceof RequestValidationError
-    ? { ...plain, problems: error.problems, sentence: error.sentence }
+    ? { ...plain, problems: error.problems, sentence: error.sentence, told: error.told }
     : plain
 }
 
-export function fromPlainError({ problems, sentence, ...plain }: PlainError): AppError {
+export function fromPlainError({ problems, sentence, told, ...plain }: PlainError): AppError {
   if (problems === null) return fromErrorMessage(plain)
   const { code, message } = plain
-  return new RequestValidationError(problems, { code, message, sentence: sentence ?? message })
+  return new RequestValidationError(problems, { code, message, sentence: sentence ?? message, told })
 }

@@ -85,6 +85,8 @@ export interface JobTiming {
   readonly cancelGraceMs: number
   /** How long a training session that never pauses has its worker while others wait. */
   readonly sessionTurnMs: number
+  /** A request of a session that has not come although later ones have waited so long for it is given up. */
+  readonly sessionGapMs: number
 }
 
 export const DEFAULT_JOB_TIMING: JobTiming = {
@@ -95,6 +97,7 @@ export const DEFAULT_JOB_TIMING: JobTiming = {
   sweepMs: 500,
   cancelGraceMs: 15_000,
   sessionTurnMs: 15_000,
+  sessionGapMs: 60_000,
 }
 
 export interface Dispatcher {

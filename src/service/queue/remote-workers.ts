@@ -3,6 +3,7 @@
  *
  * Kept in memory: after a start of the server the workers ask again, and which jobs they run stands in the database.
  */
+import { createDeferred } from '#base/util/deferred.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { Claimant, JobOwner } from '#service/storage/jobs/states.js'
 
@@ -133,4 +134,16 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
       for (const entry of [...waiting]) entry.give(null)
     },
   }
+}
+
+/** A worker of another machine as one that was started here: it ends when it says so, or when it was silent for too long and is fenced off. */
+export interface AbsentWorker {
+  readonly ended: Promise<string>
+  end(reason: string): void
+  kill(): void
+}
+
+export function absentWorker(): AbsentWorker {
+  const { promise: ended, resolve: end } = createDeferred<string>()
+  return { ended, end, kill: () => end('its worker on another machine was given up') }
 }

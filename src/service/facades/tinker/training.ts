@@ -1,7 +1,7 @@
 /**
  * Training requests of the Tinker client: each is checked, stored at its place in the order of its run, and answered at
  * once; the run's worker does the rest (`queue/sessions/session-runner.ts`). A refused request keeps its number too,
- * because the client goes on with the next one.
+ * because the client goes on with the next one: it fails under it, and so does one whose body cannot be read but for its number.
  */
 import { AppError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type {
@@ -12,9 +12,10 @@ import type {
   SaveForSamplerRequest,
   SaveWeightsRequest,
 } from '#contract/wire/compatible/tinker.js'
+import { RequestValidationError } from '#contract/wire/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { checkLoss } from '#formats/tinker/loss-inputs.js'
-import { readLossRequestHead } from '#formats/tinker/loss-request.js'
+import { type LossRequestHead, readLossRequestHead, readLossRequestPlace } from '#formats/tinker/loss-request.js'
 import { requestIdOf } from '#service/queue/sessions/session-runner.js'
 import type { SaveDetail } from '#service/queue/sessions/session-saves.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
@@ -24,6 +25,7 @@ import {
   insertSessionRequest,
   type NewSessionRequest,
   type RequestEnd,
+  type RequestKind,
 } from '#service/storage/tinker/session-requests.js'
 import {
   findTrainingSession,
@@ -259,9 +261,27 @@ export function createTrainingRequests(context: TrainingContext) {
         lora_rank: session.rank,
       }
     },
+    /**
+     * Stores a request whose body was refused as failed, under the number that it has.
+     *
+     * @throws the refusal, where it does not say of which run it is and which number it has
+     */
+    refuse: (principal: Principal, kind: RequestKind, refusal: unknown): Promise<Future> => {
+      const { model_id: sessionId, seq_id: seq } = refusal instanceof RequestValidationError ? refusal.told : {}
+      if (typeof sessionId !== 'string' || !isNumber(seq)) throw refusal
+      return enqueue(principal, { sessionId, seq, kind, detail: {}, body: null }, refusal)
+    },
     /** @param body a `ForwardBackwardRequest` */
     forwardBackward: async (principal: Principal, body: Uint8Array): Promise<Future> => {
-      const head = readLossRequestHead(body)
+      let head: LossRequestHead
+      try {
+        head = readLossRequestHead(body)
+      } catch (error) {
+        const place = readLossRequestPlace(body)
+        if (place === null || !isNumber(place.seqId)) throw error
+        const { modelId: sessionId, seqId: seq } = place
+        return enqueue(principal, { sessionId, seq, kind: 'forward_backward', detail: {}, body: null }, error)
+      }
       const refusal = failureOf(() => checkLoss(head))
       const request: NewSessionRequest = {
         sessionId: head.modelId,
@@ -313,16 +333,17 @@ export function createTrainingRequests(context: TrainingContext) {
       return enqueue(principal, save, refusal)
     },
     load: async (principal: Principal, request: LoadWeightsRequest): Promise<Future> => {
-      if (request.weights_access_token !== null && request.weights_access_token !== undefined) {
-        throw notServed('weights_access_token', 'weights of other accounts cannot be loaded')
+      if (request.session_id !== null && request.session_id !== undefined) {
+        assertOwnWeights(request)
+        return createFromWeights(principal, request)
       }
-      if (request.session_id !== null && request.session_id !== undefined) return createFromWeights(principal, request)
       const sessionId = request.model_id ?? ''
       const seq = request.seq_id ?? 0
       let detail: Readonly<Record<string, unknown>> = {}
       let refusal: unknown
       try {
         const target = await requireTrainingSession(db, principal, sessionId)
+        assertOwnWeights(request)
         const { weights, session } = await requireWeights(db, principal, request.path)
         assertOptimizer(request, weights.kind)
         assertSameShape(target, session)
@@ -344,6 +365,17 @@ export function createTrainingRequests(context: TrainingContext) {
         train_attn: session.trainsAttention,
       }
     },
+  }
+}
+
+/** Whether it may be the number of a request. */
+function isNumber(seq: unknown): seq is number {
+  return typeof seq === 'number' && Number.isSafeInteger(seq) && seq >= 1
+}
+
+function assertOwnWeights({ weights_access_token: token }: LoadWeightsRequest): void {
+  if (token !== null && token !== undefined) {
+    throw notServed('weights_access_token', 'weights of other accounts cannot be loaded')
   }
 }
 
@@ -379,5 +411,6 @@ function failureOf(check: () => unknown): unknown {
 function endOf(refusal: unknown): RequestEnd | null {
   if (refusal === undefined) return null
   if (!(refusal instanceof AppError)) throw refusal
-  return { error: fullMessage(refusal), isUserError: true }
+  const error = refusal instanceof RequestValidationError ? refusal.sentence : fullMessage(refusal)
+  return { error, isUserError: true }
 }

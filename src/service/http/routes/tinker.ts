@@ -3,6 +3,8 @@
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
+import type { Future } from '#service/facades/tinker/training.js'
+import type { Principal } from '#service/operations/context.js'
 import { collectBytes, readBytes } from '../body.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { sendFile } from '../file-answer.js'
@@ -14,6 +16,16 @@ const MAX_ROWS_BYTES = 32 * 1024 ** 2
 
 export function tinkerHandlers({ services: { tinker, downloads }, publicAddress }: AppOptions) {
   const { clients, training, sampling, futures, runs } = tinker
+  /** A request of a run: a body that is refused has its place in the run's order all the same. */
+  const numbered =
+    <T>(kind: Parameters<typeof training.refuse>[1], take: (principal: Principal, request: T) => Promise<Future>) =>
+    async ({ principal, body }: { readonly principal: Principal; body(): Promise<T> }): Promise<Future> => {
+      const request = await body().catch((refusal: unknown) => ({ refusal }))
+      if (typeof request === 'object' && request !== null && 'refusal' in request) {
+        return training.refuse(principal, kind, request.refusal)
+      }
+      return take(principal, request)
+    }
   return handlers({
     'POST /api/v1/client/config': async ({ body }) => {
       await body()
@@ -48,12 +60,11 @@ export function tinkerHandlers({ services: { tinker, downloads }, publicAddress 
       }
       return training.forwardBackward(principal, await collectBytes(readBytes(c, MAX_ROWS_BYTES)))
     },
-    'POST /api/v1/optim_step': async ({ principal, body }) => training.optimStep(principal, await body()),
-    'POST /api/v1/save_weights': async ({ principal, body }) => training.save(principal, await body()),
-    'POST /api/v1/save_weights_for_sampler': async ({ principal, body }) =>
-      training.saveForSampler(principal, await body()),
-    'POST /api/v1/save_weights_external': async ({ principal, body }) => training.saveExternal(principal, await body()),
-    'POST /api/v1/load_weights': async ({ principal, body }) => training.load(principal, await body()),
+    'POST /api/v1/optim_step': numbered('optim_step', training.optimStep),
+    'POST /api/v1/save_weights': numbered('save_weights', training.save),
+    'POST /api/v1/save_weights_for_sampler': numbered('save_weights_for_sampler', training.saveForSampler),
+    'POST /api/v1/save_weights_external': numbered('save_weights_external', training.saveExternal),
+    'POST /api/v1/load_weights': numbered('load_weights', training.load),
     'POST /api/v1/weights_info': async ({ principal, body }) =>
       training.weightsInfo(principal, (await body()).tinker_path),
     'POST /api/v1/create_sampling_session': async ({ principal, body }) =>

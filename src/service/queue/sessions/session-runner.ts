@@ -9,7 +9,6 @@
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import { createDeferred } from '#base/util/deferred.js'
 import type { IdSource } from '#base/util/ids.js'
 import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
 import type { BlobStore } from '#service/storage/blobs.js'
@@ -34,9 +33,10 @@ import {
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from '../attempt-watch.js'
 import type { RunningWorker } from '../dispatcher.js'
 import type { AttemptClaim } from '../lease.js'
-import type { RemoteClaim, RemoteWorker } from '../remote-workers.js'
+import { type AbsentWorker, absentWorker, type RemoteClaim, type RemoteWorker } from '../remote-workers.js'
 import type { ServerGroup } from '../server-group.js'
 import type { JobSignals } from '../signals.js'
+import { createGapWatch } from './session-gaps.js'
 import { createSessionTurns, type SessionTurns } from './session-turns.js'
 
 export interface SessionRunnerOptions {
@@ -73,6 +73,8 @@ export interface SessionTiming {
   readonly turnMs: number
   /** Least time between two stored states. */
   readonly saveIntervalMs: number
+  /** A request that has not come although later ones have waited so long for it is given up. */
+  readonly gapMs: number
 }
 
 /** A session that holds a worker. */
@@ -134,16 +136,6 @@ interface Held extends LiveSession {
   readonly remote: RemoteWorker | null
   /** Its worker was told to stop, or another server has it: no loss. */
   isOrderly: boolean
-}
-
-/** A worker of another machine: it ends when it says so, or when it was silent for too long and is fenced off. */
-interface AbsentWorker extends RunningWorker {
-  end(reason: string): void
-}
-
-function absentWorker(): AbsentWorker {
-  const { promise: ended, resolve: end } = createDeferred<string>()
-  return { ended, end, kill: () => end('its worker on another machine was given up') }
 }
 
 /** How often weights are looked for that have expired. */
@@ -230,6 +222,12 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     return true
   }
 
+  const gaps = createGapWatch({
+    ...{ db, logger, group, gapMs: timing.gapMs },
+    tryLive: (id) => wakeHere(id) || lives.has(id),
+    onEnd: (id, seq) => signals.notify(requestIdOf(id, seq)),
+  })
+
   group?.on('session', (id) => void wakeHere(id))
   group?.on('session-free', look)
   group?.on('session-close', (id) => lives.get(id)?.turns.close())
@@ -294,6 +292,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       ...options,
       session,
       saveIntervalMs: timing.saveIntervalMs,
+      gapMs: timing.gapMs,
       onEnd: (seq) => signals.notify(requestIdOf(id, seq)),
       onTaken: () => {
         const live = lives.get(id)
@@ -302,7 +301,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
         live.worker.kill()
       },
     })
-    const worker =
+    const worker: RunningWorker =
       remote === null
         ? options.startWorker({ sessionId: id, baseModel: session.baseModel, attempt, token })
         : absentWorker()
@@ -403,6 +402,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
 
   return {
     notify: (id) => {
+      gaps.note(id)
       if (wakeHere(id)) return
       if (group === null || lives.has(id)) wait(id)
       else {
@@ -461,6 +461,7 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       if (lookTicks * timing.tickMs >= LOOK_MS) {
         lookTicks = 0
         look()
+        gaps.look()
       }
       ticks += 1
       if (ticks * timing.tickMs >= EXPIRY_MS) {
@@ -478,12 +479,13 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
       }
     },
     start: async () => {
+      await gaps.start()
       if (group !== null) return lookBeside(group)
       for (const id of await listReadySessions(db)) wait(id)
     },
     stop: async () => {
       isStopped = true
-      await looking
+      await Promise.all([looking, gaps.stop()])
       for (const { turns, worker } of lives.values()) {
         turns.stop()
         worker.kill()

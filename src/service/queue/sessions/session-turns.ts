@@ -20,8 +20,10 @@ import { inTransaction } from '#service/storage/in-transaction.js'
 import {
   changesSession,
   type DueRequest,
+  endRequestGap,
   endSessionRequest,
   findDueRequest,
+  findRequestGap,
   findSessionRequest,
   forgetBodies,
   listChangesSince,
@@ -48,6 +50,8 @@ export interface SessionTurnsOptions {
   readonly session: TrainingSessionRecord
   /** Least time between two stored states, while the session is in use. */
   readonly saveIntervalMs: number
+  /** A request that has not come although later ones have waited so long for it is given up. */
+  readonly gapMs: number
   /** A request has ended. */
   readonly onEnd: (seq: number) => void
   /** The session has another worker, of another server: this one may change nothing any more. */
@@ -165,10 +169,10 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   }
 
   /** What a worker changes is changed only while it holds the session. @throws {ConflictError} `stale_attempt` */
-  async function inOwnTransaction(action: (transaction: Database) => Promise<void>): Promise<void> {
-    await inTransaction(db, async (transaction) => {
+  function inOwnTransaction<T>(action: (transaction: Database) => Promise<T>): Promise<T> {
+    return inTransaction(db, async (transaction) => {
       await assertOwn(transaction)
-      await action(transaction)
+      return action(transaction)
     })
   }
 
@@ -210,8 +214,20 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       nextSeq = request.seq + 1
       return choose()
     }
+    if (request === undefined && (await endGap())) return choose()
     idleSinceMs ??= clock.monotonicMs()
     return null
+  }
+
+  /** @returns whether a request was given up that has not come */
+  async function endGap(): Promise<boolean> {
+    const gap = await findRequestGap(db, session.id)
+    if (gap === null || gap === 'none' || gap.waitedMs < options.gapMs) return false
+    const ended = await inOwnTransaction((transaction) => endRequestGap(transaction, session.id, options.gapMs))
+    if (ended === null) return false
+    nextSeq = ended.nextSeq
+    for (const seq of ended.failed) options.onEnd(seq)
+    return true
   }
 
   /** Issues it; one that cannot be issued fails here, and its worker goes on with the next. */

@@ -3,6 +3,7 @@
  * until somebody has read them.
  */
 import { sql } from 'kysely'
+import { maxOf } from '#base/util/lists.js'
 import { type Database, databaseNowMs } from '../database.js'
 import { readOneOf, storableText } from '../row-values.js'
 
@@ -231,15 +232,91 @@ export async function noteLoss(db: Database, sessionId: string, seq: number): Pr
 }
 
 /** Fails everything that waits. @returns their numbers */
-export async function failWaitingRequests(db: Database, sessionId: string, error: string): Promise<readonly number[]> {
+export async function failWaitingRequests(
+  db: Database,
+  sessionId: string,
+  error: string,
+  isUserError = false,
+): Promise<readonly number[]> {
   const rows = await db
     .updateTable('session_requests')
-    .set({ ...endColumns({ error, isUserError: false }), body: null })
+    .set({ ...endColumns({ error, isUserError }), body: null })
     .where('session_id', '=', sessionId)
     .where('status', '=', 'waiting')
     .returning('seq')
     .execute()
   return rows.map(({ seq }) => seq)
+}
+
+/** The number at which a session stands because that request has not come, and for how long a later one has been waiting. */
+export interface RequestGap {
+  readonly missing: number
+  readonly waitedMs: number
+}
+
+/** @returns `none`: nothing waits behind a request that has not come; null: nothing waits at all */
+export async function findRequestGap(db: Database, sessionId: string): Promise<RequestGap | 'none' | null> {
+  const row = await db
+    .selectFrom('training_sessions as s')
+    .innerJoin('session_requests as r', 'r.session_id', 's.id')
+    .leftJoin('session_requests as due', (join) =>
+      join.onRef('due.session_id', '=', 's.id').onRef('due.seq', '=', 's.next_seq'),
+    )
+    .select((e) => [
+      's.next_seq',
+      e.fn.max('due.seq').as('due'),
+      e.fn.min('r.created_at_ms').as('since_ms'),
+      databaseNowMs.as('now_ms'),
+    ])
+    .where('s.id', '=', sessionId)
+    .where('s.error', 'is', null)
+    .where('r.status', '=', 'waiting')
+    .groupBy('s.next_seq')
+    .executeTakeFirst()
+  if (row === undefined) return null
+  if (row.due !== null) return 'none'
+  return { missing: row.next_seq, waitedMs: Number(row.now_ms) - Number(row.since_ms) }
+}
+
+/** Sessions in which something waits, whether or not it can be carried out. */
+export async function listWaitingSessions(db: Database): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom('session_requests')
+    .select('session_id')
+    .distinct()
+    .where('status', '=', 'waiting')
+    .execute()
+  return rows.map(({ session_id: id }) => id)
+}
+
+/**
+ * A request has not come for so long that those behind it fail, and it with them, should it still come; the session goes on behind
+ * them. Call inside a transaction.
+ *
+ * @returns the numbers of those that failed, and the next; null: no gap is that old
+ */
+export async function endRequestGap(
+  db: Database,
+  sessionId: string,
+  waitMs: number,
+): Promise<{ readonly failed: readonly number[]; readonly nextSeq: number } | null> {
+  const gap = await findRequestGap(db, sessionId)
+  if (gap === null || gap === 'none' || gap.waitedMs < waitMs) return null
+  const { missing } = gap
+  const error =
+    `request ${missing} of the training run has not come, and those behind it waited ${Math.round(waitMs / 1000)} s for it; ` +
+    'what was done before it stays: go on with new requests'
+  const failed = await failWaitingRequests(db, sessionId, error, true)
+  const nextSeq = maxOf(failed) + 1
+  for (let seq = missing; seq < nextSeq; seq++) {
+    await insertSessionRequest(
+      db,
+      { sessionId, seq, kind: 'forward', detail: {}, body: null },
+      { error, isUserError: true },
+    )
+  }
+  await db.updateTable('training_sessions').set({ next_seq: nextSeq }).where('id', '=', sessionId).execute()
+  return { failed, nextSeq }
 }
 
 /** Rows up to `seq` are in the stored state; results that nobody can be waiting for any more go too. */

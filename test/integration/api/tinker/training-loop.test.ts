@@ -126,6 +126,8 @@ describe('a training loop', () => {
     const malformed = await run.send({ loss: 'ppo', data: ROWS })
     const early = await run.post('optim_step', STEP)
     const other = await run.post('optim_step', { optimizer_params: { type: 'dimuon' } })
+    const negative = await run.post('optim_step', { adam_params: { learning_rate: -1 } })
+    const nameless = await run.post('save_weights', { path: '../x', ttl_seconds: 'long' })
     const good = await run.send(TRAIN)
     const error = async (id: string) => (await tinker.result(id)) as { json: { error: string; category: string } }
     expect((await error(refused)).json).toMatchObject({
@@ -141,6 +143,14 @@ describe('a training loop', () => {
       category: 'user',
     })
     expect((await error(other)).json).toMatchObject({ error: expect.stringContaining('"dimuon"'), category: 'user' })
+    expect((await error(negative)).json).toMatchObject({
+      error: expect.stringContaining('learning_rate'),
+      category: 'user',
+    })
+    expect((await error(nameless)).json).toMatchObject({
+      error: expect.stringContaining('ttl_seconds'),
+      category: 'user',
+    })
     expect((await tinker.loss(good)).loss).toBeGreaterThan(0)
   })
 })

@@ -5,5 +5,6 @@ onPostgres({
   queue: () => import('../../../unit/service/queue/queue.test.js'),
   fencing: () => import('../../../unit/service/queue/fencing.test.js'),
   plan: () => import('../../../unit/service/queue/plan.test.js'),
+  gaps: () => import('../../../unit/service/queue/session-gaps.test.js'),
   dispatcher: () => import('../../../unit/service/queue/dispatcher.test.js'),
 })

@@ -50,7 +50,7 @@ beforeEach(async () => {
     signals: createJobSignals(),
     timing: {
       ...{ limits: LIMITS, remoteLimits: LIMITS, tickMs: 500 },
-      ...{ idleMs: 1e9, turnMs: TURN_MS, saveIntervalMs: 1e9 },
+      ...{ idleMs: 1e9, turnMs: TURN_MS, saveIntervalMs: 1e9, gapMs: 60_000 },
     },
     startWorker: ({ sessionId: jobId, attempt, token }) => {
       claim = { jobId, attempt, token }

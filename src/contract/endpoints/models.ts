@@ -7,6 +7,8 @@ import {
   checkpointListSchema,
   deleteCheckpointsRequestSchema,
   deleteCheckpointsResponseSchema,
+  keepRuleSchema,
+  setKeepRuleSchema,
 } from '../wire/checkpoints.js'
 import { modelRunListSchema, runLineListSchema } from '../wire/compatible/wandb.js'
 import { orderedPageQuerySchema, pageQuerySchema } from '../wire/list.js'
@@ -120,6 +122,21 @@ export const MODELS = endpoints({
     query: orderedPageQuerySchema,
     answer: checkpointListSchema,
     parameters: { order: '`asc`: lowest step first, `desc`: highest step first; default `asc`' },
+  },
+  'GET /v1/preview/models/{model_id}/keep-rule': {
+    tag,
+    summary: 'Get which checkpoints of a model stay, and what the rule deletes',
+    origin: 'ours',
+    scope: 'read',
+    answer: keepRuleSchema,
+  },
+  'PUT /v1/preview/models/{model_id}/keep-rule': {
+    tag,
+    summary: 'Set which checkpoints of a model stay',
+    origin: 'ours',
+    scope: 'write',
+    body: small(setKeepRuleSchema),
+    answer: keepRuleSchema,
   },
   'DELETE /v1/preview/models/{model_id}/checkpoints': {
     tag,

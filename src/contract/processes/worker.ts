@@ -51,6 +51,8 @@ export const workerJobSchema = z.object({
   /** Which kind of job made the parent: optimizer state is dropped when kinds alternate. */
   parent_kind: z.enum(JOB_KINDS).nullable(),
   parent_files: z.array(z.enum(PARENT_FILES)),
+  /** SHA-256 of each: a worker that made them need not fetch them again. */
+  parent_digests: z.partialRecord(z.enum(PARENT_FILES), z.string()).default({}),
   /** Files of the KL reference; none when it is the base model. */
   reference_files: z.array(z.enum(PARENT_FILES)),
   /** Whether there are rows to measure on. */

@@ -370,6 +370,23 @@ export const SERVICE_SETTINGS = defineSettings({
     flag: '--training-data-host <host>',
     summary: 'host training data may be fetched from although it is private or plain http',
   },
+  /** Which checkpoints of a model stay, where it has no rule of its own: `all`, or parts of `last 5, best val/reward, every 10`. */
+  keepCheckpoints: {
+    key: 'keep-checkpoints',
+    type: 'text',
+    default: 'all',
+    flag: '--keep-checkpoints <rule>',
+    summary:
+      'which checkpoints of a model stay, where it has no rule of its own: all, or parts of "last 5, best val/reward, every 10"',
+  },
+  /** Newest checkpoints of a model that keep the state of their optimizer; older ones keep the adapter alone. */
+  keepOptimizers: {
+    key: 'keep-optimizers',
+    type: 'integer',
+    default: 2,
+    bounds: { min: 1, max: 1_000_000 },
+    summary: 'newest checkpoints of a model that keep the state of their optimizer, two thirds of their size',
+  },
   /** How long what a job trained on is kept past its end; 0: not at all. Default a week. */
   keepTrainingDataMs: {
     key: 'keep-training-data',

@@ -61,3 +61,23 @@ export const checkpointFilesSchema = z.object({
   files: z.array(checkpointFileEntrySchema),
 })
 export type CheckpointFiles = z.infer<typeof checkpointFilesSchema>
+
+/** Body of `PUT …/keep-rule`. */
+export const setKeepRuleSchema = z.object({
+  /** `all`, or parts of `last 5, best val/reward, every 10`; null: the server's. */
+  rule: z.string().min(1).max(500).nullable(),
+})
+
+/** Which checkpoints of a model stay. An addition of ours. */
+export const keepRuleSchema = z.object({
+  model_id: z.string(),
+  /** The model's own rule; null: it has none. */
+  rule: z.string().nullable(),
+  /** The rule of models without one of their own. */
+  server_rule: z.string(),
+  /** Newest checkpoints that keep the state of their optimizer. */
+  keep_optimizers: z.number().int(),
+  /** Steps that the rule would delete of those that exist now. */
+  drops: z.array(z.number().int()),
+})
+export type KeepRuleView = z.infer<typeof keepRuleSchema>

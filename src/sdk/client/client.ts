@@ -60,6 +60,11 @@ export function createClient(options: ClientOptions) {
       get: one('GET /v1/preview/models/{model_id}', answers.model),
       create: send('POST /v1/preview/models', answers.model),
       delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),
+      /** Which of its checkpoints stay. */
+      keepRule: one('GET /v1/preview/models/{model_id}/keep-rule', watched.keepRule),
+      /** @param rule `all`, or parts of `last 5, best val/reward, every 10`; null: the server's */
+      setKeepRule: (id: string, rule: string | null, call: CallOptions = {}) =>
+        ask('PUT /v1/preview/models/{model_id}/keep-rule', watched.keepRule, { ids: [id], json: { rule } }, call),
       /** Its curves, also of steps whose checkpoints were deleted. */
       metrics: listOf('GET /v1/preview/models/{model_id}/metrics', watched.modelMetrics),
       /** What was logged, newest first. */

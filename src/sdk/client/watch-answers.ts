@@ -6,6 +6,7 @@
 import type { CreatedSession, Download, Session, SessionCode } from '#contract/wire/access/sessions.js'
 import type { KeyUsageResponse, KeyUsageRow } from '#contract/wire/access/usage.js'
 import type { Activity } from '#contract/wire/activity.js'
+import type { KeepRuleView } from '#contract/wire/checkpoints.js'
 import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
@@ -14,6 +15,13 @@ import type { TrainingSession } from '#contract/wire/training/training-sessions.
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import { anything, listOf, mapOf, maybe, nullOr, number, objectOf, text, truth } from './shape.js'
 
+export const keepRule = objectOf<KeepRuleView>({
+  model_id: maybe(text),
+  rule: maybe(text),
+  server_rule: text,
+  keep_optimizers: number,
+  drops: listOf(number),
+})
 const sessionFields = {
   object: anything,
   id: text,

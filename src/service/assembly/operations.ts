@@ -164,6 +164,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainWorkers: settings.trainWorkers,
     deviceNotes: start.device.notes,
     maxQueuedJobs: settings.maxQueuedJobs,
+    keepRule: settings.keepCheckpoints,
+    keepOptimizers: settings.keepOptimizers,
     resumeIntervalMs: settings.resumeIntervalMs,
     keepTrainingDataMs: settings.keepTrainingDataMs,
     maxGroupBytes: settings.maxGroupBytes,

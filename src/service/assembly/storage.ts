@@ -11,6 +11,7 @@ import { type BodyLimits, DEFAULT_BODY_LIMITS } from '../bodies/bodies.js'
 import { type BodyStore, createBodyStore } from '../bodies/body-store.js'
 import { createUsageService, type UsageService } from '../operations/access/usage.js'
 import { createBlobSweeper } from '../operations/blob-sweeper.js'
+import { assertKeepRule, dropByRule } from '../operations/models/kept-checkpoints.js'
 import { dropOldTrainingData } from '../operations/training/rollouts/retention.js'
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import type { ResolvedSettings } from '../options.js'
@@ -109,7 +110,12 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     maxBytes: settings.keepTrainingDataBytes,
     directory: bucket === null ? dataDir.path : null,
   }
-  const dropOld = (): Promise<void> => dropOldTrainingData(retention)
+  assertKeepRule(settings.keepCheckpoints, 'keep-checkpoints')
+  const kept = { db, logger, rule: settings.keepCheckpoints, optimizers: settings.keepOptimizers }
+  const dropOld = async (): Promise<void> => {
+    await dropOldTrainingData(retention)
+    await dropByRule(kept)
+  }
   await inTurn(dropOld)
   const beforeSweep = async (): Promise<void> => {
     await claim()

@@ -82,6 +82,10 @@ export interface ServiceContext {
   readonly deviceNotes: readonly string[]
   /** Jobs of one entity that may wait or run. */
   readonly maxQueuedJobs: number
+  /** Which checkpoints of a model stay that has no rule of its own (`contract/jobs/keep-rule.ts`). */
+  readonly keepRule: string
+  /** Newest checkpoints of a model that keep the state of their optimizer. */
+  readonly keepOptimizers: number
   /** Least time between two resume points of a job. */
   readonly resumeIntervalMs: number
   /** How long what a job trained on is kept past its end; 0: not at all. */

@@ -58,6 +58,12 @@ export interface ModelsTable {
   created_at_ms: Generated<number>
 }
 
+/** Which checkpoints of a model stay, where that is not what the server says (`contract/jobs/keep-rule.ts`). */
+export interface KeepRulesTable {
+  model_id: string
+  rule: string
+}
+
 /** How many models there are of a base model in a project; triggers of `models` keep it. */
 export interface ModelCountsTable {
   base_model: string
@@ -379,6 +385,7 @@ export interface Schema
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable
   models: ModelsTable
+  keep_rules: KeepRulesTable
   model_counts: ModelCountsTable
   checkpoints: CheckpointsTable
   checkpoint_files: CheckpointFilesTable

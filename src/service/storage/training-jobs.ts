@@ -175,11 +175,11 @@ async function selectJobs(db: Database, filter: JobFilter) {
 }
 
 /** Jobs of a model that are queued or running, oldest first. */
-export async function listUnfinishedJobs(db: Database, modelId: string): Promise<readonly JobRecord[]> {
+export async function listUnfinishedJobs(db: Database, modelId: string | null): Promise<readonly JobRecord[]> {
   const rows = await db
     .selectFrom('training_jobs')
     .selectAll()
-    .where('model_id', '=', modelId)
+    .$if(modelId !== null, (query) => query.where('model_id', '=', modelId ?? ''))
     .where('status', 'in', ['queued', 'running'])
     .orderBy('id')
     .execute()

@@ -7,6 +7,7 @@
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
 
+import { join } from 'node:path'
 import { type Environment, readEnvironment } from '#base/environment.js'
 import { AppError, fullMessage, isFullDisk, NotFoundError } from '#base/errors/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
@@ -31,6 +32,7 @@ import { FencedError, type WorkerIdentity } from './fenced-requests.js'
 import { type Heartbeat, startHeartbeat } from './heartbeat.js'
 import { createJobRuntime, jobComputing } from './job-runtime.js'
 import { keepSessions } from './kept-sessions.js'
+import { createOwnFiles, OWN_FILES } from './own-files.js'
 import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
 import { runSession } from './session/run-session.js'
 import { createWorkerClient, type WorkerClient } from './worker-client.js'
@@ -117,7 +119,11 @@ function readReach(environment: Environment): Pick<WorkerIdentity, 'patienceMs' 
 /** Runs one attempt to its end. @returns whether this process may make another one */
 async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<boolean> {
   let noteProgress = (): void => undefined
-  const client = createWorkerClient(identity, { onRows: () => noteProgress() })
+  const client = createWorkerClient(identity, {
+    onRows: () => noteProgress(),
+    // on the server's machine its files are as near
+    ownFiles: folders.fetched === null ? null : createOwnFiles(join(folders.fetched, OWN_FILES)),
+  })
   const job = await takeJob(client, tools.logger)
   if (job === null) return true
   const heartbeat = startHeartbeat({

@@ -18,6 +18,7 @@ import {
 import type { JobSource } from '#training/kinds/start.js'
 import { createFencedRequests, type WorkerIdentity } from './fenced-requests.js'
 import { createKeptRows } from './kept-rows.js'
+import type { OwnFiles } from './own-files.js'
 import { fetchFile, readRows } from './read-files.js'
 
 /** A file the server stored, as the completion names it. */
@@ -50,6 +51,8 @@ export interface WorkerClient extends JobSource {
 
 export interface WorkerClientOptions {
   readonly onRows?: () => void
+  /** Where what it uploads is kept for the next job of the model; null: nowhere, the default. */
+  readonly ownFiles?: OwnFiles | null
   readonly pause?: (timeMs: number) => Promise<unknown>
 }
 
@@ -61,20 +64,29 @@ export interface WorkerClientOptions {
  */
 export function createWorkerClient(
   identity: WorkerIdentity,
-  { onRows = () => undefined, pause = sleep }: WorkerClientOptions = {},
+  { onRows = () => undefined, ownFiles = null, pause = sleep }: WorkerClientOptions = {},
 ): WorkerClient {
   const send = createFencedRequests(identity, pause)
   const kept = createKeptRows(onRows)
+  let digests: WorkerJob['parent_digests'] = {}
 
   const postJson = async (path: string, body: object): Promise<Response> =>
     send('POST', path, { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } })
 
   return {
-    getJob: async () => workerJobSchema.parse(await (await send('GET', '')).json()),
+    getJob: async () => {
+      const job = workerJobSchema.parse(await (await send('GET', '')).json())
+      digests = job.parent_digests
+      return job
+    },
     openInput: () => readRows(send, '/input', kept),
     openValidation: () => readRows(send, '/validation', kept),
     getReferenceFile: (file) => fetchFile(send, `/reference/${file}`),
-    getParentFile: (file) => fetchFile(send, `/parent/${file}`),
+    getParentFile: async (file) => {
+      const sha256 = digests[file]
+      const bytes = sha256 === undefined ? null : ((await ownFiles?.find(sha256)) ?? null)
+      return sha256 === undefined || bytes === null ? fetchFile(send, `/parent/${file}`) : { bytes, sha256 }
+    },
     getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
     openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? emptyBody(),
     heartbeat: async (progress) => {
@@ -88,6 +100,7 @@ export function createWorkerClient(
         body: new Uint8Array(bytes),
         headers: { 'content-type': 'application/octet-stream', 'x-content-sha256': sha256 },
       })
+      await ownFiles?.keep(sha256, bytes)
       return { sha256, size_bytes: bytes.byteLength }
     },
     getResumePoint: async (sha256) => {

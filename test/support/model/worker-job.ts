@@ -15,6 +15,7 @@ export function workerJob(overrides: Partial<WorkerJob>): WorkerJob {
     parent_step: 0,
     parent_kind: null,
     parent_files: [],
+    parent_digests: {},
     reference_files: [],
     has_validation: false,
     base_model: { name: 'trainyard/tiny-random' },

@@ -11,6 +11,10 @@ export function checkpointHandlers({ services: { checkpoints } }: AppOptions) {
       checkpoints.list(principal, params.model_id, query()),
     'DELETE /v1/preview/models/{model_id}/checkpoints': async ({ principal, params, body }) =>
       checkpoints.delete(principal, params.model_id, (await body()).steps),
+    'GET /v1/preview/models/{model_id}/keep-rule': ({ principal, params }) =>
+      checkpoints.keepRule(principal, params.model_id),
+    'PUT /v1/preview/models/{model_id}/keep-rule': async ({ principal, params, body }) =>
+      checkpoints.setKeepRule(principal, params.model_id, (await body()).rule),
     'GET /v1/preview/models/{model_id}/checkpoints/{step}/files': ({ principal, params, query }) =>
       checkpoints.files(principal, params.model_id, params.step, query()),
     'GET /v1/preview/models/{model_id}/checkpoints/{step}/files/{name}': async ({ principal, params, query, c }) => {

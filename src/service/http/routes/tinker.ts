@@ -16,14 +16,22 @@ const MAX_ROWS_BYTES = 32 * 1024 ** 2
 
 export function tinkerHandlers({ services: { tinker, downloads }, publicAddress }: AppOptions) {
   const { clients, training, sampling, futures, runs } = tinker
+  type Taken = 'optimStep' | 'save' | 'saveForSampler' | 'saveExternal' | 'load'
   /** A request of a run: a body that is refused has its place in the run's order all the same. */
   const numbered =
-    <T>(kind: Parameters<typeof training.refuse>[1], take: (principal: Principal, request: T) => Promise<Future>) =>
-    async ({ principal, body }: { readonly principal: Principal; body(): Promise<T> }): Promise<Future> => {
-      const request = await body().catch((refusal: unknown) => ({ refusal }))
-      if (typeof request === 'object' && request !== null && 'refusal' in request) {
-        return training.refuse(principal, kind, request.refusal)
-      }
+    <M extends Taken>(kind: Parameters<typeof training.refuse>[1], method: M) =>
+    async (call: {
+      readonly principal: Principal
+      body(): Promise<Parameters<(typeof training)[M]>[1]>
+    }): Promise<Future> => {
+      const { principal } = call
+      const body = await call.body().then(
+        (request) => ({ request }),
+        (refusal: unknown) => ({ refusal }),
+      )
+      if ('refusal' in body) return training.refuse(principal, kind, body.refusal)
+      const { request } = body
+      const take = training[method] as (principal: Principal, given: typeof request) => Promise<Future>
       return take(principal, request)
     }
   return handlers({
@@ -60,11 +68,11 @@ export function tinkerHandlers({ services: { tinker, downloads }, publicAddress 
       }
       return training.forwardBackward(principal, await collectBytes(readBytes(c, MAX_ROWS_BYTES)))
     },
-    'POST /api/v1/optim_step': numbered('optim_step', training.optimStep),
-    'POST /api/v1/save_weights': numbered('save_weights', training.save),
-    'POST /api/v1/save_weights_for_sampler': numbered('save_weights_for_sampler', training.saveForSampler),
-    'POST /api/v1/save_weights_external': numbered('save_weights_external', training.saveExternal),
-    'POST /api/v1/load_weights': numbered('load_weights', training.load),
+    'POST /api/v1/optim_step': numbered('optim_step', 'optimStep'),
+    'POST /api/v1/save_weights': numbered('save_weights', 'save'),
+    'POST /api/v1/save_weights_for_sampler': numbered('save_weights_for_sampler', 'saveForSampler'),
+    'POST /api/v1/save_weights_external': numbered('save_weights_external', 'saveExternal'),
+    'POST /api/v1/load_weights': numbered('load_weights', 'load'),
     'POST /api/v1/weights_info': async ({ principal, body }) =>
       training.weightsInfo(principal, (await body()).tinker_path),
     'POST /api/v1/create_sampling_session': async ({ principal, body }) =>

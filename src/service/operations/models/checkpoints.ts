@@ -14,6 +14,7 @@ import type {
   CheckpointFiles,
   CheckpointFilesQuery,
   DeleteCheckpointsResponse,
+  KeepRuleView,
 } from '#contract/wire/checkpoints.js'
 import { DEFAULT_PAGE_LIMIT, type List, type OrderedPageQuery, toList } from '#contract/wire/list.js'
 import {
@@ -26,15 +27,20 @@ import {
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { findKeepRule, setKeepRule } from '#service/storage/upkeep/kept-checkpoints.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { toWireCheckpoint } from '../to-wire.js'
 import { openCheckpointBlob } from './checkpoint-blobs.js'
 import { exportRequest } from './checkpoint-exports.js'
+import { assertKeepRule, stepsToDrop } from './kept-checkpoints.js'
 import { requireModel } from './models.js'
 
 export interface CheckpointService {
   list(principal: Principal, modelId: string, query: OrderedPageQuery): Promise<List<Checkpoint>>
   delete(principal: Principal, modelId: string, steps: readonly number[]): Promise<DeleteCheckpointsResponse>
+  keepRule(principal: Principal, modelId: string): Promise<KeepRuleView>
+  /** @param rule null: the server's. @throws {InvalidRequestError} `invalid_value` for one that says nothing */
+  setKeepRule(principal: Principal, modelId: string, rule: string | null): Promise<KeepRuleView>
   files(principal: Principal, modelId: string, step: string, query: CheckpointFilesQuery): Promise<CheckpointFiles>
   openFile(
     principal: Principal,
@@ -52,9 +58,23 @@ export interface OpenCheckpointFile {
 }
 
 export function createCheckpointService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'engines' | 'exporter' | 'baseModels' | 'activity' | 'requestSweep'>,
+  context: Pick<
+    ServiceContext,
+    'db' | 'blobs' | 'engines' | 'exporter' | 'baseModels' | 'activity' | 'requestSweep' | 'keepRule' | 'keepOptimizers'
+  >,
 ): CheckpointService {
   const { db } = context
+
+  async function viewOf({ id }: ModelRecord): Promise<KeepRuleView> {
+    const rule = await findKeepRule(db, id)
+    return {
+      model_id: id,
+      rule,
+      server_rule: context.keepRule,
+      keep_optimizers: context.keepOptimizers,
+      drops: [...(await stepsToDrop(db, id, rule ?? context.keepRule))],
+    }
+  }
 
   async function requireCheckpoint(
     principal: Principal,
@@ -117,6 +137,14 @@ export function createCheckpointService(
         not_found_steps: wanted.filter((step) => !result.existing.has(step)),
         in_use_steps: [...result.inUse],
       }
+    },
+    keepRule: async (principal, modelId) => viewOf(await requireModel(context, principal, modelId)),
+    setKeepRule: async (principal, modelId, rule) => {
+      if (rule !== null) assertKeepRule(rule, 'rule')
+      const model = await requireModel(context, principal, modelId)
+      await inTransaction(db, (transaction) => setKeepRule(transaction, model.id, rule))
+      context.requestSweep()
+      return viewOf(model)
     },
     files: async (principal, modelId, step, query) => {
       const { model, checkpoint } = await requireCheckpoint(principal, modelId, step)

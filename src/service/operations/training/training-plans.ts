@@ -57,6 +57,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       parent_step: parent?.step ?? 0,
       parent_kind: parent?.kind ?? null,
       parent_files: PARENT_FILES.filter((name) => parentFiles.some((file) => file.name === name)),
+      parent_digests: {},
       reference_files: [],
       has_validation: files.validationPath !== null,
       base_model: { name: base.name },

@@ -32,8 +32,8 @@ import { extendLease, setJobReport, setJobTrainer, setJobWorker } from '#service
 import { findModel, type ModelRecord } from '#service/storage/models.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
+import { optionsOfJob, referenceOfJob } from '../job-options.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
-import { optionsOfJob, referenceOfJob } from './job-options.js'
 import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {
@@ -137,6 +137,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         parent_step: parent?.step ?? 0,
         parent_kind: parent?.kind ?? null,
         parent_files: PARENT_FILES.filter((name) => parent?.files.some((file) => file.name === name) === true),
+        parent_digests: Object.fromEntries((parent?.files ?? []).map(({ name, sha256 }) => [name, sha256])),
         reference_files: PARENT_FILES.filter(
           (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
         ),

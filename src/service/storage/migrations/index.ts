@@ -33,6 +33,7 @@ import { up as severalServers } from './0039-several-servers.js'
 import { up as usageByKey } from './0040-usage-by-key.js'
 import { up as oneTime } from './0042-one-time.js'
 import { up as storedResponses } from './0044-stored-responses.js'
+import { up as keepRules } from './0045-keep-rules.js'
 
 /** Name → migration, applied in the order of the names. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -67,4 +68,5 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0040-usage-by-key': { up: usageByKey },
   '0042-one-time': { up: oneTime },
   '0044-stored-responses': { up: storedResponses },
+  '0045-keep-rules': { up: keepRules },
 }

@@ -1,0 +1,76 @@
+/**
+ * Deletes checkpoints by rule, and the states of optimizers of old ones: what bounds the disk of a long run.
+ *
+ * A rule is the server's or the model's own (`contract/jobs/keep-rule.ts`); both keep everything unless somebody says otherwise. It deletes only
+ * steps of models that it is for, never the newest, nor what somebody named, published or marked, or what a job needs. Rows go at once, files by the
+ * sweep, after its grace. States of optimizers are two thirds of a checkpoint, and only a job that goes on from its step reads them.
+ */
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { Logger } from '#base/logging/logger.js'
+import { KEEP_RULE_FORM, keptSteps, type MeasuredStep, parseKeepRule } from '#contract/jobs/keep-rule.js'
+import { deleteCheckpointRows, listCheckpoints } from '#service/storage/checkpoints.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
+import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { dropOldOptimizers, listKeptModels, listNamedSteps } from '#service/storage/upkeep/kept-checkpoints.js'
+import { referenceOfJob } from '../job-options.js'
+
+export interface KeepOptions {
+  readonly db: DatabaseHandle
+  readonly logger: Logger
+  /** The server's rule, for models that have none of their own. */
+  readonly rule: string
+  /** Newest checkpoints of a model that keep the state of their optimizer. */
+  readonly optimizers: number
+}
+
+/** @param param the field or setting that the text is of. @throws {InvalidRequestError} `invalid_value` */
+export function assertKeepRule(text: string, param: string): void {
+  const rule = parseKeepRule(text)
+  if (typeof rule !== 'string') return
+  throw new InvalidRequestError('invalid_value', `${param} is no rule: ${rule}, expected ${KEEP_RULE_FORM}`, { param })
+}
+
+/** Looks at every model once. */
+export async function dropByRule({ db, logger, rule, optimizers }: KeepOptions): Promise<void> {
+  const dropped = await inTransaction(db, (transaction) => dropOldOptimizers(transaction, optimizers))
+  if (dropped > 0) logger.info({ checkpoints: dropped }, 'checkpoints.optimizers_dropped')
+  // an adapter that a job of another model is compared with may be any, too
+  const jobs = await listUnfinishedJobs(db, null)
+  if (jobs.some((job) => referenceOfJob(job)?.kind === 'adapter')) return
+  for (const { modelId, rule: own } of await listKeptModels(db)) {
+    const steps = await inTransaction(db, (transaction) => dropOf(transaction, modelId, own ?? rule))
+    if (steps.length > 0) logger.info({ model_id: modelId, steps }, 'checkpoints.dropped')
+  }
+}
+
+/** @returns the steps that were deleted */
+async function dropOf(db: Database, modelId: string, text: string): Promise<readonly number[]> {
+  const gone = await stepsToDrop(db, modelId, text)
+  await deleteCheckpointRows(db, modelId, gone)
+  return gone
+}
+
+/** The steps of a model that a rule deletes as things stand. */
+export async function stepsToDrop(db: Database, modelId: string, text: string): Promise<readonly number[]> {
+  const rule = parseKeepRule(text)
+  if (rule === null || typeof rule === 'string') return []
+  // what a job is compared with may be any of them
+  const jobs = await listUnfinishedJobs(db, modelId)
+  if (jobs.some((job) => referenceOfJob(job) !== null)) return []
+  const steps = await measuredSteps(db, modelId)
+  const kept = keptSteps(steps, rule)
+  const named = await listNamedSteps(db, modelId)
+  return steps.flatMap(({ step }) => (kept.has(step) || named.has(step) ? [] : [step]))
+}
+
+/** All of them, ascending. */
+async function measuredSteps(db: Database, modelId: string): Promise<readonly MeasuredStep[]> {
+  const steps: MeasuredStep[] = []
+  for (let after: string | undefined; ; ) {
+    const { items, hasMore } = await listCheckpoints(db, modelId, { after, limit: 500, order: 'asc' })
+    for (const { step, metrics } of items) steps.push({ step, metrics })
+    after = items.at(-1)?.id
+    if (!hasMore) return steps
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * What is asked of checkpoints before one is deleted by a rule: which models have several, and which steps somebody named or uses. And the states
+ * of optimizers, which only the newest steps of a model need.
+ */
+import { sql } from 'kysely'
+import type { Database } from '../database.js'
+
+const OPTIMIZER_FILE = 'optimizer.safetensors'
+
+/**
+ * Drops the states of optimizers of all but the newest checkpoints of each model; those of steps that an unfinished job begins from stay.
+ *
+ * @param keep how many newest checkpoints of a model keep theirs
+ * @returns how many were dropped
+ */
+export async function dropOldOptimizers(db: Database, keep: number): Promise<number> {
+  const result = await db
+    .deleteFrom('checkpoint_files')
+    .where('name', '=', OPTIMIZER_FILE)
+    .where('checkpoint_id', 'in', (e) =>
+      e
+        .selectFrom('checkpoints as c')
+        .innerJoin('checkpoint_files as f', (join) =>
+          join.onRef('f.checkpoint_id', '=', 'c.id').on('f.name', '=', OPTIMIZER_FILE),
+        )
+        .select('c.id')
+        .where(({ exists, not, selectFrom }) =>
+          not(
+            exists(
+              selectFrom('training_jobs as j')
+                .select('j.id')
+                .whereRef('j.model_id', '=', 'c.model_id')
+                .whereRef('j.parent_step', '=', 'c.step')
+                .where('j.status', 'in', ['queued', 'running']),
+            ),
+          ),
+        )
+        .where(
+          sql<boolean>`(select count(*) from checkpoints as n where n.model_id = c.model_id and n.step > c.step) >= ${keep}`,
+        ),
+    )
+    .executeTakeFirst()
+  return Number(result.numDeletedRows)
+}
+
+/** Models with more than one checkpoint, and the rule that each has of its own; null: it has none. */
+export async function listKeptModels(
+  db: Database,
+): Promise<readonly { readonly modelId: string; readonly rule: string | null }[]> {
+  const rows = await db
+    .selectFrom('checkpoints as c')
+    .leftJoin('keep_rules as k', 'k.model_id', 'c.model_id')
+    .select((e) => ['c.model_id', e.fn.max('k.rule').as('rule')])
+    .groupBy('c.model_id')
+    .having((e) => e.fn.countAll(), '>', 1)
+    .execute()
+  return rows.map((row) => ({ modelId: row.model_id, rule: row.rule }))
+}
+
+export async function findKeepRule(db: Database, modelId: string): Promise<string | null> {
+  const row = await db.selectFrom('keep_rules').select('rule').where('model_id', '=', modelId).executeTakeFirst()
+  return row?.rule ?? null
+}
+
+/** @param rule null: that of the server */
+export async function setKeepRule(db: Database, modelId: string, rule: string | null): Promise<void> {
+  await db.deleteFrom('keep_rules').where('model_id', '=', modelId).execute()
+  if (rule !== null) await db.insertInto('keep_rules').values({ model_id: modelId, rule }).execute()
+}
+
+/**
+ * Steps of a model that no rule deletes: those that somebody saved under a name, published as a result or marked answers of, that watched prompts were
+ * asked of by name, and those that an unfinished job begins from.
+ */
+export async function listNamedSteps(db: Database, modelId: string): Promise<ReadonlySet<number>> {
+  const steps = await Promise.all([
+    db
+      .selectFrom('session_weights as w')
+      .innerJoin('training_sessions as s', 's.id', 'w.session_id')
+      .select('w.step')
+      .where('s.model_id', '=', modelId)
+      .where('w.name', 'is not', null)
+      .execute(),
+    db
+      .selectFrom('fine_tuning_jobs as f')
+      .innerJoin('training_jobs as j', 'j.id', 'f.job_id')
+      .select('j.step')
+      .where('j.model_id', '=', modelId)
+      .execute(),
+    db
+      .selectFrom('wandb_artifacts as a')
+      .innerJoin('checkpoints as c', 'c.id', 'a.checkpoint_id')
+      .select('c.step')
+      .where('c.model_id', '=', modelId)
+      .execute(),
+    db.selectFrom('marks').select('step').where('model_id', '=', modelId).execute(),
+    db
+      .selectFrom('probe_answers as a')
+      .innerJoin('probes as p', 'p.id', 'a.probe_id')
+      .select('a.step')
+      .where('p.model_id', '=', modelId)
+      .where('a.is_asked', '=', 1)
+      .execute(),
+    db
+      .selectFrom('training_jobs')
+      .select('parent_step as step')
+      .where('model_id', '=', modelId)
+      .where('status', 'in', ['queued', 'running'])
+      .execute(),
+  ])
+  return new Set(steps.flat().flatMap(({ step }) => step ?? []))
+}

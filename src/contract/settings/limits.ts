@@ -34,13 +34,21 @@ export const LIMIT_SETTINGS = defineSettings({
     whenAbsent: 'no limit',
     summary: 'requests that one key may send in a minute; beyond it 429',
   },
-  /** Open connections; a further one takes the place of one that is idle, or is closed. */
+  /** Streams of events that one entity may follow at once; beyond it 429. */
+  maxEventStreams: {
+    key: 'max-event-streams',
+    type: 'integer',
+    default: 256,
+    bounds: { min: 1, max: 1_000_000 },
+    summary: 'streams of events that one entity may follow at once; beyond it 429',
+  },
+  /** Open connections, of which those without a key have an eighth; a further one takes the place of one that waits for its client. */
   maxConnections: {
     key: 'max-connections',
     type: 'integer',
     default: 4096,
     bounds: { min: 16, max: 1_000_000 },
-    summary: 'open connections; a further one takes the place of an idle one, or is closed',
+    summary: 'open connections, an eighth of them without a key; a further one takes the place of an idle one',
   },
   /** Requests of one connection that may wait behind the one that runs; with more it is cut. */
   maxPipelinedRequests: {

@@ -6,7 +6,8 @@ import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { createAdmission } from '../http/admission.js'
 import { createApp } from '../http/app.js'
-import { type CutReason, UNREAD_MS } from '../http/connections.js'
+import { type CutReason, UNREAD_MS } from '../http/connections/connections.js'
+import { createStreamShares } from '../http/connections/stream-shares.js'
 import type { App, AppOptions } from '../http/environment.js'
 import { type Listening, listen } from '../http/listen.js'
 import { createPublicAddress } from '../http/public-address.js'
@@ -52,12 +53,14 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   } = input
   const { db, ids } = storage
   const closing = new AbortController()
-  const app = createServerApp(start, input, closing.signal)
+  const publicAddress = createPublicAddress(settings)
+  const app = createServerApp(start, input, { publicAddress, closing: closing.signal })
   let firstKey: FirstKey | null = null
   let isApiKeyLost = false
   const limits = { ...settings, unreadMs: options.tuning?.unreadAnswerMs ?? UNREAD_MS }
-  const onCut = (reason: CutReason): void => logger.warn({ reason }, 'http.connection_cut')
-  const listening = await listen(app, { host: settings.host, port: settings.port, limits, onCut }, async () => {
+  const onCut = (reason: CutReason, count: number): void => logger.warn({ reason, count }, 'http.connection_cut')
+  const address = { host: settings.host, port: settings.port }
+  const listening = await listen(app, { ...address, limits, onCut, senders: publicAddress }, async () => {
     // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
     firstKey = await storage.inTurn(() => ensureApiKey(db, dataDir, ids))
     // of several servers the one that made it has it
@@ -78,7 +81,11 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   return { app, signInCode, url: listening.url, workerUrl, firstKey, isApiKeyLost, closing: closing.signal }
 }
 
-function createServerApp(start: Start, input: ServerInput, closing: AbortSignal): App {
+function createServerApp(
+  start: Start,
+  input: ServerInput,
+  { publicAddress, closing }: Pick<AppOptions, 'publicAddress' | 'closing'>,
+): App {
   const { options, settings, logger } = start
   const {
     services,
@@ -93,12 +100,13 @@ function createServerApp(start: Start, input: ServerInput, closing: AbortSignal)
     version: packageVersion(),
     allowedHosts: [...settings.allowedHosts, ...(options.host === undefined ? [] : [options.host])],
     allowedOrigins: settings.allowedOrigins,
-    publicAddress: createPublicAddress(settings),
+    publicAddress,
     metrics,
     isUiServed: settings.ui,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     // one that names another base model is counted with it
     admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),
+    eventStreams: createStreamShares(settings.maxEventStreams),
     bodies,
     limits: settings,
     countServers: () => group?.count() ?? 1,

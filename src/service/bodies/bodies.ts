@@ -32,6 +32,8 @@ export interface BodyLimits {
   readonly unfinishedBytes: number
   /** A body that sends nothing for this long is given up, milliseconds. */
   readonly idleMs: number
+  /** A body that nobody's key comes with is given up after so long, milliseconds. */
+  readonly openMs: number
   /** A body that is slower than this on average, after `idleMs`, is given up. */
   readonly minBytesPerSecond: number
 }
@@ -44,6 +46,7 @@ export const DEFAULT_BODY_LIMITS: BodyLimits = {
   uploadBytes: SERVICE_DEFAULTS.maxUploadBytes,
   unfinishedBytes: SERVICE_DEFAULTS.maxUnfinishedBytes,
   idleMs: 30_000,
+  openMs: 1000,
   minBytesPerSecond: 8192,
 }
 

@@ -79,7 +79,7 @@ async function receiveJson(c: RequestContext, name: BodyName): Promise<ReceivedB
 /** Whose body it is; workers have a token of their job instead of a key. */
 function keyOf(c: RequestContext): string {
   const principal = c.get('principal') as Principal | undefined
-  return principal?.keyId ?? 'worker'
+  return principal?.keyId ?? c.get('owner') ?? 'anybody'
 }
 
 /** Checks a query string and names what of it is ignored; repeated names are refused by the schema as they arrive as lists. */
@@ -123,7 +123,8 @@ export async function* readBytes(c: RequestContext, maxBytes: number): AsyncGene
   if (announced > maxBytes) throw tooLarge(maxBytes)
   const reader = readerOf(c)
   if (reader === null) return
-  const pace = createPace(c.get('bodies').limits)
+  const { limits } = c.get('bodies')
+  const pace = createPace(limits, c.get('owner') === undefined ? limits.openMs : Number.POSITIVE_INFINITY)
   try {
     for (;;) {
       const next = await pace.read(reader)
@@ -192,19 +193,25 @@ function readerOf(c: RequestContext): BodyReader | null {
   }
 }
 
-/** Reads at the client's pace, and gives it up when it is silent for too long or too slow on average. */
-function createPace(limits: Pick<BodyLimits, 'idleMs' | 'minBytesPerSecond'>) {
-  const { idleMs, minBytesPerSecond } = limits
+/**
+ * Reads at the client's pace, and gives it up when it is silent for too long or too slow on average.
+ *
+ * @param mostMs how long it may take in all
+ */
+function createPace({ idleMs, minBytesPerSecond }: Pick<BodyLimits, 'idleMs' | 'minBytesPerSecond'>, mostMs: number) {
   let waitedMs = 0
   let totalBytes = 0
   return {
     totalBytes: () => totalBytes,
     read: async (reader: Pick<BodyReader, 'read'>) => {
       const startMs = performance.now()
-      const next = await withIdleTimeout(reader.read(), idleMs)
+      const leftMs = mostMs - waitedMs
+      const next = await (leftMs < idleMs
+        ? withTimeout(reader.read(), leftMs, `a body without a key must be there within ${mostMs} ms`)
+        : withTimeout(reader.read(), idleMs, `the body sent nothing for ${idleMs} ms`))
       // Only the wait for the client counts, and none of it more than the timeout: a server or a machine that stood still
       // is not the client's fault.
-      waitedMs += Math.min(performance.now() - startMs, idleMs)
+      waitedMs += Math.min(performance.now() - startMs, idleMs, leftMs)
       if (!next.done) totalBytes += next.value.length
       if (waitedMs > idleMs && totalBytes * 1000 < waitedMs * minBytesPerSecond) {
         throw new InvalidRequestError(
@@ -217,12 +224,12 @@ function createPace(limits: Pick<BodyLimits, 'idleMs' | 'minBytesPerSecond'>) {
   }
 }
 
-async function withIdleTimeout<T>(promise: Promise<T>, idleMs: number): Promise<T> {
+async function withTimeout<T>(promise: Promise<T>, ms: number, message: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const timeout = new Promise<never>((_, reject) => {
-    const giveUp = () => reject(new InvalidRequestError('request_timeout', `the body sent nothing for ${idleMs} ms`))
+    const giveUp = () => reject(new InvalidRequestError('request_timeout', message))
     // Bytes that came while this process stood still are read after its timers: they are looked for once more.
-    timer = setTimeout(() => setImmediate(giveUp), idleMs)
+    timer = setTimeout(() => setImmediate(giveUp), Math.max(0, ms))
   })
   try {
     return await Promise.race([promise, timeout])

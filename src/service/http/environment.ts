@@ -46,6 +46,7 @@ import type { WorkerApiService } from '#service/operations/training/worker-api.j
 import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
+import type { StreamShares } from './connections/stream-shares.js'
 import type { PublicAddress } from './public-address.js'
 
 export interface RequestLimits {
@@ -127,6 +128,8 @@ export interface AppOptions {
   readonly countServers: () => number
   /** Lets requests for answers in. */
   readonly admission: Admission
+  /** Streams of events, by entity. */
+  readonly eventStreams: StreamShares
   /** Where request bodies are collected and read. */
   readonly bodies: BodyStore
   /** Turns a failure of the disk or the database into an error to show; null for anything else. */
@@ -142,6 +145,8 @@ export interface RequestVariables {
   bodies: BodyStore
   /** The request came with the ticket of a download instead of a key. */
   hasTicket?: boolean
+  /** Whose key, token or signature the request has shown: an entity. Set by `noteOwner`. */
+  owner?: string
   /** Set once the body has been read to its end. */
   isBodyRead?: boolean
   /** Set behind `bearerAuth`. */

@@ -7,7 +7,12 @@ import { getRequestListener } from '@hono/node-server'
 import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
-import { type ConnectionLimits, type CutReason, governConnections } from './connections.js'
+import {
+  type ConnectionHandle,
+  type ConnectionLimits,
+  type GovernOptions,
+  governConnections,
+} from './connections/connections.js'
 import type { App } from './environment.js'
 
 export interface ListenOptions {
@@ -15,8 +20,10 @@ export interface ListenOptions {
   readonly port: number
   /** Default: those of a service without settings. */
   readonly limits?: ConnectionLimits
-  /** Told of each connection that the limits end. */
-  readonly onCut?: (reason: CutReason) => void
+  /** Told of connections that the limits end. */
+  readonly onCut?: GovernOptions['onCut']
+  /** Who sends requests. Default: whoever is at the other end of a connection. */
+  readonly senders?: GovernOptions['senders']
 }
 
 export interface Listening {
@@ -50,10 +57,22 @@ export async function listen(
   }
   // what lacks a host is answered by the application, in its turn like all others
   const server = createServer({ requireHostHeader: false })
+  const connections = new WeakMap<object, ConnectionHandle>()
+  const answerNode = getRequestListener(
+    (request, env) => answer(request, { ...env, connection: connections.get(env.incoming) }),
+    { overrideGlobalObjects: false },
+  )
   const stopWatching = governConnections(
     server,
-    getRequestListener((request, env) => answer(request, env), { overrideGlobalObjects: false }),
-    { limits: options.limits ?? SERVICE_DEFAULTS, onCut: options.onCut ?? (() => undefined) },
+    (incoming, outgoing, connection) => {
+      connections.set(incoming, connection)
+      return answerNode(incoming, outgoing)
+    },
+    {
+      limits: options.limits ?? SERVICE_DEFAULTS,
+      onCut: options.onCut ?? (() => undefined),
+      ...(options.senders === undefined ? {} : { senders: options.senders }),
+    },
   )
   // bodies have their own pace limit (body.ts); an upload of gigabytes may take longer than Node's five minutes
   server.requestTimeout = 0
@@ -61,7 +80,9 @@ export async function listen(
   server.keepAliveTimeout = 65_000
   await new Promise<void>((resolve, reject) => {
     server.once('error', (cause: NodeJS.ErrnoException) => reject(toListenError(cause, options)))
-    server.listen(options.port, options.host, resolve)
+    // as many as may be open may come at once: what finds no room waits a second before it asks again
+    const { maxConnections } = options.limits ?? SERVICE_DEFAULTS
+    server.listen({ port: options.port, host: options.host, backlog: maxConnections }, resolve)
   }).catch((error: unknown) => {
     stopWatching()
     throw error

@@ -22,6 +22,10 @@ export interface PublicAddress {
    * there is no connection, as in a test without a port.
    */
   clientOf(c: Context): string | null
+  /** The same of Node's request. */
+  senderOf(incoming: IncomingMessage): string | null
+  /** Whether an address is one of a trusted proxy. */
+  isProxy(address: string): boolean
   /** Names by which `--public-url` calls the server. */
   readonly hosts: readonly string[]
   /** Origin of `--public-url`, whose pages are the server's own; null without one. */
@@ -35,6 +39,16 @@ export function createPublicAddress({ publicUrl, trustedProxies }: PublicAddress
   const fixed = publicUrl === null ? null : readPublicUrl(publicUrl)
   const trusted = readProxies(trustedProxies)
   const prefix = fixed === null ? '' : fixed.pathname
+
+  function senderOf({ socket, headers }: IncomingMessage): string | null {
+    const peer = socket.remoteAddress ?? null
+    if (!isTrusted(trusted, peer)) return peer
+    // each proxy adds whom it heard: what stands further left is what a client says of itself
+    const said = [headers['x-forwarded-for'] ?? ''].flat().join(',').split(',')
+    const client = said.map((address) => address.trim()).findLast((address) => !isTrusted(trusted, address))
+    return client !== undefined && isIP(client) !== 0 ? client : peer
+  }
+
   return {
     hosts: fixed === null ? [] : [fixed.hostname.replace(/^\[|\]$/g, '')],
     origin: fixed === null ? null : fixed.origin,
@@ -44,13 +58,11 @@ export function createPublicAddress({ publicUrl, trustedProxies }: PublicAddress
       return isTrusted(trusted, peerOf(c)) ? forwardedAddress(c, asked) : asked.origin
     },
     clientOf: (c) => {
-      const peer = peerOf(c)
-      if (!isTrusted(trusted, peer)) return peer
-      // each proxy adds whom it heard: what stands further left is what a client says of itself
-      const said = (c.req.header('x-forwarded-for') ?? '').split(',').map((address) => address.trim())
-      const client = said.findLast((address) => !isTrusted(trusted, address))
-      return client !== undefined && isIP(client) !== 0 ? client : peer
+      const incoming = incomingOf(c)
+      return incoming === undefined ? null : senderOf(incoming)
     },
+    senderOf,
+    isProxy: (address) => isTrusted(trusted, address),
     pathWithin: (path) => {
       if (prefix === '' || !path.startsWith(prefix)) return path
       const rest = path.slice(prefix.length)
@@ -98,10 +110,14 @@ function readProxies(entries: readonly string[]): BlockList {
   return list
 }
 
+/** Undefined without a connection. */
+function incomingOf(c: Context): IncomingMessage | undefined {
+  return ((c.env ?? {}) as { readonly incoming?: IncomingMessage }).incoming
+}
+
 /** The address at the other end of the connection. */
 function peerOf(c: Context): string | null {
-  const { incoming } = (c.env ?? {}) as { readonly incoming?: IncomingMessage }
-  return incoming?.socket.remoteAddress ?? null
+  return incomingOf(c)?.socket.remoteAddress ?? null
 }
 
 function isTrusted(list: BlockList, peer: string | null): boolean {

@@ -40,7 +40,13 @@ export const grantSchema = z.discriminatedUnion('kind', [
 ])
 export type Grant = z.infer<typeof grantSchema>
 
-export const ticketSchema = z.object({ grant: grantSchema, expiresAtMs: z.number() })
+/** With whose key it was asked for; tickets of earlier versions do not say. */
+export const ticketSchema = z.object({
+  grant: grantSchema,
+  entity: z.string().max(200).default('unknown'),
+  expiresAtMs: z.number(),
+})
+export type Ticket = z.infer<typeof ticketSchema>
 
 /** `wandb_manifest.json`: the files of an artifact by path. */
 export const artifactManifestSchema = z.object({

@@ -5,13 +5,13 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { AppError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
-import { type Grant, ticketSchema } from '#contract/wire/compatible/wandb.js'
+import { type Grant, type Ticket, ticketSchema } from '#contract/wire/compatible/wandb.js'
 
 export interface AddressSigner {
   /** A token for the query of the address, good for a day: the client may upload for hours. */
-  sign(grant: Grant): string
+  sign(grant: Grant, entity: string): string
   /** @throws {AppError} `invalid_signature` for a token that is not ours or is too old */
-  verify(token: string): Grant
+  verify(token: string): Ticket
 }
 
 const LIFETIME_MS = 24 * 3600 * 1000
@@ -19,8 +19,8 @@ const LIFETIME_MS = 24 * 3600 * 1000
 export function createAddressSigner(secret: string, clock: Pick<Clock, 'nowMs'>): AddressSigner {
   const signatureOf = (payload: string) => createHmac('sha256', secret).update(payload).digest()
   return {
-    sign: (grant) => {
-      const ticket = { grant, expiresAtMs: clock.nowMs() + LIFETIME_MS }
+    sign: (grant, entity) => {
+      const ticket = { grant, entity, expiresAtMs: clock.nowMs() + LIFETIME_MS }
       const payload = Buffer.from(JSON.stringify(ticket)).toString('base64url')
       return `${payload}.${signatureOf(payload).toString('base64url')}`
     },
@@ -31,7 +31,7 @@ export function createAddressSigner(secret: string, clock: Pick<Clock, 'nowMs'>)
       if (given.length !== expected.length || !timingSafeEqual(given, expected)) throw invalid('is not signed here')
       const ticket = ticketSchema.safeParse(JSON.parse(Buffer.from(payload, 'base64url').toString()))
       if (!ticket.success || ticket.data.expiresAtMs < clock.nowMs()) throw invalid('is too old: ask for a new one')
-      return ticket.data.grant
+      return ticket.data
     },
   }
 }

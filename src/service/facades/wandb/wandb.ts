@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
-import type { FileStreamRequest, Grant } from '#contract/wire/compatible/wandb.js'
+import type { FileStreamRequest, Grant, Ticket } from '#contract/wire/compatible/wandb.js'
 import { maxBytesOf } from '#service/bodies/body-store.js'
 import { putArtifactFile, setArtifactManifest } from '#service/storage/wandb/artifacts.js'
 import { putRunFile } from '#service/storage/wandb/runs.js'
@@ -37,10 +37,12 @@ export interface WandbService {
   graphql(principal: Principal, request: GraphqlRequest, address: string): ReturnType<typeof executeQuery>
   /** Stores lines of a run's files. */
   stream(principal: Principal, run: RunPath, request: FileStreamRequest): Promise<void>
-  /** Stores what a signed address takes. @returns the MD5 of the bytes, base64 */
-  put(token: string, body: AsyncIterable<Uint8Array>): Promise<void>
+  /** What a signed address allows, and whom. @throws {AppError} `invalid_signature` */
+  verify(token: string): Promise<Ticket>
+  /** Stores what a signed address takes. */
+  put(ticket: Ticket, body: AsyncIterable<Uint8Array>): Promise<void>
   /** What a signed address gives. */
-  open(token: string): Promise<OpenBytes>
+  open(ticket: Ticket): Promise<OpenBytes>
 }
 
 export interface RunPath {
@@ -105,7 +107,7 @@ export function createWandbService(context: WandbContext): WandbService {
       const call: WandbCall = {
         context,
         principal,
-        addressOf: (grant) => `${address}/wandb/storage?token=${sign(grant)}`,
+        addressOf: (grant) => `${address}/wandb/storage?token=${sign(grant, principal.entity)}`,
       }
       // with it comes the GraphQL library, which a server that nobody asks this of need not read at its start
       const { executeQuery } = await import('./execute-query.js')
@@ -117,9 +119,9 @@ export function createWandbService(context: WandbContext): WandbService {
       }
       return storeStream(context, { entity, project, name: run }, request)
     },
-    put: async (token, body) => put((await getSigner()).verify(token), body),
-    open: async (token) => {
-      const grant = (await getSigner()).verify(token)
+    verify: async (token) => (await getSigner()).verify(token),
+    put: ({ grant }, body) => put(grant, body),
+    open: async ({ grant }) => {
       if (grant.kind === 'get_blob') return { bytes: await blobs.openRead(grant.sha256) }
       if (grant.kind !== 'get_checkpoint_manifest') {
         throw new InvalidRequestError('method_not_allowed', 'Method Not Allowed')

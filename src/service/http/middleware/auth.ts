@@ -13,6 +13,7 @@ import { requireScope } from '#service/operations/access/tenant.js'
 import { reportIgnored } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { routeOf } from '../handlers.js'
+import { noteOwner } from '../owner.js'
 
 export function bearerAuth(options: Pick<AppOptions, 'services' | 'publicAddress'>): MiddlewareHandler<AppEnvironment> {
   /** Who made the ticket that a download comes with; null for a request without one. */
@@ -46,6 +47,7 @@ export function bearerAuth(options: Pick<AppOptions, 'services' | 'publicAddress
       requireScope(principal, scope)
       options.services.usage.noteKey(principal.keyId)
       c.set('principal', principal)
+      noteOwner(c, principal.entity)
     }
     await next()
   }

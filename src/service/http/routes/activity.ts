@@ -3,16 +3,17 @@
  */
 import type { Activity } from '#contract/wire/activity.js'
 import type { AppOptions } from '../environment.js'
-import { sendEvents } from '../event-stream.js'
+import { connectionOf, sendEvents } from '../event-stream.js'
 import { handlers } from '../handlers.js'
 
 const PING_MS = 15_000
 
-export function activityHandlers({ services: { activity }, closing, clock }: AppOptions) {
+export function activityHandlers({ services: { activity }, closing, clock, eventStreams }: AppOptions) {
   return handlers({
     'GET /v1/preview/events': ({ principal, query, c }) => {
       const asked = query()
       if (c.req.header('accept')?.includes('text/event-stream') !== true) return activity.list(principal, asked)
+      eventStreams.enter(connectionOf(c), principal.entity)
       const after = c.req.header('last-event-id') ?? asked.after
       const gone = new AbortController()
       const signal = AbortSignal.any([c.req.raw.signal, closing, gone.signal])

@@ -4,7 +4,7 @@
 import { AppError } from '#base/errors/errors.js'
 import type { VerifyEvent } from '#service/operations/backup/verify-storage.js'
 import type { AppOptions } from '../environment.js'
-import { sendEvents } from '../event-stream.js'
+import { connectionOf, sendEvents } from '../event-stream.js'
 import { handlers } from '../handlers.js'
 
 const PING_MS = 15_000
@@ -17,6 +17,7 @@ export function healthHandlers(options: AppOptions) {
       return c.json(body, isHealthy ? 200 : 503)
     },
     'POST /v1/preview/verify': ({ principal, c }) => {
+      options.eventStreams.enter(connectionOf(c), principal.entity)
       const gone = new AbortController()
       const signal = AbortSignal.any([c.req.raw.signal, options.closing, gone.signal])
       const events = options.services.verify.run(principal, signal)

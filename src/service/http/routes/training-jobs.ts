@@ -2,7 +2,7 @@
  * Training jobs of each kind, and a job's events, as pages or as server-sent events.
  */
 import type { AppOptions } from '../environment.js'
-import { sendEvents } from '../event-stream.js'
+import { connectionOf, sendEvents } from '../event-stream.js'
 import { handlers } from '../handlers.js'
 import { createHeaders } from '../headers.js'
 
@@ -48,6 +48,7 @@ export function trainingJobHandlers(options: AppOptions) {
       const signal = AbortSignal.any([c.req.raw.signal, options.closing, gone.signal])
       // an unknown job or cursor must be a plain 4xx, so they are checked before the stream opens
       await trainingJobs.events(principal, id, { after, limit: 1 })
+      options.eventStreams.enter(connectionOf(c), principal.entity)
       const events = trainingJobs.follow(principal, id, after, signal)
       return sendEvents(c, format(events), { pingMs: PING_MS, onCancel: () => gone.abort() })
     },

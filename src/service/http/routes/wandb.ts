@@ -1,12 +1,21 @@
 /**
  * W&B's client: GraphQL, the stream of a run's files, and signed addresses for bytes; what it logged is read with the model.
  */
+import type { Ticket } from '#contract/wire/compatible/wandb.js'
 import { readBytes } from '../body.js'
-import type { AppOptions } from '../environment.js'
+import type { AppOptions, RequestContext } from '../environment.js'
 import { sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
+import { noteOwner } from '../owner.js'
 
 export function wandbHandlers({ services: { wandb, modelRuns }, publicAddress }: AppOptions) {
+  /** What a signed address allows; from there on the request is that of whoever asked for the address. */
+  async function signedTicket(c: RequestContext): Promise<Ticket> {
+    const ticket = await wandb.verify(c.req.query('token') ?? '')
+    noteOwner(c, ticket.entity)
+    return ticket
+  }
+
   return handlers({
     'POST /graphql': async ({ principal, body, c }) => {
       const { query, variables, operationName } = await body()
@@ -18,11 +27,11 @@ export function wandbHandlers({ services: { wandb, modelRuns }, publicAddress }:
       return { limits: {} }
     },
     'PUT /wandb/storage': async ({ c }) => {
-      await wandb.put(c.req.query('token') ?? '', readBytes(c, c.get('bodies').limits.uploadBytes))
+      await wandb.put(await signedTicket(c), readBytes(c, c.get('bodies').limits.uploadBytes))
       return {}
     },
     'GET /wandb/storage': async ({ c }) => {
-      const { bytes } = await wandb.open(c.req.query('token') ?? '')
+      const { bytes } = await wandb.open(await signedTicket(c))
       const headers = { 'content-type': 'application/octet-stream' }
       if (bytes instanceof Uint8Array) return c.body(Buffer.from(bytes), 200, headers)
       return sendFile(c, bytes, headers)

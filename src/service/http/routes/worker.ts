@@ -14,6 +14,7 @@ import type { AppEnvironment, AppOptions, RequestContext } from '../environment.
 import { connectionOf } from '../event-stream.js'
 import { mayLink, sendBlob, sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
+import { noteOwner } from '../owner.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
 /** Log-probabilities of the rows of one request. */
@@ -23,8 +24,9 @@ const LINES = 'application/jsonl'
 /** Lease and token before everything else: a stranger makes the server read no body and learns nothing of its blobs. */
 export function requireLease({ services }: AppOptions): MiddlewareHandler<AppEnvironment> {
   return async function authorizeAttempt(c, next) {
-    if (c.req.param('session_id') === undefined) await services.workerApi.authorize(claimOf(c))
-    else services.sessionApi.authorize(claimOf(c))
+    const isJob = c.req.param('session_id') === undefined
+    const { owner } = await (isJob ? services.workerApi : services.sessionApi).authorize(claimOf(c))
+    noteOwner(c, owner)
     await next()
   }
 }

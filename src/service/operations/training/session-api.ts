@@ -13,7 +13,8 @@ import type { ServiceContext } from '../context.js'
 
 export interface SessionApiService {
   /** Refuses whoever does not hold the session; asked before a body is read. */
-  authorize(claim: AttemptClaim): void
+  /** @returns whose session it is: itself, for it has one worker */
+  authorize(claim: AttemptClaim): { readonly owner: string }
   session(claim: AttemptClaim): Promise<TrainingSessionSpec>
   /** What a worker fetches that has no folder of the session's base model. */
   baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
@@ -49,7 +50,7 @@ export function createSessionApiService(
   }
 
   return {
-    authorize: (claim) => void sessions.heldBy(claim),
+    authorize: (claim) => ({ owner: sessions.heldBy(claim).id }),
     baseModelFiles: async (claim) => context.baseModelFiles.describe((await open(claim)).base),
     openBaseModelFile: async (claim, name) => context.baseModelFiles.open((await open(claim)).base, name),
     session: async (claim) => {

@@ -38,7 +38,8 @@ import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {
   /** Refuses whoever holds no lease; asked before a body is read. @throws what `checkLease` throws */
-  authorize(claim: AttemptClaim): Promise<void>
+  /** @returns whose job it is; what its clients hold does not count against its workers */
+  authorize(claim: AttemptClaim): Promise<{ readonly owner: string }>
   job(claim: AttemptClaim): Promise<WorkerJob>
   /** @param mayLink the worker can read elsewhere; the same of all files below */
   openInput(claim: AttemptClaim, mayLink: boolean): Promise<OpenedBlob>
@@ -119,7 +120,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
   }
 
   return {
-    authorize: async (claim) => void (await checkLease(db, claim)),
+    authorize: async (claim) => ({ owner: `workers of ${(await checkLease(db, claim)).job.entity}` }),
 
     job: async (claim) => {
       const { job } = await checkLease(db, claim)

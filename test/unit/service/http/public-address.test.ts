@@ -69,8 +69,8 @@ it.each([
       const address = createPublicAddress({ publicUrl, trustedProxies: ['10.0.0.7'] })
       const app = new Hono()
       app.get('/', (c) => c.text(address.clientOf(c) ?? 'nobody'))
-      const env = { incoming: { socket: { remoteAddress: peer } } }
       const headers = { 'x-forwarded-for': said }
+      const env = { incoming: { socket: { remoteAddress: peer }, headers } }
       expect(await (await app.request('http://inner:8642/', { headers }, env)).text()).toBe(expected)
     }
   },

@@ -1,6 +1,6 @@
 /**
- * Limits of one connection: one request at a time, a bounded number waiting behind it, and a client that reads its
- * answers.
+ * Limits of connections: one request at a time, a bounded number waiting behind it, a client that reads its answers, and who
+ * gives way when there are too many (`connection-places.ts`).
  *
  * Node starts all requests that a client sends ahead (pipelining) at once, though answers go out in order, and it does
  * not tell a waiting answer that its connection has closed. So here a request starts when the one before it is
@@ -8,10 +8,13 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { createPlaces, type Place } from './connection-places.js'
+import { networkOf } from './network.js'
+import { createOpenBodies } from './open-bodies.js'
 import { answerToUnreadable } from './unreadable.js'
 
 export interface ConnectionLimits {
-  /** Open connections; a further one takes the place of one that is idle, or is closed. */
+  /** Open connections; a further one takes the place of another (`connection-places.ts`), or is closed. */
   readonly maxConnections: number
   /** Requests of one connection that may wait behind the one that runs; with more the connection is cut. */
   readonly maxPipelinedRequests: number
@@ -28,7 +31,35 @@ export type CutReason =
   | 'answer_not_read'
   | 'too_many_unread_bytes'
 
-export type RequestHandler = (incoming: IncomingMessage, outgoing: ServerResponse) => unknown
+/** What a request may say of its connection. */
+export interface ConnectionHandle {
+  /** The request has shown a key of this entity. @returns false where connections of others would have no room any more */
+  prove(entity: string): boolean
+}
+
+export type RequestHandler = (
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  connection: ConnectionHandle,
+) => unknown
+
+/** Who sends requests: `public-address.ts`. */
+export interface Senders {
+  /** Address of whoever sent a request. */
+  senderOf(incoming: IncomingMessage): string | null
+  /** Whether requests of many come from there. */
+  isProxy(address: string): boolean
+}
+
+const DIRECT: Senders = { senderOf: ({ socket }) => socket.remoteAddress ?? null, isProxy: () => false }
+
+export interface GovernOptions {
+  readonly limits: ConnectionLimits
+  /** Told of connections that are ended: of the first for a reason at once, of others each second. */
+  readonly onCut: (reason: CutReason, count: number) => void
+  /** Default: addresses of the connections, and no proxies. */
+  readonly senders?: Senders
+}
 
 /** A person may have stopped a program that reads a stream to look at it. */
 export const UNREAD_MS = 300_000
@@ -44,54 +75,70 @@ interface Exchange {
   readonly outgoing: ServerResponse
 }
 
+/** With a key: a body that is slower than this for a second stands still. */
+const STALLED_BYTES = 8192
+
 /** One connection's requests. */
-interface Line {
+interface Line extends Place {
   readonly socket: Socket
   running: Exchange | null
   readonly waiting: Exchange[]
   isPaused: boolean
   unreadSinceMs: number | null
+  /** Bytes that had come when it was looked at last; what has just begun is not slow. */
+  bytesSeen: number
 }
 
 /**
  * Hands the server's requests to `handle`, one of each connection at a time, and holds its connections to the limits.
  *
- * @param onCut told of each connection that is ended
  * @returns stops looking for unread bytes
  */
 export function governConnections(
   server: Server,
   handle: RequestHandler,
-  { limits, onCut }: { readonly limits: ConnectionLimits; readonly onCut: (reason: CutReason) => void },
+  { limits, onCut, senders = DIRECT }: GovernOptions,
 ): () => void {
   const { maxConnections, maxPipelinedRequests, maxUnreadBytes, unreadMs = UNREAD_MS } = limits
   const lines = new Map<Socket, Line>()
-  /** Longest idle first. */
-  const idle = new Set<Line>()
   const busy = new Set<Line>()
+  const places = createPlaces<Line>({ maxPlaces: maxConnections, isWaiting })
+  const openBodies = createOpenBodies()
+  const cuts = createCutCounts(onCut)
   let waitingCount = 0
 
   function cut(socket: Socket, reason: CutReason): void {
-    onCut(reason)
+    cuts.note(reason)
     socket.destroy()
   }
 
   function open(socket: Socket): void {
     if (lines.size >= maxConnections) {
-      const [oldest] = idle
-      cut(oldest?.socket ?? socket, 'too_many_connections')
-      if (oldest === undefined) return
-      forget(oldest)
+      const next = places.next()
+      cut(next?.socket ?? socket, 'too_many_connections')
+      if (next === undefined) return
+      forget(next)
     }
-    const line: Line = { socket, running: null, waiting: [], isPaused: false, unreadSinceMs: null }
+    const address = socket.remoteAddress ?? ''
+    const line: Line = {
+      socket,
+      running: null,
+      waiting: [],
+      isPaused: false,
+      unreadSinceMs: null,
+      bytesSeen: Number.NEGATIVE_INFINITY,
+      network: networkOf(address),
+      entity: null,
+      isProxy: senders.isProxy(address),
+    }
     lines.set(socket, line)
-    idle.add(line)
+    places.open(line)
     socket.once('close', () => forget(line))
   }
 
   function forget(line: Line): void {
     lines.delete(line.socket)
-    idle.delete(line)
+    places.close(line)
     busy.delete(line)
     waitingCount -= line.waiting.length
     line.waiting.length = 0
@@ -120,19 +167,33 @@ export function governConnections(
   }
 
   function start(line: Line, exchange: Exchange): void {
+    const { incoming, outgoing } = exchange
+    const network = networkOf(senders.senderOf(incoming) ?? '')
     line.running = exchange
-    idle.delete(line)
+    line.bytesSeen = Number.NEGATIVE_INFINITY
+    places.begin(line, network)
     busy.add(line)
-    exchange.outgoing.once('close', () => {
+    const open: { leave?: () => void } = {}
+    outgoing.once('close', () => {
+      open.leave?.()
       // others take their turn between two requests of a connection
       if (line.waiting.length > 0) setImmediate(goOn, line)
       else rest(line)
     })
-    if (isExpectationUnknown(exchange.incoming)) {
-      exchange.outgoing.writeHead(417, { connection: 'close' }).end()
+    if (isExpectationUnknown(incoming)) {
+      outgoing.writeHead(417, { connection: 'close' }).end()
       return
     }
-    handle(exchange.incoming, exchange.outgoing)
+    const begin = (leave?: () => void): void => {
+      const prove = (entity: string): boolean => {
+        leave?.()
+        return line.running !== exchange || places.prove(line, entity)
+      }
+      handle(incoming, outgoing, { prove })
+    }
+    // a key that is wrong is refused before the body is read
+    if (!isBodyComing(line) || bringsKey(incoming)) begin()
+    else open.leave = openBodies.enter(network, { begin, isGone: () => line.socket.destroyed })
   }
 
   function goOn(line: Line): void {
@@ -153,11 +214,22 @@ export function governConnections(
     line.running = null
     line.unreadSinceMs = null
     busy.delete(line)
-    if (lines.has(line.socket)) idle.add(line)
+    places.rest(line)
   }
 
   function sweep(): void {
     const nowMs = performance.now()
+    for (const line of busy) {
+      const { bytesRead } = line.socket
+      const isSlow = bytesRead - line.bytesSeen < STALLED_BYTES && isBodyComing(line)
+      line.bytesSeen = bytesRead
+      places.setStalled(line, isSlow || line.unreadSinceMs !== null)
+    }
+    cutUnread(nowMs)
+    cuts.report()
+  }
+
+  function cutUnread(nowMs: number): void {
     let unreadBytes = 0
     const unread: { readonly line: Line; readonly sinceMs: number; readonly bytes: number }[] = []
     for (const line of busy) {
@@ -203,6 +275,40 @@ export function governConnections(
   })
   const timer = setInterval(sweep, SWEEP_MS).unref()
   return () => clearInterval(timer)
+}
+
+/** Whether nothing can be done for a connection before its client has. */
+function isWaiting(line: Line): boolean {
+  const { running } = line
+  return running === null || isBodyComing(line) || running.outgoing.writableLength > 0
+}
+
+function isBodyComing({ running }: Line): boolean {
+  if (running === null || running.incoming.complete) return false
+  const { headers } = running.incoming
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+}
+
+/** Whether a request says whose it is. */
+function bringsKey({ headers }: IncomingMessage): boolean {
+  return headers.authorization !== undefined || headers['x-api-key'] !== undefined
+}
+
+/** A flood of connections is no flood of log lines. */
+function createCutCounts(onCut: GovernOptions['onCut']) {
+  /** Those of this second that were not told yet. */
+  const counts = new Map<CutReason, number>()
+  return {
+    note: (reason: CutReason): void => {
+      const count = counts.get(reason)
+      if (count === undefined) onCut(reason, 1)
+      counts.set(reason, (count ?? -1) + 1)
+    },
+    report: (): void => {
+      for (const [reason, count] of counts) if (count > 0) onCut(reason, count)
+      counts.clear()
+    },
+  }
 }
 
 function isExpectationUnknown({ headers }: IncomingMessage): boolean {

@@ -5,12 +5,18 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
-import { type ConnectionLimits, type CutReason, governConnections } from '#service/http/connections.js'
-import { loopTurns, until } from '../../../support/until.js'
+import {
+  type ConnectionHandle,
+  type ConnectionLimits,
+  type CutReason,
+  governConnections,
+} from '#service/http/connections/connections.js'
+import { loopTurns, until } from '../../../../support/until.js'
 
 interface Exchange {
   readonly incoming: IncomingMessage
   readonly outgoing: ServerResponse
+  readonly connection: ConnectionHandle
   isOver: boolean
 }
 
@@ -45,21 +51,24 @@ async function serve(
   server = createServer({ requireHostHeader: false })
   stop = governConnections(
     server,
-    (incoming, outgoing) => {
-      const exchange = { incoming, outgoing, isOver: false }
+    (incoming, outgoing, connection) => {
+      const exchange = { incoming, outgoing, connection, isOver: false }
       outgoing.once('close', () => {
         exchange.isOver = true
       })
       started.push(exchange)
       handle(exchange)
     },
-    { limits: { ...SERVICE_DEFAULTS, ...limits }, onCut: (reason) => cuts.push(reason) },
+    {
+      limits: { ...SERVICE_DEFAULTS, ...limits },
+      onCut: (reason, count) => cuts.push(...Array<CutReason>(count).fill(reason)),
+    },
   )
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
 }
 
-function open(bytes = ''): Client {
-  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+function open(bytes = '', localAddress = '127.0.0.1'): Client {
+  const socket = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', localAddress })
   clients.push(socket)
   let text = ''
   let isClosed = false
@@ -217,14 +226,70 @@ describe('connections', () => {
     expect([cuts, running.isClosed(), newer.isClosed()]).toEqual([['too_many_connections'], false, false])
   })
 
-  it('are closed where all others run', async () => {
-    await serve({ maxConnections: 2 })
-    open(get('/1'))
-    open(get('/2'))
-    await exchangeAt(1)
-    const late = open(get('/3'))
+  it('are closed where all others run with a key', async () => {
+    await serve({ maxConnections: 4 }, ({ connection, incoming }) => void connection.prove(incoming.url ?? ''))
+    for (const path of ['/1', '/2', '/3', '/4']) open(get(path))
+    await exchangeAt(3)
+    const late = open(get('/5'))
     await until(late.isClosed, 'the end of one too many')
-    expect([cuts, paths()]).toEqual([['too_many_connections'], ['/1', '/2']])
+    expect([cuts, paths().sort()]).toEqual([['too_many_connections'], ['/1', '/2', '/3', '/4']])
+  })
+
+  it('whose bodies never end give way, those of the network with most first', async () => {
+    await serve({ maxConnections: 24 }, ({ connection, incoming }) => {
+      if (incoming.url === '/key') connection.prove('entity')
+    })
+    const dripping = 'POST /open HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx'
+    const first = open(dripping, '127.0.0.2')
+    await exchangeAt(0)
+    for (let i = 1; i <= 22; i += 1) open(dripping)
+    await exchangeAt(16)
+    const keyed = open(get('/key'), '127.0.0.3')
+    await until(() => paths().includes('/key'), 'the request with a key')
+    const late = Array.from({ length: 10 }, () => open(dripping))
+    await until(() => cuts.length === 10, 'ten cuts')
+    expect([first, keyed, ...late].map(({ isClosed }) => isClosed())).not.toContain(true)
+    expect(started.filter(({ isOver }) => isOver)).toHaveLength(10)
+  })
+
+  it('that bring a body and no key are read a few at a time, the newest first, and with a key at once', async () => {
+    await serve()
+    const post = (path: string, more = '') =>
+      `POST ${path} HTTP/1.1\r\nHost: localhost\r\n${more}Content-Length: 5\r\n\r\nx`
+    for (let i = 0; i < 16; i += 1) open(post('/first'))
+    await exchangeAt(15)
+    const waiting: Client[] = []
+    for (const path of ['/older', '/gone', '/newer']) {
+      waiting.push(open(post(path)))
+      await until(() => waiting.at(-1)?.socket.connecting === false, 'a connection')
+    }
+    open(post('/elsewhere'), '127.0.0.2')
+    open(post('/key', 'Authorization: Bearer x\r\n'))
+    open(get('/bodyless'))
+    await exchangeAt(18)
+    expect(paths().slice(16).sort()).toEqual(['/bodyless', '/elsewhere', '/key'])
+    waiting[1]?.socket.destroy()
+    await loopTurns()
+    for (const exchange of started.slice(0, 2)) exchange.outgoing.writeHead(408, { connection: 'close' }).end()
+    await exchangeAt(20)
+    expect(paths().slice(19)).toEqual(['/newer', '/older'])
+  })
+
+  it("that turn out to be somebody's leave their turn to the next", async () => {
+    await serve({}, ({ connection, incoming }) => {
+      if (incoming.url === '/signed') connection.prove('entity')
+    })
+    const post = (path: string) => `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nx`
+    for (let i = 0; i < 40; i += 1) open(post('/signed'))
+    await exchangeAt(39)
+  })
+
+  it('of one entity are as many as are left', async () => {
+    const proven: boolean[] = []
+    await serve({ maxConnections: 16 }, ({ connection }) => void proven.push(connection.prove('entity')))
+    for (let i = 1; i <= 12; i += 1) open(get(`/${i}`))
+    await exchangeAt(11)
+    expect(proven).toEqual([...Array<boolean>(8).fill(true), ...Array<boolean>(4).fill(false)])
   })
 })
 

@@ -27,7 +27,8 @@ export const keepCheckpoints = defineCommand({
   exits: ['not_found'],
   async run(context) {
     const { connect, output, args, flags, signal } = context
-    if (flags.inherit && flags.rule !== undefined) throw new UsageError('invalid_argument', 'choose --rule or --inherit')
+    if (flags.inherit && flags.rule !== undefined)
+      throw new UsageError('invalid_argument', 'choose --rule or --inherit')
     const client = await connect()
     const reference = parseWholeModel(args.model, { hint: 'trainyard checkpoints delete <model> deletes steps' })
     const { id } = await findModel(reference, { ...context, client })

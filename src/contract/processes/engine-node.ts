@@ -13,6 +13,7 @@
  */
 import { z } from 'zod'
 import { NODE_ENGINES } from '../settings/service.js'
+import { atMost } from '../wire/maxima.js'
 
 export type { NodeEngineName } from '../settings/service.js'
 
@@ -29,7 +30,7 @@ export const engineNodeReportSchema = z.object({
   token: z.string().regex(/^[\w-]{32,128}$/),
   engine: z.enum(NODE_ENGINES),
   /** Of the programs that take part, by name. */
-  versions: z.record(z.string().max(64), z.string().max(64)),
+  versions: atMost(z.record(z.string().max(64), z.string().max(64)), 64),
   /** What it computes on: `cpu`, or the name of a card. */
   device: z.string().min(1).max(128),
   base_model: z.object({ name: z.string().min(1).max(500), digest }),
@@ -60,10 +61,13 @@ export type EngineNodeLease = z.infer<typeof engineNodeLeaseSchema>
 export const engineAdapterFilesSchema = z.object({
   digest,
   /** How errors name it. */
-  checkpoint: z.string(),
-  files: z.array(z.object({ name: z.string().regex(/^[\w-][\w.-]{0,100}$/), sha256: digest })).min(1),
+  checkpoint: z.string().max(1000),
+  files: z
+    .array(z.object({ name: z.string().regex(/^[\w-][\w.-]{0,100}$/), sha256: digest }))
+    .min(1)
+    .max(100),
 })
 export type EngineAdapterFiles = z.infer<typeof engineAdapterFilesSchema>
 
 /** What a node says of itself to who asks with its token. */
-export const engineNodeIdentitySchema = z.object({ id: z.string() })
+export const engineNodeIdentitySchema = z.object({ id: z.string().max(64) })

@@ -41,6 +41,9 @@ export const MAX_NOTED_TOKENS = 2 ** 20
 const MAX_PIECES = 2 ** 20
 const MAX_PIECE_BYTES = 64 * 1024 ** 2
 
+/** Groups, trajectories of one of them, sequences: the head's own bytes bound them together (`rollouts-file.ts`). */
+const MAX_ROWS = 2 ** 20
+
 const count = z.number().int().nonnegative()
 
 const trajectorySchema = z.object({
@@ -80,9 +83,17 @@ export const rolloutsHeadSchema = z.object({
   /** Step of the checkpoint the job went on from. */
   parent_step: count,
   /** In the order of the job's rows. */
-  groups: z.array(z.object({ preview: z.string(), exceptions: count, trajectories: z.array(trajectorySchema) })),
+  groups: z
+    .array(
+      z.object({
+        preview: z.string().max(2000),
+        exceptions: count,
+        trajectories: z.array(trajectorySchema).max(MAX_ROWS),
+      }),
+    )
+    .max(MAX_ROWS),
   /** Those whose tokens were noted, in the order they trained. */
-  sequences: z.array(sequenceSchema),
+  sequences: z.array(sequenceSchema).max(MAX_ROWS),
   /** Sequences that trained and of which nothing is noted: they were too many, or an earlier attempt trained them. */
   omitted: count,
   /** Sequences whose step was not made: the job ended before. Absent in older files. */

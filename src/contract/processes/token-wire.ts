@@ -8,9 +8,15 @@
  */
 import { z } from 'zod'
 import { LONGEST_UNMODELLED_NAME, MOST_KEPT_IDS, MOST_UNMODELLED_NAMES } from '#base/sampling-record.js'
+import { atMost, MAX_MESSAGE } from '../wire/maxima.js'
 
 const tokenId = z.number().int().nonnegative()
-const tokenIds = z.array(tokenId)
+/** More than any context has. */
+const MAX_TOKENS = 2 ** 24
+/** Answers of one request. */
+const MAX_CHOICES = 4096
+const tokenIds = z.array(tokenId).max(MAX_TOKENS)
+const word = z.string().max(1000)
 
 /** Rules that vLLM has no words for. Refused for it before they are sent. */
 export const ownRulesSchema = z.strictObject({
@@ -94,7 +100,7 @@ const wireTokenSchema = z.object({ token_id: tokenId, logprob: z.number(), rank:
 export type WireToken = z.infer<typeof wireTokenSchema>
 
 /** vLLM's begin with the sampled token; ours are the alternatives alone. */
-const wirePositionSchema = wireTokenSchema.extend({ top_logprobs: z.array(wireTokenSchema) })
+const wirePositionSchema = wireTokenSchema.extend({ top_logprobs: z.array(wireTokenSchema).max(2 ** 20) })
 export type WirePosition = z.infer<typeof wirePositionSchema>
 
 /** How a token was drawn, of our own engine; absent: plainly. As `DrawRecord` has it. */
@@ -110,19 +116,21 @@ const wireChoiceSchema = z.object({
   index: z.number().int().nonnegative(),
   token_ids: tokenIds.nullish(),
   logprobs: z
-    .object({ content: z.array(wirePositionSchema.extend({ drawn: wireDrawSchema.optional() })).nullish() })
+    .object({
+      content: z.array(wirePositionSchema.extend({ drawn: wireDrawSchema.optional() })).max(MAX_TOKENS).nullish(),
+    })
     .nullish(),
-  finish_reason: z.string().nullable(),
-  stop_reason: z.union([z.number(), z.string()]).nullish(),
+  finish_reason: word.nullable(),
+  stop_reason: z.union([z.number(), word]).nullish(),
 })
 export type WireChoice = z.infer<typeof wireChoiceSchema>
 
 /** As the APIs of both have it. */
 const wireErrorSchema = z.object({
-  message: z.string(),
-  code: z.union([z.string(), z.number()]).nullish(),
-  param: z.string().nullish(),
-  type: z.string().nullish(),
+  message: z.string().max(MAX_MESSAGE),
+  code: z.union([word, z.number()]).nullish(),
+  param: word.nullish(),
+  type: word.nullish(),
   /** Our own: an `ErrorMessage`. */
   trainyard: z.unknown().optional(),
 })
@@ -132,12 +140,13 @@ export type WireError = z.infer<typeof wireErrorSchema>
 export const generateChunkSchema = z
   .object({
     /** vLLM's errors have none. */
-    choices: z.array(wireChoiceSchema).optional(),
+    choices: z.array(wireChoiceSchema).max(MAX_CHOICES).optional(),
     /** Our own engine says it first: prompt tokens it knew from before. */
     cached_tokens: z.number().int().nonnegative().optional(),
     /** Positions of the prompt, of our own engine. */
     prompt: z
       .array(wirePositionSchema.extend({ position: z.number().int().nonnegative(), rank: z.number() }))
+      .max(MAX_TOKENS)
       .optional(),
     error: wireErrorSchema.optional(),
   })
@@ -146,10 +155,13 @@ export type GenerateChunk = z.infer<typeof generateChunkSchema>
 
 /** vLLM's answer to a request that reports its prompt: it has no stream of those. */
 export const generateWholeSchema = z.object({
-  choices: z.array(wireChoiceSchema),
+  choices: z.array(wireChoiceSchema).max(MAX_CHOICES),
   /** By position, then by token id; nothing before the first. */
   prompt_logprobs: z
-    .array(z.record(z.string(), z.object({ logprob: z.number(), rank: z.number().nullish() })).nullable())
+    .array(
+      atMost(z.record(z.string(), z.object({ logprob: z.number(), rank: z.number().nullish() })), 2 ** 20).nullable(),
+    )
+    .max(MAX_TOKENS)
     .nullish(),
 })
 export type GenerateWhole = z.infer<typeof generateWholeSchema>

@@ -13,10 +13,11 @@
  * behind its gradients may come in their order (`update`): one turn less a step. A worker that does not know it reports without it.
  */
 import { z } from 'zod'
+import { MAX_MESSAGE, numbersByName } from '../wire/maxima.js'
 
 /** A stored file. */
 export const sessionFileSchema = z.object({
-  name: z.string(),
+  name: z.string().max(200),
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size_bytes: z.number().int(),
 })
@@ -66,16 +67,20 @@ export const sessionOrderSchema = z.discriminatedUnion('type', [
 export type SessionOrder = z.infer<typeof sessionOrderSchema>
 
 /** Figures of an update. */
-const metricsSchema = z.record(z.string(), z.number())
+const metricsSchema = numbersByName(1000)
 /** What failed has changed nothing. */
-const failureSchema = z.object({ code: z.string(), message: z.string(), is_user_error: z.boolean() })
+const failureSchema = z.object({
+  code: z.string().max(100),
+  message: z.string().max(MAX_MESSAGE),
+  is_user_error: z.boolean(),
+})
 
 export const sessionReportSchema = z.object({
   /** Null with the first request of an attempt and after a wait. */
   order: z.number().int().nullable(),
   metrics: metricsSchema.optional(),
   /** What a save has stored. */
-  files: z.array(sessionFileSchema).optional(),
+  files: z.array(sessionFileSchema).max(100).optional(),
   error: failureSchema.optional(),
   /** How the order's `update` went. */
   update: z.object({ metrics: metricsSchema.optional(), error: failureSchema.optional() }).optional(),

@@ -18,7 +18,7 @@ export const workerClaimRequestSchema = z.object({
     /** Made anew at every start, one for each attempt that it can make at a time. */
     id: z.string().regex(/^[\w-]{8,64}$/),
     /** What can compute its gradients: a job that began with one goes on with the same. */
-    trainers: z.array(z.enum(TRAINER_NAMES)).min(1).default(['onnx']),
+    trainers: z.array(z.enum(TRAINER_NAMES)).min(1).max(TRAINER_NAMES.length).default(['onnx']),
     /** Memory of the machine, or of the container it runs in; jobs whose base model alone is larger are not for it. Null: not known. */
     memory_bytes: z.number().positive().nullable().default(null),
   }),

@@ -26,6 +26,7 @@
  */
 import { z } from 'zod'
 import { JOB_KINDS } from '../wire/job-words.js'
+import { atMost, MAX_MESSAGE, numbersByName } from '../wire/maxima.js'
 import { jobReportSchema } from '../wire/training/job-report.js'
 import { computingFactsSchema } from '../wire/training/worker-facts.js'
 
@@ -84,7 +85,8 @@ export const baseModelFilesSchema = z.object({
     .array(
       z.object({ name: baseModelFileName, sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() }),
     )
-    .min(1),
+    .min(1)
+    .max(10_000),
 })
 export type BaseModelFiles = z.infer<typeof baseModelFilesSchema>
 
@@ -96,12 +98,17 @@ export type WorkerHeartbeat = z.infer<typeof workerHeartbeatSchema>
 
 export const heartbeatReplySchema = z.object({ is_cancel_requested: z.boolean() })
 
+/** Events of one post: a worker posts every few seconds. */
+const MAX_EVENTS = 10_000
+/** Numbers of an event or a checkpoint: a batch's trajectories have metrics of the client's own. */
+const MAX_METRICS = 2000
+
 export const workerEventsSchema = z.object({
   /** Position of the first event of this post among all events of this attempt, from 0: makes a retry harmless. */
   offset: z.number().int().nonnegative(),
-  events: z.array(
-    z.object({ type: z.enum(['training_started', 'gradient_step']), data: z.record(z.string(), z.number()) }),
-  ),
+  events: z
+    .array(z.object({ type: z.enum(['training_started', 'gradient_step']), data: numbersByName(MAX_METRICS) }))
+    .max(MAX_EVENTS),
   /** The job's report as it stands after these events; replaces the one before. */
   report: jobReportSchema.optional(),
   /** With the first post of an attempt: what computes its gradients, which who claimed the job may not have known. */
@@ -111,17 +118,20 @@ export type WorkerEvents = z.infer<typeof workerEventsSchema>
 
 export const workerCompletionSchema = z.object({
   /** Digest of each uploaded file; must equal what the server stored. */
-  files: z.record(z.string(), z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() })),
+  files: atMost(
+    z.record(z.string(), z.object({ sha256: z.string().regex(/^[0-9a-f]{64}$/), size_bytes: z.number().int() })),
+    16,
+  ),
   /** Checkpoint metrics, names already prefixed (`loss/train`, `train/reward`). */
-  metrics: z.record(z.string(), z.number()),
+  metrics: numbersByName(MAX_METRICS),
   /** The final report. */
   report: jobReportSchema.optional(),
 })
 export type WorkerCompletion = z.infer<typeof workerCompletionSchema>
 
 export const workerFailureSchema = z.object({
-  code: z.string(),
-  message: z.string(),
+  code: z.string().max(100),
+  message: z.string().max(MAX_MESSAGE),
   /** True after a cancel request was honoured. */
   is_cancelled: z.boolean().default(false),
 })
@@ -145,8 +155,8 @@ export type WorkerFolders = z.infer<typeof workerFoldersSchema>
  * `computing`: what jobs that begin here are computed with.
  */
 export const workerProbeSchema = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('ready'), trainer: z.string().nullable(), computing: computingFactsSchema }),
-  z.object({ type: z.literal('failed'), message: z.string() }),
+  z.object({ type: z.literal('ready'), trainer: z.string().max(1000).nullable(), computing: computingFactsSchema }),
+  z.object({ type: z.literal('failed'), message: z.string().max(MAX_MESSAGE) }),
 ])
 export type WorkerProbe = z.infer<typeof workerProbeSchema>
 

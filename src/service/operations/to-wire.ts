@@ -102,6 +102,19 @@ export function toWireJob(
   }
 }
 
+/** Characters of a report in a list, and what of a longer one is left: a list of a hundred jobs stays small. */
+const LISTED_REPORT = 16 * 1024
+const LISTED_MEASUREMENTS = 20
+
+/** A job as lists have it: its last measurements, and of a long report the numbers of the job alone. */
+export function toListed(job: JobRecord): JobRecord {
+  const report = reportOf(job)
+  if (report === null) return { ...job, report: null }
+  const short = { ...report, validation: report.validation.slice(-LISTED_MEASUREMENTS) }
+  if (JSON.stringify(short).length <= LISTED_REPORT) return { ...job, report: short }
+  return { ...job, report: { ...short, left_out: [], validation: [], facts: {}, warnings: [] } }
+}
+
 /** A report of an older version of this service may lack what a newer one has. */
 function reportOf({ report }: JobRecord): JobReport | null {
   if (report === null) return null

@@ -3,6 +3,7 @@
  *
  * Kept in memory: after a start of the server the workers ask again, and which jobs they run stands in the database.
  */
+import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { Claimant, JobOwner } from '#service/storage/jobs/states.js'
@@ -32,6 +33,7 @@ export interface RemoteWait {
 
 export interface RemoteWorkers {
   /** Waits for a job; null after the time, and at the end of the server. */
+  /** @throws {AppError} `too_many_workers` where its entity has as many as are remembered */
   wait(worker: RemoteWorker, options: RemoteWait): Promise<RemoteClaim | null>
   /**
    * Gives jobs to those who wait, the longest first.
@@ -63,6 +65,10 @@ interface Waiting {
   give(claimed: RemoteClaim | null): boolean
 }
 
+/** Workers of one entity that are remembered: each is one attempt at a time. */
+export const MOST_OF_ENTITY = 1000
+/** Names of those that were given something: who asks for them forgets them. */
+const MOST_NAMES = 10_000
 /** Time for a look at the queue, however short the wait. */
 const LOOK_MS = 1000
 
@@ -78,9 +84,27 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
     heard.set(worker.id, { worker, silentTicks: 0 })
   }
 
+  function assertRoom({ id, tenant }: RemoteWorker): void {
+    if (heard.has(id)) return
+    let count = 0
+    for (const { worker } of heard.values()) if (worker.tenant.entity === tenant.entity) count += 1
+    if (count < MOST_OF_ENTITY) return
+    throw new AppError('rate_limited', 'too_many_workers', `"${tenant.entity}" has ${count} workers already`, {
+      hint: 'a worker that does not ask for work is forgotten within minutes',
+      details: { retry_after_seconds: 60 },
+    })
+  }
+
+  function noteWorked(name: string): void {
+    worked.add(name)
+    const [oldest] = worked
+    if (worked.size > MOST_NAMES && oldest !== undefined) worked.delete(oldest)
+  }
+
   return {
-    wait: (worker, { waitMs, signal }) =>
-      new Promise((resolve) => {
+    wait: async (worker, { waitMs, signal }) => {
+      assertRoom(worker)
+      return new Promise((resolve) => {
         hear(worker)
         let isOver = false
         const entry: Waiting = {
@@ -92,7 +116,7 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
             waiting.delete(entry)
             signal.removeEventListener('abort', leave)
             hear(worker)
-            if (claimed !== null) worked.add(worker.name)
+            if (claimed !== null) noteWorked(worker.name)
             resolve(claimed)
             return true
           },
@@ -102,7 +126,8 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
         signal.addEventListener('abort', leave, { once: true })
         waiting.add(entry)
         if (signal.aborted || isClosed) leave()
-      }),
+      })
+    },
     isWaiting: () => waiting.size > 0,
     takeWorked: (name) => worked.delete(name),
     supersede: (id) => {

@@ -22,6 +22,7 @@ import {
   workerAssignmentSchema,
   workerFoldersSchema,
 } from '#contract/processes/worker.js'
+import { MAX_MESSAGE } from '#contract/wire/maxima.js'
 import { placeOfBaseModel } from '#model/weights/fetch-base-model.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { checkBackend } from '#training/torch/self-check.js'
@@ -90,7 +91,7 @@ async function probe(environment: Environment): Promise<void> {
     say({ type: 'ready', trainer, computing: backend?.computing ?? jobComputing(environment) })
   } catch (error) {
     if (!(error instanceof AppError)) throw error
-    say({ type: 'failed', message: fullMessage(error) })
+    say({ type: 'failed', message: fullMessage(error).slice(0, MAX_MESSAGE) })
   } finally {
     await trainers.stop()
     process.disconnect?.()
@@ -224,7 +225,11 @@ function toFailure(error: unknown): WorkerFailure {
     return { code: 'internal_error', message: 'the training worker failed unexpectedly', is_cancelled: false }
   }
   // a job's record has one text, and it is all that the hosted service's client shows
-  return { code: error.code, message: fullMessage(error), is_cancelled: error.category === 'cancelled' }
+  return {
+    code: error.code,
+    message: fullMessage(error).slice(0, MAX_MESSAGE),
+    is_cancelled: error.category === 'cancelled',
+  }
 }
 
 /** Threads inside one operator, as the server was told. */

@@ -1,7 +1,7 @@
 /**
  * A job's report in the form the server stores (`contract/wire/training/job-report.ts`), with the time it still takes.
  */
-import type { JobReport as WireReport } from '#contract/wire/training/job-report.js'
+import { MAX_MEASUREMENTS, type JobReport as WireReport } from '#contract/wire/training/job-report.js'
 import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
 import { factsOf, JOB_PARTS, reportWarnings } from '#training/trainer/report.js'
 
@@ -23,7 +23,9 @@ export function toWireReport(progress: JobProgress, pace: Pace): WireReport {
     tokens: report.tokens,
     trained_tokens: report.trainedTokens,
     seconds: Object.fromEntries(JOB_PARTS.map((part) => [part, Math.round(report.seconds[part] * 1000) / 1000])),
-    validation: report.validation.map(({ step, loss, metrics }) => ({ gradient_step: step, loss, ...metrics })),
+    validation: report.validation
+      .slice(-MAX_MEASUREMENTS)
+      .map(({ step, loss, metrics }) => ({ gradient_step: step, loss, ...metrics })),
     kept_gradient_step: report.keptStep,
     stopped_early: report.hasStoppedEarly,
     facts: { ...factsOf(report, stepCount), ...(loss === undefined ? {} : { loss: { mean: loss } }) },

@@ -2,6 +2,7 @@
  * What is known of a worker: what people call it, and what its numbers depend on. Stands on the jobs it trains.
  */
 import { z } from 'zod'
+import { atMost } from '../maxima.js'
 
 export const workerFactsSchema = z.object({
   /** The machine's name, unless it was given another. */
@@ -11,7 +12,7 @@ export const workerFactsSchema = z.object({
   /** What it computes on: `cpu`, or the graphics card's name. */
   device: z.string().min(1).max(128),
   /** Of the programs that take part, by name. */
-  versions: z.record(z.string().max(64), z.string().max(64)),
+  versions: atMost(z.record(z.string().max(64), z.string().max(64)), 64),
 })
 export type WorkerFacts = z.infer<typeof workerFactsSchema>
 

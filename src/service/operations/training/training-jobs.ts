@@ -19,7 +19,7 @@ import { findJob, type JobRecord, listJobsAndData, type NewJob } from '#service/
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models/models.js'
-import { toKeptFacts, toWireEvent, toWireJob } from '../to-wire.js'
+import { toKeptFacts, toListed, toWireEvent, toWireJob } from '../to-wire.js'
 import { courseWarnings } from './course-warnings.js'
 import { dataWarnings } from './data-warnings.js'
 import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
@@ -192,7 +192,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
       const jobs = page.items.map(async ({ job, kept }) =>
-        toWireJob(job, [], await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs)),
+        toWireJob(toListed(job), [], await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs)),
       )
       return toList(await Promise.all(jobs), page.hasMore)
     },

@@ -15,6 +15,7 @@ import type {
   TrainingSessionSpec,
 } from '#contract/processes/training-session.js'
 import type { WorkerFolders } from '#contract/processes/worker.js'
+import { MAX_MESSAGE } from '#contract/wire/maxima.js'
 import { checkLossRequest, type RowLimits } from '#formats/tinker/loss-inputs.js'
 import { readLossRequest } from '#formats/tinker/loss-request.js'
 import { encodeLossOutput } from '#formats/tinker/results.js'
@@ -153,7 +154,11 @@ async function tryToObey(
     if (!(error instanceof AppError) || error.category === 'conflict' || error.category === 'unavailable') throw error
     logger.warn({ session_id: held.spec.id, code: error.code, reason: error.message }, 'session.order_failed')
     const isUserError = error instanceof InvalidRequestError || USER_CODES.has(error.code)
-    return { report: { error: { code: error.code, message: fullMessage(error), is_user_error: isUserError } } }
+    return {
+      report: {
+        error: { code: error.code, message: fullMessage(error).slice(0, MAX_MESSAGE), is_user_error: isUserError },
+      },
+    }
   }
 }
 

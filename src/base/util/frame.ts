@@ -5,6 +5,8 @@ import { AppError } from '../errors/errors.js'
 
 const encoder = new TextEncoder()
 const LINE_FEED = 10
+/** Longest line, bytes: it is read on the spot. */
+const MAX_HEAD = 64 * 1024
 
 /** What was framed; the bytes are a view. */
 export interface Frame {
@@ -22,7 +24,7 @@ export function encodeFrame(head: object, bytes: Uint8Array = new Uint8Array(0))
 
 /** @throws {AppError} `malformed_frame` */
 export function decodeFrame(frame: Uint8Array): Frame {
-  const end = frame.indexOf(LINE_FEED)
+  const end = frame.subarray(0, MAX_HEAD).indexOf(LINE_FEED)
   try {
     if (end < 0) throw new Error('it has no line')
     return { head: JSON.parse(new TextDecoder().decode(frame.subarray(0, end))), bytes: frame.subarray(end + 1) }

@@ -15,8 +15,9 @@ import { createBodyThread } from './body-thread.js'
 import { createDiskShares } from './disk-shares.js'
 import { createGroupReading } from './group-reading.js'
 import { type ParsedBody, parseBody } from './parse-body.js'
+import { readLoss } from './read-loss.js'
 import { createReadTurns } from './read-turns.js'
-import { type BodySource, type GroupsRead, type GroupsTask, MAX_OPEN_GROUPS } from './thread-protocol.js'
+import { type BodySource, type GroupsRead, type GroupsTask, type LossRead, MAX_OPEN_GROUPS } from './thread-protocol.js'
 
 /** A body that is there to its end. */
 export interface ReceivedBody {
@@ -47,6 +48,10 @@ export interface BodyStore {
   receive(source: AsyncIterable<Uint8Array>, key: string): Promise<ReceivedBody>
   /** @throws {AppError} as `parseBody` */
   parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<ParsedBody<BodyOf<N>>>
+  /** The head of a `ForwardBackwardRequest`, and all of its bytes. */
+  readLoss(body: ReceivedBody): Promise<{ readonly read: LossRead; readonly bytes: Uint8Array }>
+  /** The bytes of a body, which nothing but its first 64 kB is read of on the event loop. */
+  bytesOf(body: ReceivedBody): Promise<Uint8Array>
   /** A body that was stored before it is read. @throws {AppError} as `parseBody`, and `request_too_large` */
   parseFile<N extends BodyName>(name: N, path: string, key: string): Promise<ParsedBody<BodyOf<N>>>
   /** @throws {AppError} as `parseBody`, and {DataError} with the path of the element that is wrong */
@@ -195,6 +200,16 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
         : await chatTurns.take(body.key, NEVER, () => chatThread.run({ type: 'parse', name, source }))
       return value as ParsedBody<BodyOf<N>>
     },
+    readLoss: async (body) => {
+      const source = body.take()
+      const bytes = 'bytes' in source ? source.bytes : null
+      if (bytes !== null && bytes.length <= INLINE_BYTES) return { read: readLoss(bytes), bytes }
+      // what is handed to the thread is gone here
+      const task = { type: 'loss', source: bytes === null ? source : { bytes: bytes.slice() } } as const
+      const read = (await chatTurns.take(body.key, NEVER, () => chatThread.run(task))) as LossRead
+      return { read, bytes: bytes ?? (await bytesOf(source)) }
+    },
+    bytesOf: async (body) => bytesOf(body.take()),
     parseFile: async <N extends BodyName>(name: N, path: string, key: string) => {
       const { size } = await stat(path)
       const maxBytes = maxBytesOf(name, limits)
@@ -239,6 +254,10 @@ async function writeAll(handle: FileHandle, parts: readonly Uint8Array[]): Promi
       return taken === part.length ? [] : [part.subarray(taken)]
     })
   }
+}
+
+async function bytesOf(source: BodySource): Promise<Uint8Array> {
+  return 'bytes' in source ? source.bytes : await readFile(source.path)
 }
 
 /** How many bytes a body of this kind may have. */

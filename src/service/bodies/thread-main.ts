@@ -2,11 +2,13 @@
  * Entry of a thread that reads large bodies. Whole bodies are read at once; bodies of groups take turns, slice by slice,
  * so that a gigabyte does not stand in the way of a megabyte.
  */
+import { readFileSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { ThreadQuestion, ThreadReply } from '#base/processes/ask-thread.js'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
+import { readLoss } from './read-loss.js'
 import { type GroupsTask, MAX_OPEN_GROUPS, type PlainError, type ThreadTask, toPlainError } from './thread-protocol.js'
 
 /** When the open groups hold more memory than this, only the oldest body goes on. */
@@ -60,7 +62,12 @@ parentPort?.on('message', ({ id, question }: ThreadQuestion<ThreadTask>) => {
     return
   }
   try {
-    reply({ id, answer: parseBody(question.name, readSlices(question.source)) })
+    const { source } = question
+    const answer =
+      question.type === 'loss'
+        ? readLoss('bytes' in source ? source.bytes : readFileSync(source.path))
+        : parseBody(question.name, readSlices(source))
+    reply({ id, answer })
   } catch (error) {
     reply({ id, error: toPlainError(error) })
   }

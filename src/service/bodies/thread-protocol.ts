@@ -7,6 +7,7 @@ import type { AppError } from '#base/errors/errors.js'
 import { RequestValidationError, type ValidationProblem } from '#contract/wire/errors.js'
 import type { BatchCounts } from '#formats/rows/metrics.js'
 import type { encodeTotals } from '#formats/rows/split-metrics.js'
+import type { LossRequestHead } from '#formats/tinker/loss-request.js'
 import type { BodyName, GroupsBodyName } from './bodies.js'
 
 /** Bodies of groups that a thread has open at once. */
@@ -30,7 +31,18 @@ export interface GroupsTask {
   readonly maxGroupBytes: number
 }
 
-export type ThreadTask = ParseTask | GroupsTask
+/** Reads the head of a `ForwardBackwardRequest`. */
+export interface LossTask {
+  readonly type: 'loss'
+  readonly source: BodySource
+}
+
+export type ThreadTask = ParseTask | GroupsTask | LossTask
+
+/** The head of a request, or why it is refused and of which run it is, where it says so. */
+export type LossRead =
+  | { readonly head: LossRequestHead }
+  | { readonly place: Pick<LossRequestHead, 'modelId' | 'seqId'> | null; readonly refusal: PlainError }
 
 /** What is left of the groups once they are on disk. */
 export interface GroupsRead {

@@ -147,11 +147,28 @@ export async function* readBytes(c: RequestContext, maxBytes: number): AsyncGene
   }
 }
 
-/** A small body as one array. */
-export async function collectBytes(chunks: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
-  const parts: Uint8Array[] = []
-  for await (const part of chunks) parts.push(part)
-  return Buffer.concat(parts)
+/**
+ * Takes a body that is no JSON, and gives up what was held of it when it has been used.
+ *
+ * @param look sees each part before it is kept, and throws to take no more
+ */
+export async function withBody<T>(
+  c: RequestContext,
+  { maxBytes, look }: { readonly maxBytes: number; readonly look?: (part: Uint8Array) => Promise<void> },
+  use: (body: ReceivedBody) => Promise<T>,
+): Promise<T> {
+  async function* seen(): AsyncGenerator<Uint8Array> {
+    for await (const part of readBytes(c, maxBytes)) {
+      await look?.(part)
+      yield part
+    }
+  }
+  const body = await c.get('bodies').receive(seen(), keyOf(c))
+  try {
+    return await use(body)
+  } finally {
+    await body.dispose()
+  }
 }
 
 interface BodyReader {

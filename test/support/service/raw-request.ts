@@ -11,11 +11,12 @@ export interface RawRequest {
   readonly answer: Promise<string>
 }
 
-/** Sends the head of a POST with a JSON body of `length` bytes. */
+/** Sends the head of a POST with a body of `length` bytes. @param type of it; default JSON */
 export function startRawRequest(
   server: { readonly url: string; readonly apiKey: string },
   path: string,
   length: number,
+  type = 'application/json',
 ): RawRequest {
   const { hostname, port } = new URL(server.url)
   const socket = connect(Number(port), hostname)
@@ -31,7 +32,7 @@ export function startRawRequest(
     socket.once('error', () => resolve(text))
   })
   socket.write(
-    `POST ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${server.apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`,
+    `POST ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${server.apiKey}\r\nContent-Type: ${type}\r\nContent-Length: ${length}\r\n\r\n`,
   )
   return {
     socket,

@@ -15,7 +15,7 @@ import type {
 import { RequestValidationError } from '#contract/wire/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { checkLoss } from '#formats/tinker/loss-inputs.js'
-import { type LossRequestHead, readLossRequestHead, readLossRequestPlace } from '#formats/tinker/loss-request.js'
+import { fromPlainError, type LossRead } from '#service/bodies/thread-protocol.js'
 import { requestIdOf } from '#service/queue/sessions/session-runner.js'
 import type { SaveDetail } from '#service/queue/sessions/session-saves.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
@@ -271,17 +271,18 @@ export function createTrainingRequests(context: TrainingContext) {
       if (typeof sessionId !== 'string' || !isNumber(seq)) throw refusal
       return enqueue(principal, { sessionId, seq, kind, detail: {}, body: null }, refusal)
     },
-    /** @param body a `ForwardBackwardRequest` */
-    forwardBackward: async (principal: Principal, body: Uint8Array): Promise<Future> => {
-      let head: LossRequestHead
-      try {
-        head = readLossRequestHead(body)
-      } catch (error) {
-        const place = readLossRequestPlace(body)
-        if (place === null || !isNumber(place.seqId)) throw error
+    /** Before the body of a request of the run is taken. @throws {NotFoundError} `training_run_not_found` */
+    requireRun: (principal: Principal, id: string) => requireTrainingSession(db, principal, id),
+    /** @param body a `ForwardBackwardRequest`, of which `read` is what was read */
+    forwardBackward: async (principal: Principal, read: LossRead, body: Uint8Array): Promise<Future> => {
+      if (!('head' in read)) {
+        const { place } = read
+        const refusal = fromPlainError(read.refusal)
+        if (place === null || !isNumber(place.seqId)) throw refusal
         const { modelId: sessionId, seqId: seq } = place
-        return enqueue(principal, { sessionId, seq, kind: 'forward_backward', detail: {}, body: null }, error)
+        return enqueue(principal, { sessionId, seq, kind: 'forward_backward', detail: {}, body: null }, refusal)
       }
+      const { head } = read
       const refusal = failureOf(() => checkLoss(head))
       const request: NewSessionRequest = {
         sessionId: head.modelId,

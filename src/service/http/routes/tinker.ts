@@ -3,9 +3,10 @@
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { readRunOfBeginning } from '#formats/tinker/loss-request.js'
 import type { Future } from '#service/facades/tinker/training.js'
 import type { Principal } from '#service/operations/context.js'
-import { collectBytes, readBytes } from '../body.js'
+import { withBody } from '../body.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
@@ -13,6 +14,8 @@ import { handlers } from '../handlers.js'
 const PROTOBUF = 'application/x-protobuf'
 /** Rows of one request: the client cuts larger ones at 5 MB by its own estimate. */
 const MAX_ROWS_BYTES = 32 * 1024 ** 2
+/** Bytes of each part in which a run's name is looked for: longer ones are refused. */
+const MAX_BEGINNING = 1024
 
 export function tinkerHandlers({ services: { tinker, downloads }, publicAddress }: AppOptions) {
   const { clients, training, sampling, futures, runs } = tinker
@@ -66,7 +69,12 @@ export function tinkerHandlers({ services: { tinker, downloads }, publicAddress 
       if (type !== PROTOBUF) {
         throw new InvalidRequestError('unsupported_media_type', `rows are sent as ${PROTOBUF}, got "${type ?? ''}"`)
       }
-      return training.forwardBackward(principal, await collectBytes(readBytes(c, MAX_ROWS_BYTES)))
+      const look = lookForRun((id) => training.requireRun(principal, id))
+      const bodies = c.get('bodies')
+      return withBody(c, { maxBytes: MAX_ROWS_BYTES, look }, async (body) => {
+        const { read, bytes } = await bodies.readLoss(body)
+        return training.forwardBackward(principal, read, bytes)
+      })
     },
     'POST /api/v1/optim_step': numbered('optim_step', 'optimStep'),
     'POST /api/v1/save_weights': numbered('save_weights', 'save'),
@@ -137,6 +145,20 @@ export function tinkerHandlers({ services: { tinker, downloads }, publicAddress 
       return nothing(call.c)
     },
   })
+}
+
+/** Looks for the run of a request when its name has come, before the rest of the body is taken. */
+function lookForRun(require: (id: string) => Promise<unknown>): (part: Uint8Array) => Promise<void> {
+  let beginning = new Uint8Array(0)
+  let isKnown = false
+  return async (part) => {
+    if (isKnown) return
+    beginning = new Uint8Array(Buffer.concat([beginning, part.subarray(0, MAX_BEGINNING)]))
+    const id = readRunOfBeginning(beginning)
+    if (id === null) return
+    isKnown = true
+    await require(id)
+  }
 }
 
 function nothing(c: RequestContext): Response {

@@ -7,9 +7,10 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import { decodeFrame } from '#base/util/frame.js'
 import { sessionReportSchema } from '#contract/processes/training-session.js'
 import { MAX_CHECKPOINT_FILE_BYTES, MAX_ROLLOUTS_BYTES } from '#contract/processes/worker.js'
+import { parseWith } from '#service/bodies/parse-body.js'
 import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-api.js'
-import { collectBytes, readBytes } from '../body.js'
+import { readBytes, withBody } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { connectionOf } from '../event-stream.js'
 import { mayLink, sendBlob, sendFile } from '../file-answer.js'
@@ -99,8 +100,10 @@ export function workerHandlers({ services: { workerApi, sessionApi, workerClaims
     'POST /internal/worker/sessions/{session_id}/heartbeat': async ({ body, c }) =>
       sessionApi.heartbeat(claimOf(c), await body()),
     'POST /internal/worker/sessions/{session_id}/turn': async ({ c }) => {
-      const { head, bytes } = decodeFrame(await collectBytes(readBytes(c, MAX_REPORT_BYTES)))
-      const frame = await sessionApi.turn(claimOf(c), sessionReportSchema.parse(head), bytes)
+      const frame = await withBody(c, { maxBytes: MAX_REPORT_BYTES }, async (body) => {
+        const { head, bytes } = decodeFrame(await c.get('bodies').bytesOf(body))
+        return sessionApi.turn(claimOf(c), parseWith(sessionReportSchema, head, 'body'), bytes)
+      })
       return c.body(Buffer.from(frame), 200, BYTES)
     },
   })

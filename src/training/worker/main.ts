@@ -7,7 +7,7 @@
  * TRAINYARD_WORKER_PROBE=1 it loads the runtime, says so and ends.
  */
 
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type Environment, readEnvironment } from '#base/environment.js'
 import { AppError, fullMessage, isFullDisk, NotFoundError } from '#base/errors/errors.js'
 import { createLogger, type Logger, type LogLevel } from '#base/logging/logger.js'
@@ -123,7 +123,7 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
   const client = createWorkerClient(identity, {
     onRows: () => noteProgress(),
     // on the server's machine its files are as near
-    ownFiles: folders.fetched === null ? null : createOwnFiles(join(folders.fetched, OWN_FILES)),
+    ownFiles: folders.fetched === null ? null : createOwnFiles(join(dirname(folders.fetched), OWN_FILES)),
   })
   const job = await takeJob(client, tools.logger)
   if (job === null) return true

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto'
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Their folder, beside fetched base models. */
+/** Their folder, beside that of fetched base models. */
 export const OWN_FILES = 'own-files'
 
 export interface OwnFiles {

@@ -24,11 +24,10 @@ const OPEN: { readonly [K in JobKind]: (start: TrainingStart<K>) => Promise<Open
 type RenderedRows = AsyncIterable<{ readonly refused: RefusedRows }>
 type RowText = SftText & PreferenceText
 
-/** Rows of each kind one by one; null for a kind whose data is no rows. */
+/** Rows of a kind one by one; none for a kind whose rows no template renders. */
 const RENDER: {
-  readonly [K in JobKind]: ((source: RowSource, text: RowText, options: OptionsOf<K>) => RenderedRows) | null
+  readonly [K in JobKind]?: (source: RowSource, text: RowText, options: OptionsOf<K>) => RenderedRows
 } = {
-  rl: null,
   sft: (source, text, { assistant_turns: assistantTurns }) =>
     readSftBatches(source, { text, assistantTurns, ...EACH_ROW }),
   dpo: (source, text, { loss_type: loss }) =>
@@ -48,7 +47,7 @@ export function renderRows<K extends JobKind>(
   }: { readonly config: WorkerJob['config']; readonly source: RowSource; readonly text: RowText },
 ): RenderedRows {
   const render = RENDER[kind]
-  if (render === null) throw new Error(`data of ${kind} jobs is no rows`)
+  if (render === undefined) throw new Error(`no rows of ${kind} jobs are rendered`)
   return render(source, text, readOptions(kind, config))
 }
 

@@ -2,10 +2,10 @@
  * Files stay readable in one sitting: 500 lines is a failure unless `sizes.json` gives a reason. Prints a total per room so
  * that growth is seen in every log. Also: a header in every file, and the words that have no place in `src/`.
  */
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { ROOT, readSourceTree, roomOf } from './source-tree.js'
+import { readSourceTree, roomOf } from './source-tree.js'
 
 interface Sizes {
   readonly limit: number
@@ -24,20 +24,6 @@ test('no file is longer than the limit without a reason', () => {
     .filter((file) => file.lineCount > (sizes.allowed[file.path]?.lines ?? sizes.limit))
     .map((file) => `${file.path}: ${file.lineCount} lines`)
   expect(tooLong).toEqual([])
-})
-
-test('no folder of code holds more than twenty files, below test/ too', () => {
-  const tests = readdirSync(path.join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
-    .map((name) => path.posix.join('test', name.replaceAll(path.sep, '/')))
-    .filter((name) => /\.(ts|js|py)$/.test(name) && !/^test\/(fixtures|goldens)\//.test(name))
-  const counts = new Map<string, number>()
-  for (const name of [...files.map((file) => file.path), ...tests]) {
-    const folder = path.posix.dirname(name)
-    counts.set(folder, (counts.get(folder) ?? 0) + 1)
-  }
-  // a list by number, each file of which stays for ever
-  counts.delete('src/service/storage/migrations')
-  expect([...counts].filter(([, count]) => count > 20)).toEqual([])
 })
 
 test('every entry of the allow-list is still needed', () => {

@@ -10,14 +10,7 @@ import type { UsageResponse, UsageRow } from '#contract/wire/access/usage.js'
 import type { ChatChunk, ChatResponse } from '#contract/wire/chat-completions.js'
 import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
 import type { FileObject } from '#contract/wire/files.js'
-import type {
-  CheckResult,
-  HealthResponse,
-  StorageReport,
-  SystemCheckResponse,
-  VerifyProgress,
-  WhoamiResponse,
-} from '#contract/wire/health.js'
+import type * as healthWire from '#contract/wire/health.js'
 import type { CompletionResponse } from '#contract/wire/inference/completions.js'
 import type { PromptResponse, TokenizeResponse } from '#contract/wire/inference/tokens.js'
 import type { List } from '#contract/wire/list.js'
@@ -440,16 +433,20 @@ export const usageReport = objectOf<UsageResponse>({
   is_truncated: maybe(truth),
 })
 
-export const health = objectOf<HealthResponse>({ status: text, version: text })
-const checkResult = objectOf<CheckResult>({ success: truth, duration_ms: maybe(number), errors: maybe(listOf(text)) })
-export const systemCheck = objectOf<SystemCheckResponse>({
+export const health = objectOf<healthWire.HealthResponse>({ status: text, version: text })
+const checkResult = objectOf<healthWire.CheckResult>({
+  success: truth,
+  duration_ms: maybe(number),
+  errors: maybe(listOf(text)),
+})
+export const systemCheck = objectOf<healthWire.SystemCheckResponse>({
   api: anything,
   database: truth,
   cpu_queue: maybe(checkResult),
   gpu_queue: maybe(checkResult),
   checks: maybe(
     listOf(
-      objectOf<NonNullable<SystemCheckResponse['checks']>[number]>({
+      objectOf<NonNullable<healthWire.SystemCheckResponse['checks']>[number]>({
         name: text,
         success: truth,
         duration_ms: number,
@@ -462,7 +459,7 @@ export const systemCheck = objectOf<SystemCheckResponse>({
   ),
   slow: maybe(text),
 })
-export const whoami = objectOf<WhoamiResponse>({
+export const whoami = objectOf<healthWire.WhoamiResponse>({
   entity: text,
   project: maybe(text),
   scope: maybe(text),
@@ -471,16 +468,16 @@ export const whoami = objectOf<WhoamiResponse>({
   session_id: maybe(text),
   version: maybe(text),
 })
-export const verifyProgress = objectOf<VerifyProgress>({ object: anything, blobs: number, bytes: number })
-export const storageReport = objectOf<StorageReport>({
+export const verifyProgress = objectOf<healthWire.VerifyProgress>({ object: anything, blobs: number, bytes: number })
+export const storageReport = objectOf<healthWire.StorageReport>({
   object: anything,
   ok: truth,
-  database: objectOf<StorageReport['database']>({ state: text, message: text }),
+  database: objectOf<healthWire.StorageReport['database']>({ state: text, message: text }),
   blobs: number,
   bytes: number,
-  missing: listOf(objectOf<StorageReport['missing'][number]>({ sha256: text, named_by: listOf(text) })),
+  missing: listOf(objectOf<healthWire.StorageReport['missing'][number]>({ sha256: text, named_by: listOf(text) })),
   damaged: listOf(
-    objectOf<StorageReport['damaged'][number]>({
+    objectOf<healthWire.StorageReport['damaged'][number]>({
       sha256: text,
       size_bytes: number,
       actual_sha256: maybe(text),
@@ -489,7 +486,7 @@ export const storageReport = objectOf<StorageReport>({
     }),
   ),
   orphans: listOf(
-    objectOf<StorageReport['orphans'][number]>({
+    objectOf<healthWire.StorageReport['orphans'][number]>({
       sha256: text,
       size_bytes: number,
       modified_at: number,

@@ -6,6 +6,7 @@ import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
 import { decodeFrame } from '#base/util/frame.js'
 import { createRng, type Rng } from '#base/util/rng.js'
 import { parseBody } from '#service/bodies/parse-body.js'
+import { readLoss } from '#service/bodies/read-loss.js'
 import { createTrainingRequests } from '#service/facades/tinker/training.js'
 import type { Principal } from '#service/operations/context.js'
 import { createGapWatch } from '#service/queue/sessions/session-gaps.js'
@@ -48,7 +49,8 @@ async function send(id: string, seq: number, kind: Kind): Promise<void> {
     await requests.optimStep(PRINCIPAL, { model_id: id, seq_id: seq, adam_params: { learning_rate: 1e-3 } } as never)
   } else if (kind === 'damaged') {
     const message = new ProtobufWriter().string(1, id).integer(2, seq).finish()
-    await requests.forwardBackward(PRINCIPAL, Uint8Array.of(...message, 0x1a, 0x7f))
+    const body = Uint8Array.of(...message, 0x1a, 0x7f)
+    await requests.forwardBackward(PRINCIPAL, readLoss(body), body)
   } else if (kind === 'refused') {
     const body = JSON.stringify({ model_id: id, seq_id: seq, adam_params: { learning_rate: -1 } })
     const parse = async () => parseBody('POST /api/v1/optim_step', [Buffer.from(body)])

@@ -39,9 +39,10 @@ function ask(service, path, body, key = service.key) {
   })
 }
 
-/** Keeps so many connections up, in a process of its own, that each send `head` and then a byte a second. */
-function startCrowd(service, head, count) {
-  const child = fork(import.meta.filename, ['crowd', JSON.stringify({ port: new URL(service.url).port, head, count })])
+/** Keeps so many connections up, in a process of its own, that each send `head` and, where they drip, then a byte a second. */
+function startCrowd(service, head, { count, isDripping }) {
+  const { port } = new URL(service.url)
+  const child = fork(import.meta.filename, ['crowd', JSON.stringify({ port, head, count, isDripping })])
   let counts = { opened: 0, open: 0 }
   child.on('message', (message) => {
     counts = message
@@ -49,7 +50,7 @@ function startCrowd(service, head, count) {
   return { counts: () => counts, end: () => child.kill('SIGKILL') }
 }
 
-function beCrowd({ port, head, count }) {
+function beCrowd({ port, head, count, isDripping }) {
   let opened = 0
   const sockets = new Set()
   const open = () => {
@@ -66,7 +67,7 @@ function beCrowd({ port, head, count }) {
   }
   for (let i = 0; i < count; i += 1) open()
   setInterval(() => {
-    for (const socket of sockets) socket.write('x')
+    if (isDripping) for (const socket of sockets) socket.write('x')
     process.send({ opened, open: sockets.size })
   }, 1000)
 }
@@ -103,7 +104,7 @@ async function run(kind, count, seconds) {
         ? 'POST /v1/preview/sessions/exchange HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{'
         : `GET /v1/preview/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nauthorization: Bearer ${key}\r\n\r\n`
     const startSeconds = secondsOf(service)
-    const crowd = startCrowd(service, head, count)
+    const crowd = startCrowd(service, head, { count, isDripping: kind === 'drips' })
     const answers = { chat: [], health: [] }
     const endMs = performance.now() + seconds * 1000
     while (performance.now() < endMs) {

@@ -1,6 +1,9 @@
 /**
  * Which IP addresses are the public internet's. Source: IANA's registries of special-purpose addresses (RFC 6890 and updates).
+ *
+ * And how to connect to an address that was checked, whatever its name says by then.
  */
+import type { RequestOptions } from 'node:https'
 import { BlockList, isIP } from 'node:net'
 
 const SPECIAL_V4 = [
@@ -40,4 +43,18 @@ export function isPublicAddress(address: string): boolean {
   if (isIP(plain) === 4) return !special.check(plain, 'ipv4')
   // also refuses IPv4-mapped addresses
   return isIP(plain) === 6 && handedOut.check(plain, 'ipv6') && !special.check(plain, 'ipv6')
+}
+
+/** Options of a request to `url` by an IP address; null: as its name is resolved. */
+export function requestOptionsAt(url: URL, address: string | null): RequestOptions {
+  const hostname = url.hostname.replace(/^\[|\]$/g, '')
+  return {
+    protocol: url.protocol,
+    host: address ?? hostname,
+    ...(url.port === '' ? {} : { port: Number(url.port) }),
+    path: url.pathname + url.search,
+    // a certificate names the name
+    ...(url.protocol === 'https:' && address !== null ? { servername: hostname } : {}),
+    headers: { host: url.host },
+  }
 }

@@ -35,6 +35,13 @@ export interface ImportRequest {
   readonly targets: Readonly<Record<string, string>>
 }
 
+/** An adapter that a worker made is checked before it becomes a checkpoint; nothing is written. */
+export interface CheckRequest extends Omit<ImportRequest, 'type' | 'targets' | 'baseModel'> {
+  readonly type: 'check'
+  /** Inner dimension that it must have; null: whatever it says. */
+  readonly rank: number | null
+}
+
 /** An adapter from elsewhere is merged into its base model, which is written as a Hugging Face directory of float32. */
 export interface MergeRequest extends Omit<ImportRequest, 'type' | 'targets'> {
   readonly type: 'merge'
@@ -55,6 +62,7 @@ export interface ImportedAdapter {
 }
 
 export type ExportReply =
+  | { readonly type: 'checked' }
   | { readonly type: 'merged'; readonly notes: readonly string[] }
   | { readonly type: 'imported'; readonly adapter: ImportedAdapter }
   | { readonly type: 'files'; readonly files: readonly { readonly name: string; readonly sizeBytes: number }[] }

@@ -3,7 +3,7 @@
  */
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
-import { requestOptionsAt } from '#base/util/checked-address.js'
+import { requestOptionsAt } from '#base/util/public-address.js'
 import {
   type GenerateChunk,
   type GenerateWhole,

@@ -22,7 +22,8 @@ export async function readGivenFiles(
   return readGivenAdapter(json, weights, ADAPTER_WEIGHTS_FILE)
 }
 
-async function readGiven(path: string, name: string, maxBytes: number): Promise<Uint8Array> {
+/** The bytes of a file of at most `maxBytes`. @throws {WeightsError} `invalid_adapter` for a larger one */
+export async function readGiven(path: string, name: string, maxBytes: number): Promise<Uint8Array> {
   const file = await openByteFile(path, name)
   try {
     if (file.sizeBytes <= maxBytes) return await file.read(0, file.sizeBytes)

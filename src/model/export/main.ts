@@ -6,7 +6,14 @@
  */
 import { pipeline } from 'node:stream/promises'
 import { type Asker, answerProcess } from '#base/processes/ask-process.js'
-import type { ExportReply, ExportRequest, ImportRequest, MergeRequest } from '../../contract/processes/export.js'
+import type {
+  CheckRequest,
+  ExportReply,
+  ExportRequest,
+  ImportRequest,
+  MergeRequest,
+} from '../../contract/processes/export.js'
+import { checkAdapter } from './check-adapter.js'
 import { importAdapter } from './import-adapter.js'
 import { mergeAdapter } from './merge-adapter.js'
 import { planExport } from './plan-export.js'
@@ -21,10 +28,14 @@ async function sendExport(request: ExportRequest, asker: Asker<ExportReply>): Pr
   await plan.close()
 }
 
-type Request = ExportRequest | ImportRequest | MergeRequest
+type Request = ExportRequest | ImportRequest | MergeRequest | CheckRequest
 
 await answerProcess<Request, ExportReply>('export_failed', async (request, asker) => {
   if (request.type === 'export') return await sendExport(request, asker)
+  if (request.type === 'check') {
+    await checkAdapter(request)
+    return await asker.answer({ type: 'checked' })
+  }
   if (request.type === 'merge') return await asker.answer({ type: 'merged', notes: await mergeAdapter(request) })
   return await asker.answer({ type: 'imported', adapter: await importAdapter(request) })
 })

@@ -27,6 +27,8 @@ import { assertFinite } from './weight-source.js'
 
 /** Largest configuration read, bytes: PEFT writes some hundred. */
 export const MAX_CONFIG_BYTES = 1_000_000
+/** Largest header of an adapter's weights, bytes: 200 for each of its tensors, of which the largest models have some thousand. */
+export const MAX_ADAPTER_HEADER_BYTES = 2_000_000
 /**
  * The largest number of half precision, which models are trained and merged in. A value or a change of a weight beyond it can be
  * finite here and makes every answer NaN a few products later.
@@ -120,11 +122,15 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
   if (configBytes === undefined || weightBytes === undefined) {
     throw new WeightsError('invalid_adapter', `adapter needs ${ADAPTER_CONFIG_FILE} and ${ADAPTER_WEIGHTS_FILE}`)
   }
+  if (configBytes.length > MAX_CONFIG_BYTES) {
+    throw invalid(`has ${ADAPTER_CONFIG_FILE} of ${configBytes.length} bytes, expected at most ${MAX_CONFIG_BYTES}`)
+  }
   const json = parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE)
   const form = parsePeftConfig(json)
   const a = new Map<string, Float32Array>()
   const b = new Map<string, Float32Array>()
-  for (const [key, tensor] of decodeSafetensors(weightBytes, ADAPTER_WEIGHTS_FILE).tensors) {
+  const { tensors } = decodeSafetensors(weightBytes, ADAPTER_WEIGHTS_FILE, MAX_ADAPTER_HEADER_BYTES)
+  for (const [key, tensor] of tensors) {
     const match = TENSOR_KEY.exec(key)
     if (match?.[1] === undefined) {
       throw invalid(

@@ -64,14 +64,19 @@ export interface SafetensorsHeader {
  *
  * @throws {WeightsError} `truncated_file`, or `invalid_safetensors` if the header cannot fit in `fileSizeBytes`
  */
-export function parseHeaderLength(prefix: Uint8Array, fileSizeBytes: number, what: string): number {
+export function parseHeaderLength(
+  prefix: Uint8Array,
+  fileSizeBytes: number,
+  what: string,
+  maxBytes = MAX_HEADER_BYTES,
+): number {
   if (prefix.length < HEADER_PREFIX_BYTES) {
     throw new WeightsError('truncated_file', `${what} has ${prefix.length} bytes, expected at least 8`)
   }
   const length = new DataView(prefix.buffer, prefix.byteOffset).getBigUint64(0, true)
-  if (length > BigInt(MAX_HEADER_BYTES)) {
+  if (length > BigInt(maxBytes)) {
     assertNoOtherFormat(prefix, what)
-    throw invalid(what, `claims a header of ${length} bytes, expected at most ${MAX_HEADER_BYTES}`)
+    throw invalid(what, `claims a header of ${length} bytes, expected at most ${maxBytes}`)
   }
   if (Number(length) + HEADER_PREFIX_BYTES > fileSizeBytes) {
     throw new WeightsError('truncated_file', `${what} has ${fileSizeBytes} bytes, its header alone claims ${length}`)

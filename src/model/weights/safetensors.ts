@@ -15,6 +15,7 @@ import { float8ToFloat32 } from './float8.js'
 import {
   buildHeader,
   HEADER_PREFIX_BYTES,
+  MAX_HEADER_BYTES,
   parseHeader,
   parseHeaderLength,
   type SafetensorsEntry,
@@ -119,9 +120,13 @@ export async function readSafetensors(path: string): Promise<SafetensorsContent>
  *
  * @throws {WeightsError} as `openSafetensors`
  */
-export function decodeSafetensors(bytes: Uint8Array, what = 'safetensors content'): SafetensorsContent {
+export function decodeSafetensors(
+  bytes: Uint8Array,
+  what = 'safetensors content',
+  maxHeaderBytes = MAX_HEADER_BYTES,
+): SafetensorsContent {
   assertLittleEndian()
-  const headerLength = parseHeaderLength(bytes.subarray(0, HEADER_PREFIX_BYTES), bytes.length, what)
+  const headerLength = parseHeaderLength(bytes.subarray(0, HEADER_PREFIX_BYTES), bytes.length, what, maxHeaderBytes)
   const headerBytes = bytes.subarray(HEADER_PREFIX_BYTES, HEADER_PREFIX_BYTES + headerLength)
   const { entries, metadata } = parseHeader(headerBytes, bytes.length, what)
   const tensors = new Map<string, HostTensor>()

@@ -19,9 +19,10 @@ const MAX_DEPTH = 100
  * @throws {WeightsError} `invalid_json` for malformed text, a top level that is not an object, or deep nesting; `duplicate_key`
  */
 export function parseStrictJsonObject(text: string, what: string): JsonObject {
+  assertShallow(text, what)
   const value = parseJsonText(text, what)
   if (!isJsonObject(value)) throw new WeightsError('invalid_json', `${what} is not a JSON object`)
-  const duplicate = findDuplicateKey(text, what)
+  const duplicate = findDuplicateKey(text)
   if (duplicate !== null) throw new WeightsError('duplicate_key', `${what} has the key "${duplicate}" twice`)
   return value
 }
@@ -46,14 +47,25 @@ function placeOf(text: string): string {
   return fault === null ? '' : `: line ${fault.line}, column ${fault.column}: ${fault.problem}`
 }
 
+/** Before anything is made of it: brackets alone cost sixty times their size. */
+function assertShallow(text: string, what: string): void {
+  let depth = 0
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code === QUOTE) i = endOfString(text, i)
+    else if (code === 0x7b || code === 0x5b) depth += 1
+    else if (code === 0x7d || code === 0x5d) depth -= 1
+    if (depth > MAX_DEPTH) throw new WeightsError('invalid_json', `${what} nests deeper than ${MAX_DEPTH} levels`)
+  }
+}
+
 /** The first key that occurs twice in one object of `text`, which must be valid JSON; null if there is none. */
-function findDuplicateKey(text: string, what: string): string | null {
+function findDuplicateKey(text: string): string | null {
   // One entry per open container: the keys of an object, null for an array.
   const open: (Set<string> | null)[] = []
   let isKeyExpected = false
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i)
-    if (open.length > MAX_DEPTH) throw new WeightsError('invalid_json', `${what} nests deeper than ${MAX_DEPTH} levels`)
     if (code === QUOTE) {
       const end = endOfString(text, i)
       const keys = open[open.length - 1]
@@ -82,6 +94,7 @@ function findDuplicateKey(text: string, what: string): string | null {
 
 function endOfString(text: string, start: number): number {
   let i = start + 1
-  while (text.charCodeAt(i) !== QUOTE) i += text.charCodeAt(i) === BACKSLASH ? 2 : 1
+  // a text that ends within a string is no JSON, which its parser says
+  while (i < text.length && text.charCodeAt(i) !== QUOTE) i += text.charCodeAt(i) === BACKSLASH ? 2 : 1
   return i
 }

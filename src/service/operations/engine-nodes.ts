@@ -8,8 +8,8 @@
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
-import { requestOptionsAt } from '#base/util/checked-address.js'
 import { packageVersion } from '#base/util/package-root.js'
+import { requestOptionsAt } from '#base/util/public-address.js'
 import {
   type EngineAdapterFiles,
   type EngineNodeLease,

@@ -13,6 +13,7 @@ import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
 import { createTurns } from '#base/util/turns.js'
 import type {
+  CheckRequest,
   ExportReply,
   ExportRequest,
   ImportedAdapter,
@@ -44,6 +45,8 @@ export interface Exporter {
   open(key: string, request: WantedExport, file: string): Promise<OpenExport | null>
   /** Checks an adapter and rewrites it. @throws {AppError} what is wrong with it */
   importAdapter(key: string, request: Omit<ImportRequest, 'type'>): Promise<ImportedAdapter>
+  /** Checks an adapter that a worker made, before exports wait their turns. @throws {AppError} what is wrong with it */
+  checkAdapter(key: string, request: Omit<CheckRequest, 'type'>): Promise<void>
   /**
    * Writes a base model with an adapter merged in.
    *
@@ -57,13 +60,18 @@ export interface Exporter {
 
 /** Further ones are refused: whoever waits longest would wait for minutes. */
 const TURNS = { what: 'exports', mostWaiting: 64, mostOfOneKey: 16, atOnce: 2, spare: 1 }
+/** Each is the end of a job, which is not done again for a full queue. */
+const CHECK_TURNS = { what: 'adapters to check', mostWaiting: 4096, mostOfOneKey: 2048, atOnce: 1, spare: 1 }
+/** A check reads what an adapter may have, some seconds of it. */
+const CHECK_MS = 10 * 60_000
 
 /** @param options.environment of the processes */
 export function createExporter(options: {
   readonly environment: Readonly<Record<string, string | undefined>>
 }): Exporter {
   const running = new Set<ChildProcess>()
-  const turns = createTurns(TURNS)
+  const exportTurns = createTurns(TURNS)
+  const checkTurns = createTurns(CHECK_TURNS)
   /** Who waits for a turn hears of the end when it comes. */
   const never = new AbortController().signal
   let isStopped = false
@@ -71,9 +79,10 @@ export function createExporter(options: {
   /** Resolves with the answer; the process goes on, and its turn, until its file is read. */
   function start(
     key: string,
-    request: ExportRequest | ImportRequest | MergeRequest,
+    request: ExportRequest | ImportRequest | MergeRequest | CheckRequest,
   ): Promise<{ readonly child: ChildProcess; readonly reply: ExportReply }> {
     return new Promise((resolve, reject) => {
+      const turns = request.type === 'check' ? checkTurns : exportTurns
       turns
         .take(key, never, async () => {
           if (isStopped) throw shuttingDown()
@@ -90,8 +99,10 @@ export function createExporter(options: {
             died: exportDied,
             onFailed: (error) => child.stdout?.destroy(error),
           })
+          const timer = request.type === 'check' ? setTimeout(() => child.kill('SIGKILL'), CHECK_MS) : undefined
           answer.then((reply) => resolve({ child, reply }), reject)
           await closed
+          clearTimeout(timer)
           running.delete(child)
         })
         .catch(reject)
@@ -122,6 +133,11 @@ export function createExporter(options: {
       child.stdout?.resume()
       if (reply.type !== 'imported') throw exportDied('answered something else')
       return reply.adapter
+    },
+    checkAdapter: async (key, request) => {
+      const { child, reply } = await start(key, { type: 'check', ...request })
+      child.stdout?.resume()
+      if (reply.type !== 'checked') throw exportDied('answered something else')
     },
     mergeAdapter: async (key, request) => {
       const { child, reply } = await start(key, { type: 'merge', ...request })

@@ -5,7 +5,6 @@
  *
  * `tojson`, `string` and `join` are in `python-values.ts`. Left out: what needs randomness, and filters for web pages.
  */
-import { codePointCount, codePointsOf, countOf } from './code-points.js'
 import { capitalize, formatPercent, replaceText, strip, title } from './python-methods.js'
 import { testOf } from './python-tests.js'
 import { textOf } from './python-values.js'
@@ -13,7 +12,10 @@ import { claimItems, claimText } from './render-meter.js'
 import {
   type Arguments,
   argument,
+  codePointCount,
+  codePointsOf,
   compare,
+  countOf,
   isEqual,
   isMissing,
   isTrue,

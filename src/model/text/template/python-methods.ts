@@ -3,13 +3,14 @@
  * strip ignore their argument and take a byte order mark for white space, `split` refuses names, `capitalize` keeps the rest's case,
  * `get` takes strings only. Methods that change a value are left out: the sandbox of transformers refuses them, too.
  */
-import { codePointCount, countOf } from './code-points.js'
 import { textOf } from './python-values.js'
 import { claimItems, claimSearch, claimText } from './render-meter.js'
 import {
   type Arguments,
   argument,
   argumentsIn,
+  codePointCount,
+  countOf,
   entriesOf,
   field,
   isEqual,

@@ -16,7 +16,6 @@
  * left as they are: a member of an undefined value is undefined, where Python refuses; `with`, `include` and recursive loops.
  */
 import { append } from '#base/util/lists.js'
-import { codePointAt, codePointCount, codePointSlice, codePointsOf } from './code-points.js'
 import { applyFilter, escapeHtml, isMarkup, markup } from './python-filters.js'
 import { evaluateFor, LoopControl } from './python-loops.js'
 import { formatPercent, methodOf } from './python-methods.js'
@@ -26,6 +25,10 @@ import { claimInteger, claimItems, claimText } from './render-meter.js'
 import {
   type Arguments,
   argumentsIn,
+  codePointAt,
+  codePointCount,
+  codePointSlice,
+  codePointsOf,
   compare,
   entriesOf,
   field,

@@ -10,6 +10,8 @@ import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoi
 import type { ModelRecord } from '#service/storage/models.js'
 import type { ServiceContext } from '../context.js'
 
+const MAX_CONFIG_BYTES = 100_000
+
 /**
  * Compares the shape a job asks for with the model's latest checkpoint, if it has one. A job that waits in front of this one
  * may still fix another shape; the worker checks again.
@@ -33,7 +35,8 @@ export async function readAdapterShape(
   { files }: Pick<CheckpointRecord, 'files'>,
 ): Promise<LoraShape | null> {
   const file = files.find(({ name }) => name === ADAPTER_CONFIG_FILE)
-  if (file === undefined) return null
+  // no job writes a larger one, and this one is read by the server itself
+  if (file === undefined || file.sizeBytes > MAX_CONFIG_BYTES) return null
   const chunks: Uint8Array[] = []
   for await (const chunk of await blobs.openRead(file.sha256)) chunks.push(chunk)
   return shapeOfConfig(JSON.parse(Buffer.concat(chunks).toString()) as JsonObject)

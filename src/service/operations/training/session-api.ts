@@ -3,13 +3,14 @@
  */
 
 import type { Readable } from 'node:stream'
-import { NotFoundError } from '#base/errors/errors.js'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { SessionReport, TrainingSessionSpec } from '#contract/processes/training-session.js'
 import { type BaseModelFiles, MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { findTrainingSession, listSessionFiles } from '#service/storage/tinker/training-sessions.js'
 import type { ServiceContext } from '../context.js'
+import { assertAdapter } from '../models/uploaded-adapter.js'
 
 export interface SessionApiService {
   /** Refuses whoever does not hold the session; asked before a body is read. */
@@ -34,7 +35,7 @@ export interface SessionApiService {
 export function createSessionApiService(
   context: Pick<
     ServiceContext,
-    'db' | 'blobs' | 'sessions' | 'baseModels' | 'baseModelFiles' | 'leaseMs' | 'maxContextLength'
+    'db' | 'blobs' | 'exporter' | 'sessions' | 'baseModels' | 'baseModelFiles' | 'leaseMs' | 'maxContextLength'
   >,
 ): SessionApiService {
   const { db, blobs, sessions } = context
@@ -47,6 +48,21 @@ export function createSessionApiService(
     const base = context.baseModels.find(({ name }) => name === session?.baseModel)
     if (session !== null && base !== undefined) return { id, attempt, session, base }
     throw new NotFoundError('base_model_not_found', `base model "${session?.baseModel ?? ''}" is not served here`)
+  }
+
+  /** The report of a worker of another machine: what it saved is an adapter, or the save has failed. */
+  async function checkedReport(claim: AttemptClaim, report: SessionReport): Promise<SessionReport> {
+    const { files, ...rest } = report
+    if (files === undefined || sessions.heldBy(claim).remote === null) return report
+    const { session, base } = await open(claim)
+    const digests = Object.fromEntries(files.map(({ name, sha256 }) => [name, sha256]))
+    try {
+      await assertAdapter(context, { base, entity: session.entity, rank: session.rank, files: digests })
+      return report
+    } catch (error) {
+      if (!(error instanceof InvalidRequestError)) throw error
+      return { ...rest, error: { code: error.code, message: error.message, is_user_error: false } }
+    }
   }
 
   return {
@@ -80,10 +96,12 @@ export function createSessionApiService(
       sessions.heldBy(claim).watch.note(progress ?? null)
       return { is_cancel_requested: false }
     },
-    turn: (claim, report, output) => {
-      const { watch, turns } = sessions.heldBy(claim)
+    turn: async (claim, report, output) => {
+      const { watch } = sessions.heldBy(claim)
       watch.note('moved')
-      return turns.turn(report, output)
+      const checked = await checkedReport(claim, report)
+      // another worker may have it by now
+      return sessions.heldBy(claim).turns.turn(checked, output)
     },
   }
 }

@@ -3,7 +3,8 @@
  */
 import type { Readable } from 'node:stream'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
-import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { LORA_DEFAULTS } from '#contract/jobs/lora-options.js'
 import {
   type BaseModelFiles,
   CHECKPOINT_FILES,
@@ -21,6 +22,7 @@ import { encodeManifest } from '#formats/checkpoint-manifest.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
 import { completeJob, failAttempt } from '#service/queue/outcome.js'
+import { isRemoteOwner } from '#service/queue/queue.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
@@ -34,6 +36,8 @@ import type { JobRecord } from '#service/storage/training-jobs.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
 import { optionsOfJob, referenceOfJob } from '../job-options.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
+import { assertAdapter } from '../models/uploaded-adapter.js'
+import { readAdapterShape } from './adapter-shape.js'
 import { findKlReference } from './kl-reference.js'
 
 export interface WorkerApiService {
@@ -88,6 +92,7 @@ type Context = Pick<
   | 'leaseMs'
   | 'resumeIntervalMs'
   | 'requestSweep'
+  | 'exporter'
 >
 
 export function createWorkerApiService(context: Context): WorkerApiService {
@@ -117,6 +122,42 @@ export function createWorkerApiService(context: Context): WorkerApiService {
     const base = context.baseModels.find((entry) => entry.name === model?.baseModel)
     if (model !== null && base !== undefined) return { model, base }
     throw new NotFoundError('base_model_not_found', `base model "${model?.baseModel ?? ''}" is not served here`)
+  }
+
+  async function fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void> {
+    await failAttempt(db, ids, claim, {
+      code: failure.code,
+      message: failure.message,
+      isCancelled: failure.is_cancelled,
+    })
+    const { jobId, attempt } = claim
+    if (failure.is_cancelled) logger.info({ job_id: jobId, attempt }, 'job.cancelled')
+    else logger.warn({ job_id: jobId, attempt, code: failure.code, reason: failure.message }, 'job.failed')
+    signals.notify(claim.jobId)
+    dispatcher.wake()
+  }
+
+  /**
+   * What a worker of another machine made is looked at before it is a checkpoint; a job whose adapter is none ends.
+   *
+   * @throws {InvalidRequestError} `adapter_refused`
+   */
+  async function assertMade(claim: AttemptClaim, files: WorkerCompletion['files']): Promise<void> {
+    const { job, state } = await checkLease(db, claim)
+    if (state === 'completed' || !isRemoteOwner(job.leaseOwner)) return
+    const { model, base } = await baseModelOf(job)
+    const parent = await findCheckpoint(db, model.id, job.parentStep ?? 0)
+    const shape = parent === null ? null : await readAdapterShape(context, parent)
+    const rank = shape?.rank ?? rankOfOptions(optionsOfJob(job))
+    const digests = Object.fromEntries(Object.entries(files).map(([name, { sha256 }]) => [name, sha256]))
+    try {
+      await assertAdapter(context, { base, entity: job.entity, rank, files: digests })
+    } catch (error) {
+      if (error instanceof InvalidRequestError) {
+        await fail(claim, { code: error.code, message: error.message, is_cancelled: false })
+      }
+      throw error
+    }
   }
 
   return {
@@ -304,6 +345,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
           throw new InvalidRequestError('checkpoint_incomplete', `file "${name}" was not uploaded`)
         }
       }
+      await assertMade(claim, completion.files)
       // last of all files: a checkpoint without it does not exist
       const manifest = await blobs.put([encodeManifest(files)])
       const step = await completeJob(db, ids, claim, {
@@ -319,19 +361,14 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       dispatcher.wake()
     },
 
-    fail: async (claim, failure) => {
-      await failAttempt(db, ids, claim, {
-        code: failure.code,
-        message: failure.message,
-        isCancelled: failure.is_cancelled,
-      })
-      const { jobId, attempt } = claim
-      if (failure.is_cancelled) logger.info({ job_id: jobId, attempt }, 'job.cancelled')
-      else logger.warn({ job_id: jobId, attempt, code: failure.code, reason: failure.message }, 'job.failed')
-      signals.notify(claim.jobId)
-      dispatcher.wake()
-    },
+    fail,
   }
+}
+
+/** What a new adapter of the job has. */
+function rankOfOptions({ lora }: JsonObject): number {
+  const rank = isJsonObject(lora) ? lora['rank'] : undefined
+  return typeof rank === 'number' ? rank : LORA_DEFAULTS.rank
 }
 
 function isCheckpointFile(name: string): name is CheckpointFile {

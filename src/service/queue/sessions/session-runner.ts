@@ -79,6 +79,8 @@ export interface SessionTiming {
 
 /** A session that holds a worker. */
 export interface LiveSession {
+  /** The worker of another machine that holds it; null: one of this machine. */
+  readonly remote: RemoteWorker | null
   readonly id: string
   readonly attempt: number
   readonly turns: SessionTurns

@@ -7,6 +7,13 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { packageVersion } from '#base/util/package-root.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
+import { until } from '../../support/until.js'
+
+interface Claim {
+  readonly job_id: string
+  readonly attempt: number
+  readonly token: string
+}
 
 let service: TestService
 let key: string
@@ -28,11 +35,16 @@ beforeAll(async () => {
 }, 200_000)
 afterAll(() => service?.dispose())
 
+let count = 0
+/** Rows of their own each: the same create again soon is the same job. */
 async function submit(): Promise<string> {
-  const row = { messages: ['user', 'assistant'].map((role) => ({ role, content: `${role} says` })) }
+  count += 1
+  const row = { messages: ['user', 'assistant'].map((role) => ({ role, content: `${role} says ${count}` })) }
   const data = `data:application/jsonl;base64,${Buffer.from(JSON.stringify(row)).toString('base64')}`
   const json = { model_id: model, training_data_url: data, config: { batch_size: 1, learning_rate: 1e-3 } }
-  return (await service.json<{ id: string }>('/v1/preview/sft-training-jobs', { json })).body.id
+  const { status, body } = await service.json<{ id: string }>('/v1/preview/sft-training-jobs', { json })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return body.id
 }
 
 /** Claims the job and says that these files are what it made. */
@@ -41,14 +53,14 @@ async function complete(
 ): Promise<{ status: number; message: string; id: string }> {
   const id = await submit()
   const worker = { id: 'a-worker-of-mallory', name: 'far', versions: { trainyard: packageVersion() } }
-  const asked = await service.json<{ claim: { job_id: string; attempt: number; token: string } }>(
-    '/internal/worker/claims',
-    {
+  const claimed = await until(async () => {
+    const { body } = await service.json<{ claim: Claim | null }>('/internal/worker/claims', {
       json: { worker: { ...worker, trainer: 'onnx', device: 'cpu' }, wait_seconds: 20, left: null },
       headers: { authorization: `Bearer ${key}` },
-    },
-  )
-  const { job_id: jobId, attempt, token } = asked.body.claim
+    })
+    return body.claim
+  }, 'a claim of the job')
+  const { job_id: jobId, attempt, token } = claimed
   expect(jobId).toBe(id)
   const headers = { authorization: `Bearer ${token}`, 'x-trainyard-attempt': String(attempt) }
   const listed: Record<string, object> = {}

@@ -61,7 +61,7 @@ describe.skipIf(CHROMIUM === null)('the page', () => {
   const pages = (): readonly (readonly [string, string, string])[] => [
     ['models', '/ui/', 'text=tiny-random'],
     ['model', `/ui/models/tests/${NAME}`, 'canvas'],
-    ['checkpoints', `/ui/models/tests/${NAME}/checkpoints`, 'text=Download'],
+    ['checkpoints', `/ui/models/tests/${NAME}/checkpoints`, 'text=Kept: all'],
     ['jobs', '/ui/jobs', 'text=completed'],
     ['job', `/ui/jobs/${jobId}`, 'text=ended: step'],
     ['play', `/ui/play?m=trainyard/tiny-random&m=tests/${NAME}`, 'text=Send to all 2'],

@@ -3,7 +3,12 @@
  */
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import type { Checkpoint, CheckpointFiles, DeleteCheckpointsResponse } from '#contract/wire/checkpoints.js'
+import type {
+  Checkpoint,
+  CheckpointFiles,
+  DeleteCheckpointsResponse,
+  KeepRuleView,
+} from '#contract/wire/checkpoints.js'
 import { EXPORT_FORMATS, type ExportFormat } from '#contract/wire/export-words.js'
 import type { Model } from '#contract/wire/models.js'
 import { hrefOf, route } from '../data/address.js'
@@ -26,14 +31,19 @@ const ROWS = 100
 interface Found {
   readonly model: Model
   readonly checkpoints: readonly Checkpoint[]
+  readonly keeps: KeepRuleView
 }
 
 export function CheckpointsPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
   const found = useLoad(`checkpoints of ${project}/${name}`, async (signal): Promise<Found> => {
     const model = await readModel(project, name, signal)
-    const path = `/v1/preview/models/${encodeURIComponent(model.id)}/checkpoints?order=desc`
-    return { model, checkpoints: (await askAll<Checkpoint>(path, { signal, most: 10_000 })).data }
+    const path = `/v1/preview/models/${encodeURIComponent(model.id)}`
+    const [{ data: checkpoints }, keeps] = await Promise.all([
+      askAll<Checkpoint>(`${path}/checkpoints?order=desc`, { signal, most: 10_000 }),
+      ask<KeepRuleView>(`${path}/keep-rule`, { signal }),
+    ])
+    return { model, checkpoints, keeps }
   })
   return (
     <>
@@ -57,7 +67,12 @@ export function CheckpointsPage(): JSX.Element {
   )
 }
 
-function List({ model, checkpoints, reload }: Found & { readonly reload: Loaded<Found>['reload'] }): JSX.Element {
+function List({
+  model,
+  checkpoints,
+  keeps,
+  reload,
+}: Found & { readonly reload: Loaded<Found>['reload'] }): JSX.Element {
   const [chosen, setChosen] = useState<ReadonlySet<number>>(new Set())
   const [isAsking, setIsAsking] = useState(false)
   const [said, setSaid] = useState('')
@@ -75,7 +90,9 @@ function List({ model, checkpoints, reload }: Found & { readonly reload: Loaded<
   return (
     <>
       <p class="soft">
-        {plural(checkpoints.length, 'checkpoint')}, {formatBytes(bytes)}
+        {plural(checkpoints.length, 'checkpoint')}, {formatBytes(bytes)}. Kept: {keeps.rule ?? keeps.server_rule}
+        {keeps.drops.length > 0 && `, so ${plural(keeps.drops.length, 'step')} will go`}; the optimizer’s state of the
+        newest {keeps.keep_optimizers}
       </p>
       <div class="table">
         <table class="stacked">

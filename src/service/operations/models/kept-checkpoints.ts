@@ -12,7 +12,12 @@ import { deleteCheckpointRows, listCheckpoints } from '#service/storage/checkpoi
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
-import { dropOldOptimizers, listKeptModels, listNamedSteps } from '#service/storage/upkeep/kept-checkpoints.js'
+import {
+  dropOldOptimizers,
+  findKeepRule,
+  listKeptModels,
+  listNamedSteps,
+} from '#service/storage/upkeep/kept-checkpoints.js'
 import { referenceOfJob } from '../job-options.js'
 
 export interface KeepOptions {
@@ -51,14 +56,23 @@ async function dropOf(db: Database, modelId: string, text: string): Promise<read
   return gone
 }
 
-/** The steps of a model that a rule deletes as things stand. */
-export async function stepsToDrop(db: Database, modelId: string, text: string): Promise<readonly number[]> {
+/**
+ * The steps of a model that a rule deletes as things stand.
+ *
+ * @param next a step that is to come, of which nothing is measured yet; default none
+ */
+export async function stepsToDrop(
+  db: Database,
+  modelId: string,
+  text: string,
+  next?: number,
+): Promise<readonly number[]> {
   const rule = parseKeepRule(text)
   if (rule === null || typeof rule === 'string') return []
   // what a job is compared with may be any of them
   const jobs = await listUnfinishedJobs(db, modelId)
   if (jobs.some((job) => referenceOfJob(job) !== null)) return []
-  const steps = await measuredSteps(db, modelId)
+  const steps = [...(await measuredSteps(db, modelId)), ...(next === undefined ? [] : [{ step: next, metrics: {} }])]
   const kept = keptSteps(steps, rule)
   const named = await listNamedSteps(db, modelId)
   return steps.flatMap(({ step }) => (kept.has(step) || named.has(step) ? [] : [step]))
@@ -73,4 +87,21 @@ async function measuredSteps(db: Database, modelId: string): Promise<readonly Me
     after = items.at(-1)?.id
     if (!hasMore) return steps
   }
+}
+
+/** Steps of a sentence. */
+const NAMED_STEPS = 10
+
+/** What a plan says of the steps that go once its job has ended; empty where none does. */
+export async function keepWarnings(
+  { db, keepRule }: { readonly db: DatabaseHandle; readonly keepRule: string },
+  { id, step }: { readonly id: string; readonly step: number },
+): Promise<readonly string[]> {
+  const own = await findKeepRule(db, id)
+  const rule = own ?? keepRule
+  const gone = await stepsToDrop(db, id, rule, step + 1)
+  if (gone.length === 0) return []
+  const more = gone.length > NAMED_STEPS ? ` and ${gone.length - NAMED_STEPS} more` : ''
+  const steps = `${gone.length === 1 ? 'step' : 'steps'} ${gone.slice(0, NAMED_STEPS).join(', ')}${more}`
+  return [`the ${own === null ? "server's" : "model's"} rule "${rule}" deletes ${steps} when this job has ended`]
 }

@@ -16,6 +16,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { Principal, ServiceContext } from '../context.js'
+import { keepWarnings } from '../models/kept-checkpoints.js'
 import { dataWarnings } from './data-warnings.js'
 import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
 
@@ -30,7 +31,7 @@ export interface TrainingPlanService {
 
 /** What it works with. */
 type Context = JobRequestContext &
-  Pick<ServiceContext, 'ids' | 'planner' | 'preparedDir' | 'leaseMs' | 'resumeIntervalMs'>
+  Pick<ServiceContext, 'ids' | 'planner' | 'preparedDir' | 'leaseMs' | 'resumeIntervalMs' | 'keepRule'>
 
 export function createTrainingPlanService(context: Context): TrainingPlanService {
   const { blobs } = context
@@ -92,6 +93,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
         ...dataWarnings(kind, { ...findings.started }),
         ...rateWarnings(kind, resolvedConfig, baseParameters),
         ...findings.warnings,
+        ...(await keepWarnings(context, model)),
         ...(await context.modelFacts.factsOf(base)).warnings.map((warning) => `base model ${base.name}: ${warning}`),
       ],
     }

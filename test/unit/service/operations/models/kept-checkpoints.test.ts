@@ -4,7 +4,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { assertKeepRule, dropByRule } from '#service/operations/models/kept-checkpoints.js'
+import { assertKeepRule, dropByRule, keepWarnings } from '#service/operations/models/kept-checkpoints.js'
 import { insertCheckpoint, listSteps } from '#service/storage/checkpoints.js'
 import { setKeepRule } from '#service/storage/upkeep/kept-checkpoints.js'
 import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
@@ -105,6 +105,19 @@ describe('checkpoints', () => {
       .execute()
     await drop('last 1')
     expect(await stepsOf(modelId)).toEqual([2, 3, 6])
+  })
+
+  it('that will go when a job has ended are what its plan says', async () => {
+    const { modelId: id, db } = fixture
+    await addSteps(id, [1, 9, 3])
+    const said = (keepRule: string) => keepWarnings({ db, keepRule }, { id, step: 3 })
+    expect(await said('all')).toEqual([])
+    expect(await said('last 4')).toEqual([])
+    expect(await said('last 2, best val/reward')).toEqual([
+      'the server\'s rule "last 2, best val/reward" deletes step 1 when this job has ended',
+    ])
+    await setKeepRule(db, id, 'last 1')
+    expect(await said('all')).toEqual(['the model\'s rule "last 1" deletes steps 1, 2, 3 when this job has ended'])
   })
 
   it('are left alone by a rule that says nothing, which is refused', async () => {

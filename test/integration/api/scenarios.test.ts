@@ -691,14 +691,13 @@ describe('chat requests', () => {
       contains: ['text only'],
     },
     {
-      name: 'tool arguments that are no JSON',
+      name: 'tool arguments that are no JSON, as models write them',
       request: [
         'POST',
         CHAT,
         { messages: [{ role: 'assistant', tool_calls: [{ function: { name: 'f', arguments: '{' } }] }] },
       ],
-      status: 400,
-      contains: ['messages[0].tool_calls[0].function.arguments'],
+      status: 200,
     },
     refuse('negative temperature', { temperature: -1 }, 'temperature must be non-negative, got -1.'),
     refuse('top_p 0', { top_p: 0 }, 'top_p must be in (0, 1], got 0.'),

@@ -172,8 +172,8 @@ describe.runIf(python !== undefined)('jobs by PyTorch', () => {
 
 describe('the probe of a worker', () => {
   const probed = (trainer: string, interpreter: string) => {
-    const environment = { ...process.env, TRAINYARD_TRAINER: trainer, TRAINYARD_PYTHON: interpreter }
-    const pool = createWorkerPool({ environment, keepMs: 0 })
+    const given = { TRAINYARD_TRAINER: trainer, TRAINYARD_PYTHON: interpreter }
+    const pool = createWorkerPool({ environment: process.env, given, keepMs: 0 })
     return pool.probe().finally(() => pool.stop())
   }
 

@@ -96,6 +96,7 @@ const BODY = JSON.stringify({
   split: 'val',
   trajectory_groups: [],
   steps: [1],
+  rule: 'all',
   messages: [{ role: 'user', content: 'x' }],
 })
 

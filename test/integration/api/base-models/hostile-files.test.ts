@@ -3,7 +3,7 @@
  * it, and the server goes on. What can only be seen while text is read, a pattern that backtracks without bound, ends there.
  */
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -113,8 +113,12 @@ const valueAt = (tensor: string, element: number, value: number) =>
     data.writeFloatLE(value, start + 4 * element)
     return bytes
   })
-const shards = (map: Json) => (path: string) =>
+/** In the place of the one file, which would count. */
+const shards = (map: Json) => (path: string) => {
+  renameSync(join(path, WEIGHTS), join(path, WHOLE))
   writeFileSync(join(path, 'model.safetensors.index.json'), JSON.stringify({ weight_map: map }))
+}
+const WHOLE = 'model-00001-of-00001.safetensors'
 
 const weights: readonly Case[] = [
   ['an empty file', 'truncated_file', 'at least 8', bytesOf(WEIGHTS, () => '')],
@@ -189,7 +193,7 @@ const weights: readonly Case[] = [
   ['shards by absolute paths', 'invalid_index', '/etc/x.safetensors', shards({ [NORM]: '/etc/x.safetensors' })],
   ['shards that are not there', 'invalid_index', 'a.safetensors', shards({ [NORM]: 'a.safetensors' })],
   ['shards that are pickles', 'pickle_refused', 'a.bin', shards({ [NORM]: 'a.bin' })],
-  ['a shard without its tensor', 'invalid_index', 'none', shards({ none: WEIGHTS })],
+  ['a shard without its tensor', 'invalid_index', 'none', shards({ none: WHOLE })],
 ]
 
 // configurations

@@ -78,7 +78,10 @@ describe('a choice', () => {
     [{ top_k: 20, min_p: 0.05 }],
     [{ temperature: 0.7, top_k: 1 }],
   ])('%j: log q is that of the kept alternatives', async (rules) => {
-    const { top_logprobs: _, ...choice } = { ...(await choiceOf({ ...rules, top_logprobs: 20 })), top_logprobs: 0 }
+    const { top_logprobs: _, ...choice } = {
+      ...(await choiceOf({ ...rules, top_logprobs: 20, return_tokens_as_token_ids: true })),
+      top_logprobs: 0,
+    }
     const ids = choice.token_ids ?? []
     const record = checked(choice.sampling, ids)
     expect(record).toMatchObject({ temperature: 1, top_p: 1, min_p: 0, ...rules, unmodelled: [] })

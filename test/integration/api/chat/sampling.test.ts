@@ -373,7 +373,11 @@ describe('entries of log-probabilities (2.5)', () => {
     expect(entries).toHaveLength(body.usage.completion_tokens)
     expect(Buffer.from(entries.slice(0, 6).flatMap(({ bytes }) => bytes ?? [])).toString()).toBe('é日a')
     for (const { top_logprobs: top } of entries) {
-      for (const { token, bytes } of top) expect(Buffer.from(bytes ?? []).toString()).toBe(token)
+      // the model's tokens are bytes
+      for (const { token, bytes } of top) {
+        const id = Number(token.slice('token_id:'.length))
+        if (id < 256) expect(bytes).toEqual([id])
+      }
     }
   })
 })

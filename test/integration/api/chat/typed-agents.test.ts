@@ -187,7 +187,8 @@ describe('forms of calls', () => {
         json: { model: 'plain', tokens: body.prompt_token_ids },
       })
       expect(prompt.prompt).toContain('"name": "look"')
-      expect(prompt.prompt).toContain(`<|im_start|>assistant\n${written}<|im_end|>`)
+      // as it was sampled, whatever the template writes around it
+      expect(prompt.prompt).toContain(`<|im_start|>assistant${written}`)
       expect(prompt.prompt).toContain('<|im_start|>user\n<tool_response>\nclear\n</tool_response><|im_end|>')
     }
   })

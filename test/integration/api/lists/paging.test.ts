@@ -260,6 +260,8 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
 
 /** Lists that nobody adds to from outside: below, or where what they list is tested. */
 const OTHERS = [
+  // test/integration/api/chat/protocol.test.ts
+  '/v1/models',
   // test/integration/api/tinker/training-loop.test.ts, test/integration/api/training/rollouts.test.ts,
   // test/integration/api/models/probes.test.ts
   '/v1/preview/training-sessions',

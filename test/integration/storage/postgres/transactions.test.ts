@@ -241,7 +241,12 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'transactions of one server on P
   test('statements that come again are prepared, those with ever other texts are not', async () => {
     const db = await openOne()
     const prepared = (connection: Database) =>
-      sql<{ n: number }>`select count(*) as n from pg_prepared_statements`.execute(connection)
+      // of each migration a row was written, by one that is prepared by now
+      sql<{
+        n: number
+      }>`select count(*) as n from pg_prepared_statements where statement not like '%kysely_migration%'`.execute(
+        connection,
+      )
     await db.connection().execute(async (connection) => {
       for (let length = 1; length <= 40; length += 1) {
         const ids = Array.from({ length }, (_, index) => `${index}`)

@@ -1,8 +1,8 @@
 /**
  * Samples of Tinker clients, waiting, running or done: whose they are, whose turn it is, and how much is held for whom.
  *
- * Keys take turns, as they do in the engine: a few samples of each are in it at once, so that it decides between them as between
- * chats, and the others wait here. One that nobody asks for goes; so does a result, later. Memory is bounded by key and by entity:
+ * Entities take turns, however many keys each makes: a few samples of each are in the engine at once, so that it decides between them
+ * and their keys as between chats, and the others wait here. One that nobody asks for goes; so does a result, later. Memory is bounded by key and by entity:
  * prompts that wait and results that nobody has fetched are counted, fetched ones make room. Held by this server alone: a client sends
  * again what is gone. Knows nothing of prompts and engines.
  */
@@ -80,7 +80,7 @@ interface Sample extends NewSample {
 }
 
 const TIMING: SampleTiming = { unaskedMs: 120_000, forgetMs: 1_800_000, lookMs: 1000 }
-/** Samples in an engine at once: of keys that have some there already, and further ones of keys that have none. */
+/** Samples in an engine at once: of entities that have some there already, and further ones of entities that have none. */
 const AT_ONCE = 64
 const SPARE = 64
 /** An entity may have so many times what one key may. */
@@ -173,7 +173,7 @@ export function createSamples(
       timer ??= setInterval(look, timing.lookMs).unref()
       const { signal } = sample.controller
       turns
-        .take(sample.keyId, signal, async () => {
+        .take(sample.owner.entity, signal, async () => {
           // those before it may have left no room for its answer; it is noted before the next one begins
           settle(sample, makeRoom(sample) ? { kind: 'done', output: await run(signal) } : GONE)
         })

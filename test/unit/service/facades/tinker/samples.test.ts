@@ -41,11 +41,11 @@ function start(on: Samples, id: string, more: Partial<NewSample> = {}) {
 }
 
 describe('samples', () => {
-  it('of a key begin at once however many another key has waiting', async () => {
+  it('of an entity begin at once however many another one has waiting, of however many keys', async () => {
     const on = create()
-    const many = Array.from({ length: 150 }, (_, i) => start(on, `a${i}`))
+    const many = Array.from({ length: 150 }, (_, i) => start(on, `a${i}`, { keyId: `key ${i}` }))
     const other = start(on, 'b', { keyId: 'b', owner: { entity: 'two', project: null } })
-    await until(() => other.hasBegun, 'the other key’s sample')
+    await until(() => other.hasBegun, 'the other entity’s sample')
     expect(many.filter(({ hasBegun }) => hasBegun).length).toBe(64)
   })
 

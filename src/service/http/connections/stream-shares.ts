@@ -4,6 +4,8 @@
 import { AppError } from '#base/errors/errors.js'
 
 export interface EndingAnswer {
+  /** Its connection has closed: `close` will not come again. */
+  readonly destroyed: boolean
   once(event: 'close', listener: () => void): unknown
 }
 
@@ -22,7 +24,7 @@ export function createStreamShares(most: number): StreamShares {
   const open = new Map<string, number>()
   return {
     enter: (answer, entity) => {
-      if (answer === null) return
+      if (answer === null || answer.destroyed) return
       const count = open.get(entity) ?? 0
       if (count >= most) {
         throw new AppError('rate_limited', 'too_many_event_streams', `"${entity}" follows ${count} streams of events`, {

@@ -25,41 +25,49 @@ const MOST = 16
 interface Entry {
   readonly begin: () => void
   readonly isGone: () => boolean
-  state: 'waiting' | 'begun' | 'over'
+  isBegun: boolean
 }
 
 export function createOpenBodies(most = MOST): OpenBodies {
-  const networks = new Map<string, { begun: number; readonly waiting: Entry[] }>()
+  const networks = new Map<string, { begun: number; readonly waiting: Set<Entry> }>()
 
   return {
     enter: (name, { begin, isGone }) => {
-      const network = networks.get(name) ?? { begun: 0, waiting: [] }
+      const network = networks.get(name) ?? { begun: 0, waiting: new Set() }
       networks.set(name, network)
 
       function leave(): void {
-        const wasBegun = entry.state === 'begun'
-        entry.state = 'over'
+        network.waiting.delete(entry)
+        const wasBegun = entry.isBegun
+        entry.isBegun = false
         if (!wasBegun) return
         network.begun -= 1
-        // those that ended while they waited are still among them
-        let next = network.waiting.pop()
-        while (next !== undefined && (next.state === 'over' || next.isGone())) next = network.waiting.pop()
+        const next = takeNewest(network.waiting)
         if (next !== undefined) next.begin()
         else if (network.begun === 0) networks.delete(name)
       }
 
       const entry: Entry = {
-        state: 'waiting',
+        isBegun: false,
         isGone,
         begin: () => {
-          entry.state = 'begun'
+          entry.isBegun = true
           network.begun += 1
           begin(leave)
         },
       }
       if (network.begun < most) entry.begin()
-      else network.waiting.push(entry)
+      else network.waiting.add(entry)
       return leave
     },
   }
+}
+
+/** Takes out what came last, and what is gone by now. */
+function takeNewest(waiting: Set<Entry>): Entry | undefined {
+  for (const entry of [...waiting].reverse()) {
+    waiting.delete(entry)
+    if (!entry.isGone()) return entry
+  }
+  return undefined
 }

@@ -6,8 +6,8 @@
  */
 import type { Environment } from '#base/environment.js'
 
-/** `computing`: runs kernels, on cards too. `python`: is an interpreter, or starts one. */
-export type ChildNeed = 'computing' | 'python'
+/** `computing`: runs kernels, on cards too. `python`: is an interpreter, or starts one. `calling`: asks a server elsewhere by Node. */
+export type ChildNeed = 'computing' | 'python' | 'calling'
 
 interface Names {
   readonly exact: readonly string[]
@@ -19,8 +19,8 @@ const EVERY_CHILD: Names = {
   exact: [
     ...['PATH', 'HOME', 'USER', 'LOGNAME', 'SHELL', 'TMPDIR', 'TEMP', 'TMP', 'TZ', 'TZDIR', 'LANG', 'LANGUAGE'],
     // how the dynamic linker, the C library and Node find and set up what every process loads
-    ...['LD_LIBRARY_PATH', 'LD_PRELOAD', 'GLIBC_TUNABLES', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],
-    ...['SSL_CERT_FILE', 'SSL_CERT_DIR', 'OPENSSL_CONF', 'TRAINYARD_LOG'],
+    ...['LD_LIBRARY_PATH', 'LD_PRELOAD', 'GLIBC_TUNABLES', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'NODE_USE_SYSTEM_CA'],
+    ...['UV_THREADPOOL_SIZE', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'OPENSSL_CONF', 'TRAINYARD_LOG'],
     // Windows starts nothing without them
     ...['SYSTEMROOT', 'SYSTEMDRIVE', 'WINDIR', 'COMSPEC', 'PATHEXT', 'OS', 'USERNAME', 'USERPROFILE', 'HOMEDRIVE'],
     ...['HOMEPATH', 'APPDATA', 'LOCALAPPDATA', 'PROGRAMDATA', 'PROGRAMFILES', 'NUMBER_OF_PROCESSORS'],
@@ -36,6 +36,11 @@ const BY_NEED: Readonly<Record<ChildNeed, Names>> = {
       ...['CUDA_', 'CUDNN_', 'CUBLAS_', 'NVIDIA_', 'NCCL_', 'HIP_', 'HSA_', 'ROCM_', 'ROCR_', 'PYTORCH_', 'TORCH_'],
       ...['VK_', 'VULKAN_', 'DAWN_', 'MESA_', 'GALLIUM_', 'LIBGL_', 'LP_', 'DRI_', 'TENSORRT_'],
     ],
+  },
+  // a proxy's address may hold its password: only who calls through it is given it
+  calling: {
+    exact: ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'NODE_USE_ENV_PROXY'],
+    prefixes: [],
   },
   python: {
     exact: ['VIRTUAL_ENV', 'CONDA_PREFIX', 'CONDA_DEFAULT_ENV', 'PYENV_VERSION', 'PYENV_ROOT', 'CC', 'CXX'],
@@ -72,10 +77,20 @@ export function childEnvironment(environment: Environment, needs: readonly Child
   const added = (environment[PASSED_VARIABLE] ?? '').split(',').map((name) => name.trim())
   const passed = new Set([...added.filter((name) => name !== ''), PASSED_VARIABLE])
   const isAllowed = (name: string): boolean => {
-    // Windows has `Path` and `SystemRoot`
+    // Windows has `Path` and `SystemRoot`; proxies are written both ways everywhere
     const upper = name.toUpperCase()
     if (passed.has(name) || exact.has(upper)) return true
     return prefixes.some((prefix) => upper.startsWith(prefix)) && !SECRET.test(upper)
   }
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => isAllowed(name)))
+  const given = Object.fromEntries(Object.entries(environment).filter(([name]) => isAllowed(name)))
+  return needs.includes('calling') ? { ...given, ...withoutProxies(given) } : given
+}
+
+/** What a child itself starts or asks on this machine is behind no proxy. */
+function withoutProxies(given: Environment): Environment {
+  if (!Object.keys(given).some((name) => /^https?_proxy$/i.test(name))) return {}
+  // of the two spellings Node reads the small one first
+  const said = [given['no_proxy'] ?? given['NO_PROXY'] ?? '', '127.0.0.1', 'localhost', '[::1]']
+  const list = said.filter((names) => names !== '').join(',')
+  return { NO_PROXY: list, no_proxy: list }
 }

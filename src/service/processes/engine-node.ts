@@ -29,8 +29,8 @@ const EXIT_MS = 10_000
 export function startEngineNode({ start, environment, onEvent }: EngineNodeOptions): EngineNode {
   const child = startChild('inference/node/main.js', {
     environment: withMemoryGivenBack(withHugePages(environment)),
-    // vLLM is a Python program
-    needs: ['computing', 'python'],
+    // vLLM is a Python program, and the node calls its server; what it starts itself is given no proxies
+    needs: ['computing', 'python', 'calling'],
     flags: ENGINE_FLAGS,
     serialization: 'advanced',
   })

@@ -86,6 +86,7 @@ export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
       TRAINYARD_WORKER_DEVICE: 'cpu',
       TRAINYARD_WORKER_DEVICE_NAME: 'cpu',
     },
+    isServerElsewhere: true,
     keepMs: options.keepMs,
     entryPath: options.entryPath,
   })

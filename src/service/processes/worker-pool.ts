@@ -26,6 +26,8 @@ export interface WorkerPoolOptions {
   readonly environment: Readonly<Record<string, string | undefined>>
   /** Variables that they are given beside it: what trains, and with how many threads. */
   readonly given?: Readonly<Record<string, string | undefined>>
+  /** Whether the server that the children call is another machine's, perhaps behind a proxy. Default: they call loopback. */
+  readonly isServerElsewhere?: boolean
   /** How long an idle worker is kept, milliseconds; 0 keeps none. */
   readonly keepMs: number
   /** Idle workers hold at most this together. Default: a quarter of the machine's memory. */
@@ -97,6 +99,7 @@ interface IdleWorker {
 const WORKER = 'training/worker/main.js'
 /** It starts PyTorch where that trains. */
 const NEEDS = ['computing', 'python'] as const
+const NEEDS_ELSEWHERE = [...NEEDS, 'calling'] as const
 /** A worker that has not loaded its runtime by then is ended. */
 const PROBE_MS = 60_000
 /** The same where it may load PyTorch, and compute a gradient with it: its import alone takes a minute on a busy machine or a slow disk. */
@@ -293,7 +296,7 @@ function launch(attempt: AttemptStart, options: WorkerPoolOptions): ChildProcess
   return startChild(options.entryPath ?? WORKER, {
     isBehind: true,
     environment: withHugePages(options.environment),
-    needs: NEEDS,
+    needs: options.isServerElsewhere === true ? NEEDS_ELSEWHERE : NEEDS,
     given: {
       ...options.given,
       TRAINYARD_WORKER_URL: attempt.serverUrl,

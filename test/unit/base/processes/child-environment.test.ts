@@ -25,6 +25,19 @@ describe('childEnvironment', () => {
     expect(childEnvironment(environment, ['computing', 'python'])).toEqual(environment)
   })
 
+  test('has the certificates that Node trusts, and the way through a proxy only where it calls a server elsewhere', () => {
+    const trust = { NODE_EXTRA_CA_CERTS: '/ca.pem', NODE_USE_SYSTEM_CA: '1' }
+    const proxies = {
+      ...{ HTTP_PROXY: 'http://a', HTTPS_PROXY: 'http://b', NO_PROXY: 'c', NODE_USE_ENV_PROXY: '1' },
+      ...{ http_proxy: 'http://a', https_proxy: 'http://b', no_proxy: 'c' },
+    }
+    const environment = { ...trust, ...proxies }
+    expect(childEnvironment(environment, ['computing', 'python'])).toEqual(trust)
+    const list = 'c,127.0.0.1,localhost,[::1]'
+    expect(childEnvironment(environment, ['calling'])).toEqual({ ...environment, NO_PROXY: list, no_proxy: list })
+    expect(childEnvironment(trust, ['calling'])).toEqual(trust)
+  })
+
   test('has no secret, also of names whose prefix is allowed', () => {
     expect(childEnvironment(SECRETS, ['computing', 'python'])).toEqual({})
   })

@@ -1,7 +1,8 @@
 /**
  * Who holds a server's connections, and which of them gives way to one more. Knows no socket and no request.
  *
- * A connection belongs to the network it comes from until a request of it has shown a key, then to the entity of that key. Those without a
+ * A connection belongs to the network it comes from until a request of it has shown a key, then to the entity of that key;
+ * while a request runs that brings none, to its network again. Those without a
  * key have an eighth of all places: beyond it they give way before anybody else. Of entities each may run requests on as many connections as are left for the others: one takes half,
  * two take a third each, and some are always left (the dynamic thresholds of Choudhury and Hahne, 1998, with a factor of 1).
  */
@@ -25,13 +26,13 @@ export interface Places<T extends Place> {
   size(): number
   /** A new connection, which asks for nothing yet. */
   open(holder: T): void
-  /** A request begins. @param network of whoever sent it */
-  begin(holder: T, network: string): void
+  /** A request begins. @param network of whoever sent it. @param bringsKey whether it says whose it is, which is not proven yet */
+  begin(holder: T, network: string, bringsKey: boolean): void
   /** The request that runs has shown a key. @returns false where the entity's part is taken */
   prove(holder: T, entity: string): boolean
   /** Its request is over. */
   rest(holder: T): void
-  /** Whether a request with a key stands still because of its client. */
+  /** Whether a request that brings a key stands still because of its client. */
   setStalled(holder: T, isStalled: boolean): void
   close(holder: T): void
   /** Which gives way to one more, where all places are taken; undefined: none does. */
@@ -65,11 +66,11 @@ export function createPlaces<T extends Place>({ maxPlaces, isWaiting }: PlacesOp
       if (holder.isProxy) idle.add(PROXIES, holder)
       else keyless.add(holder.network, holder)
     },
-    begin: (holder, network) => {
+    begin: (holder, network, bringsKey) => {
       if (!all.has(holder)) return
       leave(holder)
-      // a client that has shown its key once is not asked again
-      if (holder.entity !== null) return
+      // of a client that has shown its key once the next one is soon proven
+      if (bringsKey && holder.entity !== null) return
       holder.network = network
       keyless.add(network, holder)
     },
@@ -91,7 +92,7 @@ export function createPlaces<T extends Place>({ maxPlaces, isWaiting }: PlacesOp
     },
     setStalled: (holder, isStalled) => {
       if (!isStalled) stalled.delete(holder)
-      else if (busy.has(holder) && !stalled.has(holder)) stalled.add(holder.entity ?? holder.network, holder)
+      else if (all.has(holder) && !keyless.has(holder) && !stalled.has(holder)) stalled.add(holder.entity ?? holder.network, holder)
     },
     close: (holder) => {
       all.delete(holder)

@@ -171,7 +171,8 @@ export function governConnections(
     const network = networkOf(senders.senderOf(incoming) ?? '')
     line.running = exchange
     line.bytesSeen = Number.NEGATIVE_INFINITY
-    places.begin(line, network)
+    const hasKey = bringsKey(incoming)
+    places.begin(line, network, hasKey)
     busy.add(line)
     const open: { leave?: () => void } = {}
     outgoing.once('close', () => {
@@ -192,7 +193,7 @@ export function governConnections(
       handle(incoming, outgoing, { prove })
     }
     // a key that is wrong is refused before the body is read
-    if (!isBodyComing(line) || bringsKey(incoming)) begin()
+    if (!isBodyComing(line) || hasKey) begin()
     else open.leave = openBodies.enter(network, { begin, isGone: () => line.socket.destroyed })
   }
 

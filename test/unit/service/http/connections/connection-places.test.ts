@@ -33,7 +33,7 @@ const openMany = (network: string, length: number, more: Partial<Holder> = {}) =
   Array.from({ length }, () => open(network, more))
 function run(network: string, entity: string, more: Partial<Holder> = {}): boolean {
   const holder = open(network, { isWaiting: false, ...more })
-  places.begin(holder, network)
+  places.begin(holder, network, true)
   return places.prove(holder, entity)
 }
 
@@ -48,7 +48,7 @@ describe('who gives way', () => {
   it('where few are without a key: who has a key and asks for nothing, of the entity with most', () => {
     const rest = (entity: string): Holder => {
       const holder = open('a')
-      places.begin(holder, 'a')
+      places.begin(holder, 'a', true)
       places.prove(holder, entity)
       places.rest(holder)
       return holder
@@ -62,7 +62,7 @@ describe('who gives way', () => {
 
   it('where all with a key run: those whose body or reader stands still, then who waits without a key', () => {
     const slow = open('a')
-    places.begin(slow, 'a')
+    places.begin(slow, 'a', true)
     places.prove(slow, 'slow')
     const keyless = open('b')
     expect(places.next()).toBe(keyless)
@@ -81,7 +81,7 @@ describe('who gives way', () => {
 describe('those without a key', () => {
   const rest = (): Holder => {
     const holder = open('a')
-    places.begin(holder, 'a')
+    places.begin(holder, 'a', true)
     places.prove(holder, 'entity')
     places.rest(holder)
     return holder
@@ -95,12 +95,31 @@ describe('those without a key', () => {
     expect(places.next()).toBe(oldest)
   })
 
+  it('are those, too, that had shown one and ask without it now', () => {
+    const [holder] = openMany('a', 1).map((each) => {
+      places.begin(each, 'a', true)
+      places.prove(each, 'entity')
+      places.rest(each)
+      return each
+    })
+    if (holder !== undefined) places.begin(holder, 'a', false)
+    expect(places.next()).toBe(holder)
+  })
+
+  it('that bring one which is not proven, and stand still, give way as those with a key do', () => {
+    const holder = rest()
+    places.begin(holder, 'a', true)
+    expect(places.next()).toBeUndefined()
+    places.setStalled(holder, true)
+    expect(places.next()).toBe(holder)
+  })
+
   it('that come through a trusted proxy count by whom it names, and the proxy itself as nobody', () => {
     const [waiting] = openMany('proxy', 20, { isProxy: true })
     openMany('b', 3)
     expect(places.next()).toBe(waiting)
     const held = openMany('proxy', 6, { isProxy: true })
-    for (const holder of held) places.begin(holder, 'client')
+    for (const holder of held) places.begin(holder, 'client', false)
     expect(places.next()).toBe(held[0])
     for (const holder of held) places.rest(holder)
     expect(places.next()).toBe(waiting)
@@ -124,7 +143,7 @@ describe('an entity', () => {
   it('gets back what it gives back', () => {
     const holders = openMany('a', 16, { isWaiting: false })
     for (const holder of holders) {
-      places.begin(holder, 'a')
+      places.begin(holder, 'a', true)
       expect(places.prove(holder, 'x')).toBe(true)
     }
     expect(run('a', 'x')).toBe(false)

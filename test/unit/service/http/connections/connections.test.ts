@@ -252,6 +252,20 @@ describe('connections', () => {
     expect(started.filter(({ isOver }) => isOver)).toHaveLength(10)
   })
 
+  it('that had shown a key give way where a body without one never ends', async () => {
+    await serve({ maxConnections: 4 }, (exchange) => {
+      if (exchange.incoming.url !== '/key') return
+      exchange.connection.prove('entity')
+      answer(exchange)
+    })
+    const dripping = 'POST /open HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nx'
+    const held = Array.from({ length: 4 }, () => open(get('/key') + dripping))
+    await until(() => paths().filter((path) => path === '/open').length === 4, 'four bodies that do not end')
+    open(get('/late'))
+    await until(() => paths().includes('/late'), 'the request of one more')
+    expect([cuts, held.filter(({ isClosed }) => isClosed()).length]).toEqual([['too_many_connections'], 1])
+  })
+
   it('that bring a body and no key are read a few at a time, the newest first, and with a key at once', async () => {
     await serve()
     const post = (path: string, more = '') =>

@@ -1,6 +1,7 @@
 /**
  * The port and the application behind it. When this is done the server answers; nothing of it runs before the port is its own.
  */
+import type { IncomingMessage } from 'node:http'
 import { shuttingDown } from '#base/errors/errors.js'
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
@@ -10,6 +11,7 @@ import { type CutReason, UNREAD_MS } from '../http/connections/connections.js'
 import { createStreamShares } from '../http/connections/stream-shares.js'
 import type { App, AppOptions } from '../http/environment.js'
 import { type Listening, listen } from '../http/listen.js'
+import { asksForKey } from '../http/middleware/auth.js'
 import { createPublicAddress } from '../http/public-address.js'
 import { ensureApiKey, type FirstKey, findLocalKey, isKeyFileLost } from '../operations/access/local-keys.js'
 import { queueFull } from '../processes/engine-errors.js'
@@ -60,7 +62,12 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   const limits = { ...settings, unreadMs: options.tuning?.unreadAnswerMs ?? UNREAD_MS }
   const onCut = (reason: CutReason, count: number): void => logger.warn({ reason, count }, 'http.connection_cut')
   const address = { host: settings.host, port: settings.port }
-  const listening = await listen(app, { ...address, limits, onCut, senders: publicAddress }, async () => {
+  const governed = {
+    ...{ limits, onCut, senders: publicAddress },
+    asksForKey: ({ method = '', url = '' }: IncomingMessage) =>
+      asksForKey(method, publicAddress.pathWithin(url.split('?')[0] ?? '')),
+  }
+  const listening = await listen(app, { ...address, ...governed }, async () => {
     // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
     firstKey = await storage.inTurn(() => ensureApiKey(db, dataDir, ids))
     // of several servers the one that made it has it

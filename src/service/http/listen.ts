@@ -24,6 +24,8 @@ export interface ListenOptions {
   readonly onCut?: GovernOptions['onCut']
   /** Who sends requests. Default: whoever is at the other end of a connection. */
   readonly senders?: GovernOptions['senders']
+  /** Whether the key of a request will be looked at. Default: always. */
+  readonly asksForKey?: GovernOptions['asksForKey']
 }
 
 export interface Listening {
@@ -72,6 +74,7 @@ export async function listen(
       limits: options.limits ?? SERVICE_DEFAULTS,
       onCut: options.onCut ?? (() => undefined),
       ...(options.senders === undefined ? {} : { senders: options.senders }),
+      ...(options.asksForKey === undefined ? {} : { asksForKey: options.asksForKey }),
     },
   )
   // bodies have their own pace limit (body.ts); an upload of gigabytes may take longer than Node's five minutes

@@ -92,7 +92,8 @@ export function createPlaces<T extends Place>({ maxPlaces, isWaiting }: PlacesOp
     },
     setStalled: (holder, isStalled) => {
       if (!isStalled) stalled.delete(holder)
-      else if (all.has(holder) && !keyless.has(holder) && !stalled.has(holder)) stalled.add(holder.entity ?? holder.network, holder)
+      else if (all.has(holder) && !keyless.has(holder) && !stalled.has(holder))
+        stalled.add(holder.entity ?? holder.network, holder)
     },
     close: (holder) => {
       all.delete(holder)

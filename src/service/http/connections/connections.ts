@@ -59,6 +59,8 @@ export interface GovernOptions {
   readonly onCut: (reason: CutReason, count: number) => void
   /** Default: addresses of the connections, and no proxies. */
   readonly senders?: Senders
+  /** Whether a request's key will be looked at: at an open route one is none, whatever a header says. Default: always. */
+  readonly asksForKey?: (incoming: IncomingMessage) => boolean
 }
 
 /** A person may have stopped a program that reads a stream to look at it. */
@@ -97,7 +99,7 @@ interface Line extends Place {
 export function governConnections(
   server: Server,
   handle: RequestHandler,
-  { limits, onCut, senders = DIRECT }: GovernOptions,
+  { limits, onCut, senders = DIRECT, asksForKey = () => true }: GovernOptions,
 ): () => void {
   const { maxConnections, maxPipelinedRequests, maxUnreadBytes, unreadMs = UNREAD_MS } = limits
   const lines = new Map<Socket, Line>()
@@ -171,7 +173,7 @@ export function governConnections(
     const network = networkOf(senders.senderOf(incoming) ?? '')
     line.running = exchange
     line.bytesSeen = Number.NEGATIVE_INFINITY
-    const hasKey = bringsKey(incoming)
+    const hasKey = bringsKey(incoming) && asksForKey(incoming)
     places.begin(line, network, hasKey)
     busy.add(line)
     const open: { leave?: () => void } = {}

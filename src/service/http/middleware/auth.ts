@@ -59,6 +59,25 @@ export function sendsFile(route: Pick<Route, 'method' | 'scope' | 'answer'>): bo
   return isFile && route.method === 'GET' && route.scope !== 'open' && route.scope !== 'attempt'
 }
 
+const AS_SENT = ROUTES.map(({ method, path, scope }) => {
+  const parts = path.split(/(\{\+?\w+\})/).map((part) => {
+    if (!part.startsWith('{')) return part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
+    return part.startsWith('{+') ? '.+' : '[^/]+'
+  })
+  return { method, scope, pattern: new RegExp(`^${parts.join('')}/?$`, 's') }
+})
+
+/**
+ * Whether a request's key will be looked at, before the application has seen it. Where no row fits the path as it was sent, the answer is
+ * no: nobody gains by writing it in other ways.
+ *
+ * @param path without the query and without a proxy's prefix
+ */
+export function asksForKey(method: string, path: string): boolean {
+  const row = AS_SENT.find((each) => each.method === method && each.pattern.test(path))
+  return row !== undefined && row.scope !== 'open'
+}
+
 /** The row of the route that answers. */
 function servedRoute(c: RequestContext): Route | undefined {
   const bound = matchedRoutes(c).find(({ method }) => method !== 'ALL')

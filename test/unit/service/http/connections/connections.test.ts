@@ -9,6 +9,7 @@ import {
   type ConnectionHandle,
   type ConnectionLimits,
   type CutReason,
+  type GovernOptions,
   governConnections,
 } from '#service/http/connections/connections.js'
 import { loopTurns, until } from '../../../../support/until.js'
@@ -47,6 +48,7 @@ afterEach(() => {
 async function serve(
   limits: Partial<ConnectionLimits> = {},
   handle: (exchange: Exchange) => void = () => undefined,
+  more: Pick<GovernOptions, 'asksForKey'> = {},
 ): Promise<void> {
   server = createServer({ requireHostHeader: false })
   stop = governConnections(
@@ -62,6 +64,7 @@ async function serve(
     {
       limits: { ...SERVICE_DEFAULTS, ...limits },
       onCut: (reason, count) => cuts.push(...Array<CutReason>(count).fill(reason)),
+      ...more,
     },
   )
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
@@ -287,6 +290,17 @@ describe('connections', () => {
     for (const exchange of started.slice(0, 2)) exchange.outgoing.writeHead(408, { connection: 'close' }).end()
     await exchangeAt(20)
     expect(paths().slice(19)).toEqual(['/newer', '/older'])
+  })
+
+  it('that bring a header where no key is asked for wait like those without', async () => {
+    await serve({}, undefined, { asksForKey: ({ url }) => url !== '/open' })
+    const post = (path: string) =>
+      `POST ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: x\r\nContent-Length: 5\r\n\r\nx`
+    for (let i = 0; i < 20; i += 1) open(post('/open'))
+    await exchangeAt(15)
+    for (let i = 0; i < 20; i += 1) open(post('/key'))
+    await exchangeAt(35)
+    expect(paths().filter((path) => path === '/open')).toHaveLength(16)
   })
 
   it("that turn out to be somebody's leave their turn to the next", async () => {

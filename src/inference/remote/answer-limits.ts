@@ -2,6 +2,7 @@
  * How much a node may answer: what was asked for, in characters and in tokens. A node may be a stranger's, and whoever reads it reads
  * for others too, so more than that ends the call.
  */
+import { LONGEST_UNMODELLED_NAME, MOST_KEPT_IDS, MOST_UNMODELLED_NAMES } from '#base/sampling-record.js'
 import type { GenerationRequest } from '../engine/generation.js'
 
 export interface AnswerLimits {
@@ -19,6 +20,8 @@ export interface AnswerLimits {
 const LISTED_CHARACTERS = 256
 /** A token, and the event that it may have for itself. */
 const TOKEN_CHARACTERS = 1024
+/** How a token was drawn: the ids of its set, and the names of what is not told, with their commas and quotes. */
+const DRAWN_CHARACTERS = MOST_KEPT_IDS * 9 + MOST_UNMODELLED_NAMES * (LONGEST_UNMODELLED_NAME + 3)
 /** Tokens of a choice in one event: vLLM joins those that nobody has read yet. */
 const TOKENS_AT_ONCE = 256
 /** What an answer has around its tokens, errors too. */
@@ -29,7 +32,8 @@ export function answerLimits({ rules, promptTokenIds }: GenerationRequest, conte
   const tokens = Math.max(1, rules.maxTokens ?? contextLength - promptTokenIds.length)
   // vLLM lists the sampled token too, and those that were asked for by name beside the likeliest
   const listed = rules.topLogprobs + 2 + 2 * (rules.logprobTokenIds?.length ?? 0)
-  const tokenCharacters = TOKEN_CHARACTERS + listed * LISTED_CHARACTERS
+  const drawnCharacters = rules.recordsDraws === true ? DRAWN_CHARACTERS : 0
+  const tokenCharacters = TOKEN_CHARACTERS + listed * LISTED_CHARACTERS + drawnCharacters
   const promptLogprobs = rules.promptLogprobs ?? null
   const promptCharacters =
     promptLogprobs === null ? 0 : promptTokenIds.length * (TOKEN_CHARACTERS + (promptLogprobs + 2) * LISTED_CHARACTERS)

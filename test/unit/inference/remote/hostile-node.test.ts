@@ -168,6 +168,20 @@ describe('an engine node that answers anything', () => {
     expect(await ask(engine, { recordsDraws: true })).toEqual([NO_ANSWER])
   })
 
+  it('hears the largest sets of an answer that is told of draws', async () => {
+    const sizes = { contextLength: 256, vocabularySize: 2_000_000 }
+    const large = createRoutedEngine({ baseModel: 'm', ...sizes, eosTokenIds: [2], openLocal: null })
+    large.setNodes([node('a', { contextLength: 256 })])
+    const keptIds = [1, ...Array.from({ length: 511 }, (_, i) => 1_000_000 + i)]
+    answer = streamed(
+      event({ choices: [drawn(keptIds)] }).repeat(199) + event({ choices: [token(1, { finish_reason: 'length' })] }),
+    )
+    const heard = await ask(large, { recordsDraws: true, maxTokens: 200 })
+    await large.close()
+    expect(heard).toHaveLength(201)
+    expect(heard.at(-1)).toBe('finished')
+  })
+
   it('ends it also with an answer in one piece', async () => {
     for (const body of ['x', '{}', 'null', '{"choices":[{"index":0}]}']) {
       answer = (response) => response.writeHead(200, { 'content-type': 'application/json' }).end(body)

@@ -12,8 +12,10 @@ export interface AnswerLimits {
   readonly listed: number
   /** Characters of an event of the stream. */
   readonly eventCharacters: number
-  /** Characters of the whole answer. */
+  /** Characters of the whole answer as a stream, which is read and left event by event. */
   readonly answerCharacters: number
+  /** Characters of an answer in one piece. */
+  readonly pieceCharacters: number
 }
 
 /** A token that is listed at a position: id, log-probability, rank, its text and bytes as vLLM spells them. */
@@ -26,6 +28,8 @@ const DRAWN_CHARACTERS = MOST_KEPT_IDS * 9 + MOST_UNMODELLED_NAMES * (LONGEST_UN
 const TOKENS_AT_ONCE = 256
 /** What an answer has around its tokens, errors too. */
 const AROUND_CHARACTERS = 64 * 1024
+/** Whatever was asked for: what is read in one go is held whole, twice as JSON, by a process that serves others too. */
+const MOST_AT_ONCE = 64 * 1024 ** 2
 
 /** @param contextLength of prompt and answer */
 export function answerLimits({ rules, promptTokenIds }: GenerationRequest, contextLength: number): AnswerLimits {
@@ -37,10 +41,13 @@ export function answerLimits({ rules, promptTokenIds }: GenerationRequest, conte
   const promptLogprobs = rules.promptLogprobs ?? null
   const promptCharacters =
     promptLogprobs === null ? 0 : promptTokenIds.length * (TOKEN_CHARACTERS + (promptLogprobs + 2) * LISTED_CHARACTERS)
+  const answerCharacters = AROUND_CHARACTERS + rules.n * tokens * tokenCharacters + promptCharacters
+  const eventCharacters = AROUND_CHARACTERS + rules.n * Math.min(tokens, TOKENS_AT_ONCE) * tokenCharacters
   return {
     tokens,
     listed: Math.max(listed, (promptLogprobs ?? 0) + 2),
-    eventCharacters: AROUND_CHARACTERS + rules.n * Math.min(tokens, TOKENS_AT_ONCE) * tokenCharacters,
-    answerCharacters: AROUND_CHARACTERS + rules.n * tokens * tokenCharacters + promptCharacters,
+    eventCharacters: Math.min(MOST_AT_ONCE, eventCharacters),
+    answerCharacters,
+    pieceCharacters: Math.min(MOST_AT_ONCE, answerCharacters),
   }
 }

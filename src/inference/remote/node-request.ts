@@ -59,7 +59,7 @@ export interface SentRequest {
   /** Digest of what the node has to hold; null: nothing. */
   readonly adapter: string | null
   /** More than that ends the request. */
-  readonly limits: Pick<AnswerLimits, 'eventCharacters' | 'answerCharacters'>
+  readonly limits: Pick<AnswerLimits, 'eventCharacters' | 'answerCharacters' | 'pieceCharacters'>
 }
 
 export function sendToNode(node: NodeAddress, sent: SentRequest, listener: NodeListener): NodeRequest {
@@ -92,7 +92,7 @@ export function sendToNode(node: NodeAddress, sent: SentRequest, listener: NodeL
     } else if ((response.headers['content-type'] ?? '').startsWith('text/event-stream'))
       readEvents(response, { listener, end, deliver, limits, isOver: () => isOver })
     else
-      readAll(response, { deliver, maxCharacters: limits.answerCharacters }, (text) => {
+      readAll(response, { deliver, maxCharacters: limits.pieceCharacters }, (text) => {
         listener.whole(generateWholeSchema.parse(JSON.parse(text)))
         end(null)
       })

@@ -218,18 +218,29 @@ describe('an engine node that answers anything', () => {
     },
   )
 
-  it('ends it when it sends without an end', async () => {
-    answer = (response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' })
-      const part = `data: ${'x'.repeat(1024 ** 2)}`
-      const write = (): void => {
-        while (!response.destroyed && response.write(part));
+  it.each([
+    ['a stream', 'text/event-stream', {}],
+    ['one piece', 'application/json', { n: 128, maxTokens: 60, topLogprobs: 200 }],
+  ])(
+    'ends it when it sends without an end: %s',
+    async (_, contentType, rules) => {
+      let sentMib = 0
+      answer = (response) => {
+        response.writeHead(200, { 'content-type': contentType })
+        const part = `data: ${'x'.repeat(1024 ** 2)}`
+        const write = (): void => {
+          do sentMib += 1
+          while (!response.destroyed && response.write(part))
+        }
+        response.on('drain', write)
+        write()
       }
-      response.on('drain', write)
-      write()
-    }
-    expect(await ask()).toEqual([NO_ANSWER])
-  }, 60_000)
+      expect(await ask(engine, rules)).toEqual([NO_ANSWER])
+      // 64 are read, and some stand in the buffers between
+      expect(sentMib).toBeLessThan(128)
+    },
+    60_000,
+  )
 
   it.each([
     [429, { message: 'full', code: 'queue_full' }],

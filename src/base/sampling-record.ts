@@ -11,6 +11,8 @@ export const MOST_KEPT_IDS = 512
 export const MOST_RECORDED_TOKENS = 1_048_576
 /** Of one record, all its sets together: 64 MB. */
 export const MOST_RECORDED_IDS = 16_777_216
+/** Of one answer of this service, the sets of all its choices together; sets of the sampled token alone are not counted. */
+export const MOST_ANSWERED_IDS = 1_000_000
 export const MOST_UNMODELLED_NAMES = 32
 export const LONGEST_UNMODELLED_NAME = 64
 
@@ -23,6 +25,7 @@ const CUTS: ReadonlySet<string> = new Set([
   'allowed_token_ids',
   'bad_words',
   'min_tokens',
+  'structured_outputs',
 ])
 
 /**

@@ -1,11 +1,17 @@
 /** The record of a choice whose tokens came in parts, and the parts that an answer's builder makes. */
 import { expect, it } from 'vitest'
-import { joinSampling } from '#base/sampling-record.js'
+import { isModelledToken, joinSampling } from '#base/sampling-record.js'
 import { samplingRecordSchema } from '#contract/wire/sampling-record.js'
 import type { DeltaEvent, DrawRecord } from '#inference/host/protocol.js'
-import { SamplingRecorder } from '#service/operations/generation/chat/sampling-recorder.js'
+import {
+  type RepeatedSampling,
+  SamplingRecorder,
+  SetBudget,
+} from '#service/operations/generation/chat/sampling-recorder.js'
 
 const RULES = { temperature: 1, topP: 0.9, topK: 0, minP: 0 }
+const recorderOf = (rules: RepeatedSampling, budget = new SetBudget(), keepsWhole = true): SamplingRecorder =>
+  new SamplingRecorder(rules, { budget, keepsWhole })
 
 function delta(tokens: readonly (readonly [id: number, logprob: number, drawn: DrawRecord | null])[]): DeltaEvent {
   const drawn = tokens.map(([, , draw]) => draw)
@@ -45,7 +51,7 @@ const WHOLE = {
 }
 
 it('parts join to the whole, and tokens drawn plainly have their own log-probabilities', () => {
-  const recorder = new SamplingRecorder(RULES)
+  const recorder = recorderOf(RULES)
   const parts = DELTAS.map((event) => ({
     logprobs: event.logprobs.map(({ logprob }) => logprob),
     sampling: recorder.add(event),
@@ -57,7 +63,7 @@ it('parts join to the whole, and tokens drawn plainly have their own log-probabi
 })
 
 it('there is none of an answer that was drawn plainly', () => {
-  const recorder = new SamplingRecorder(RULES)
+  const recorder = recorderOf(RULES)
   expect(recorder.add(delta([[5, -1, null]]))).toBeUndefined()
   expect(recorder.whole()).toBeUndefined()
   expect(joinSampling([{ logprobs: [-1] }])).toBeUndefined()
@@ -66,7 +72,48 @@ it('there is none of an answer that was drawn plainly', () => {
 
 it('a greedy answer has temperature 0, a searched one 1', () => {
   const certain = delta([[5, -1, { logprob: 0, keptIds: [5], unmodelled: [] }]])
-  expect(new SamplingRecorder({ ...RULES, temperature: 1e-6 }).add(certain)?.temperature).toBe(0)
-  const searched = new SamplingRecorder({ ...RULES, temperature: 0, beam: { lengthPenalty: 1 } })
+  expect(recorderOf({ ...RULES, temperature: 1e-6 }).add(certain)?.temperature).toBe(0)
+  const searched = recorderOf({ ...RULES, temperature: 0, beam: { lengthPenalty: 1 } })
   expect(searched.add(certain)?.temperature).toBe(1)
+})
+
+const withSet = (...keptIds: number[]): DeltaEvent => delta([[1, -9, { logprob: -0.5, keptIds, unmodelled: [] }]])
+
+it('choices share a budget of ids, and a set beyond it is one that is too large', () => {
+  const budget = new SetBudget(5)
+  const [first, second] = [recorderOf(RULES, budget), recorderOf(RULES, budget)]
+  first.add(withSet(1, 2, 3))
+  expect(second.add(withSet(1, 2, 3))).toMatchObject({ kept: { counts: [0], ids: [] }, unmodelled: ['top_p'] })
+  // what is no more than the token itself is always told
+  second.add(withSet(1))
+  second.add(withSet(1, 4))
+  second.add(withSet(1, 4))
+  expect(first.whole()).toMatchObject({ kept: { counts: [3], ids: [1, 2, 3] }, unmodelled: [] })
+  const record = second.whole()
+  expect(record).toMatchObject({ kept: { counts: [0, 1, 2, 0], ids: [1, 1, 4] }, unmodelled: ['top_p'] })
+  expect(record?.kept.counts.map((count) => isModelledToken(record.unmodelled, count))).toEqual([
+    false,
+    true,
+    true,
+    false,
+  ])
+})
+
+it.each<[Partial<RepeatedSampling>, readonly string[]]>([
+  [{ topP: 1, topK: 40, minP: 0.1 }, ['top_k', 'min_p']],
+  [{ topP: 1, xtc: { probability: 1, threshold: 0.1 } }, ['xtc_probability']],
+  [{ topP: 1, allowedTokenIds: [1], badWords: ['x'], minTokens: 1 }, ['allowed_token_ids', 'bad_words', 'min_tokens']],
+  [{ topP: 1, allowedTokenIds: null, badWords: [], minTokens: 0 }, ['structured_outputs']],
+])('a set beyond the budget names what cut it, and leaves those that are told: %j', (rules, names) => {
+  const recorder = recorderOf({ ...RULES, ...rules }, new SetBudget(2))
+  recorder.add(withSet(1, 2))
+  recorder.add(withSet(1, 3))
+  expect(recorder.whole()?.unmodelled).toEqual(names)
+  expect([2, 0].map((count) => isModelledToken(names, count))).toEqual([true, false])
+})
+
+it('a stream keeps nothing of its parts', () => {
+  const recorder = recorderOf(RULES, new SetBudget(), false)
+  expect(recorder.add(withSet(1, 2))?.kept.ids).toEqual([1, 2])
+  expect(recorder.whole()).toBeUndefined()
 })

@@ -1,59 +1,123 @@
 /**
  * How the tokens of a choice were drawn, as the engine tells it → the record that stands beside its token ids
  * (`contract/wire/sampling-record.ts`), of the whole choice and of each part of a stream.
+ *
+ * Sets are many times what is answered: all choices of a request share a budget, and a set beyond it is told as one that is too large.
  */
+import { MOST_ANSWERED_IDS } from '#base/sampling-record.js'
 import { append } from '#base/util/lists.js'
 import type { SamplingRecord } from '#contract/wire/sampling-record.js'
 import type { DeltaEvent, SamplingParameters } from '#inference/host/protocol.js'
 
-/** What of a request's sampling is repeated beside its tokens. */
-export type RepeatedSampling = Pick<SamplingParameters, 'temperature' | 'topP' | 'topK' | 'minP' | 'beam'>
+/** Rules that leave tokens out. */
+type CuttingRules = Pick<SamplingParameters, 'minTokens' | 'allowedTokenIds' | 'badWords' | 'xtc'>
+/** What of a request's sampling is repeated beside its tokens, and what a set that is not told is explained with. */
+export type RepeatedSampling = Pick<SamplingParameters, 'temperature' | 'topP' | 'topK' | 'minP' | 'beam'> &
+  Partial<CuttingRules>
+
+/** Ids of sets that all choices of one request may still tell. */
+export class SetBudget {
+  #left: number
+
+  constructor(ids = MOST_ANSWERED_IDS) {
+    this.#left = ids
+  }
+
+  /** @returns whether a set of so many ids may be told; one of the sampled token alone always */
+  take(ids: number): boolean {
+    if (ids <= 1) return true
+    if (ids > this.#left) return false
+    this.#left -= ids
+    return true
+  }
+}
+
+/** Tokens of a choice as its record has them. */
+class DrawnTokens {
+  readonly logprobs: number[] = []
+  readonly counts: number[] = []
+  readonly ids: number[] = []
+  readonly unmodelled = new Set<string>()
+}
 
 export class SamplingRecorder {
   readonly #rules: Pick<SamplingRecord, 'temperature' | 'top_p' | 'top_k' | 'min_p'>
-  readonly #logprobs: number[] = []
-  readonly #counts: number[] = []
-  readonly #ids: number[] = []
-  readonly #unmodelled = new Set<string>()
+  readonly #cuts: readonly string[]
+  readonly #budget: SetBudget
+  /** Null: nobody reads it. */
+  readonly #whole: DrawnTokens | null
   #isPlain = true
 
-  constructor({ temperature, topP, topK, minP, beam = null }: RepeatedSampling) {
+  /** @param keepsWhole false: the parts are sent as they come, and nothing is kept of them */
+  constructor(
+    sampling: RepeatedSampling,
+    { budget, keepsWhole }: { readonly budget: SetBudget; readonly keepsWhole: boolean },
+  ) {
+    const { temperature, topP, topK, minP, beam = null } = sampling
     // nothing is drawn in a search; below 0.01 there are only greedy requests (`chat-sampling.ts`)
     const asDrawn = beam === null ? temperature : 1
     this.#rules = { temperature: asDrawn < 0.01 ? 0 : asDrawn, top_p: topP, top_k: topK, min_p: minP }
+    this.#cuts = cutsOf(sampling)
+    this.#budget = budget
+    this.#whole = keepsWhole ? new DrawnTokens() : null
   }
 
   /** @returns the record of the delta's own tokens; undefined where all were drawn plainly */
-  add({ tokenIds, logprobs, drawn }: DeltaEvent): SamplingRecord | undefined {
-    const start = this.#logprobs.length
-    const firstId = this.#ids.length
-    const unmodelled = new Set<string>()
-    for (let t = 0; t < tokenIds.length; t++) {
-      const draw = drawn?.[t] ?? null
-      this.#logprobs.push(Math.min(0, draw?.logprob ?? logprobs[t]?.logprob ?? 0))
-      this.#counts.push(draw?.keptIds?.length ?? 0)
-      append(this.#ids, draw?.keptIds ?? [])
-      for (const name of draw?.unmodelled ?? []) unmodelled.add(name)
+  add(event: DeltaEvent): SamplingRecord | undefined {
+    const part = this.#read(event)
+    if (this.#whole !== null) {
+      append(this.#whole.logprobs, part.logprobs)
+      append(this.#whole.counts, part.counts)
+      append(this.#whole.ids, part.ids)
+      for (const name of part.unmodelled) this.#whole.unmodelled.add(name)
     }
-    if (drawn === undefined) return undefined
+    if (event.drawn === undefined) return undefined
     this.#isPlain = false
-    for (const name of unmodelled) this.#unmodelled.add(name)
-    return {
-      ...this.#rules,
-      logprobs: this.#logprobs.slice(start),
-      kept: { counts: this.#counts.slice(start), ids: this.#ids.slice(firstId) },
-      unmodelled: [...unmodelled],
-    }
+    return this.#recordOf(part)
   }
 
-  /** @returns undefined where all tokens were drawn plainly */
+  /** @returns undefined where all tokens were drawn plainly, or nothing is kept */
   whole(): SamplingRecord | undefined {
-    if (this.#isPlain) return undefined
-    return {
-      ...this.#rules,
-      logprobs: this.#logprobs,
-      kept: { counts: this.#counts, ids: this.#ids },
-      unmodelled: [...this.#unmodelled],
-    }
+    return this.#isPlain || this.#whole === null ? undefined : this.#recordOf(this.#whole)
   }
+
+  #read({ tokenIds, logprobs, drawn }: DeltaEvent): DrawnTokens {
+    const tokens = new DrawnTokens()
+    for (let t = 0; t < tokenIds.length; t++) {
+      const draw = drawn?.[t] ?? null
+      const set = draw?.keptIds ?? []
+      const isTold = this.#budget.take(set.length)
+      tokens.logprobs.push(Math.min(0, draw?.logprob ?? logprobs[t]?.logprob ?? 0))
+      tokens.counts.push(isTold ? set.length : 0)
+      if (isTold) append(tokens.ids, set)
+      for (const name of [...(draw?.unmodelled ?? []), ...(isTold ? [] : this.#cuts)]) tokens.unmodelled.add(name)
+    }
+    return tokens
+  }
+
+  #recordOf({ logprobs, counts, ids, unmodelled }: DrawnTokens): SamplingRecord {
+    return { ...this.#rules, logprobs, kept: { counts, ids }, unmodelled: [...unmodelled] }
+  }
+}
+
+/** What may have cut a set; where the request has no such rule it was its grammar. */
+function cutsOf({
+  topK,
+  topP,
+  minP,
+  minTokens = 0,
+  allowedTokenIds = null,
+  badWords = [],
+  xtc = null,
+}: RepeatedSampling): readonly string[] {
+  const cuts = Object.entries({
+    top_k: topK > 0,
+    top_p: topP < 1,
+    min_p: minP > 0,
+    xtc_probability: xtc !== null,
+    allowed_token_ids: allowedTokenIds !== null,
+    bad_words: badWords.length > 0,
+    min_tokens: minTokens > 0,
+  }).flatMap(([field, isSet]) => (isSet ? [field] : []))
+  return cuts.length > 0 ? cuts : ['structured_outputs']
 }

@@ -12,7 +12,7 @@ import type {
 import type { DeltaEvent, PositionLogprobs, PromptPosition } from '#inference/host/protocol.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import { type AnswerIdentity, spelled, toPromptLogprobs } from '../chat/chat-answer.js'
-import { type RepeatedSampling, SamplingRecorder } from '../chat/sampling-recorder.js'
+import { type RepeatedSampling, SamplingRecorder, SetBudget } from '../chat/sampling-recorder.js'
 import type { CompletionOptions } from './completion-request.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -54,7 +54,10 @@ export function createCompletionBuilder(
   options: CompletionOptions,
   { promptCount, sampling }: { readonly promptCount: number; readonly sampling: RepeatedSampling },
 ): CompletionBuilder {
-  const prompts = Array.from({ length: promptCount }, () => emptyPrompt(options.bestOf, sampling))
+  const recording = { budget: new SetBudget(), keepsWhole: !options.isStream }
+  const prompts = Array.from({ length: promptCount }, () =>
+    emptyPrompt(options.bestOf, () => new SamplingRecorder(sampling, recording)),
+  )
 
   function usage(): Usage {
     const promptTokens = sum(prompts.map(({ promptTokenIds }) => promptTokenIds.length))
@@ -167,7 +170,7 @@ export function createCompletionBuilder(
   }
 }
 
-function emptyPrompt(choiceCount: number, sampling: RepeatedSampling): PromptState {
+function emptyPrompt(choiceCount: number, createRecorder: () => SamplingRecorder): PromptState {
   return {
     promptText: '',
     promptTokenIds: [],
@@ -181,7 +184,7 @@ function emptyPrompt(choiceCount: number, sampling: RepeatedSampling): PromptSta
       isOpened: false,
       finishReason: null,
       stopReason: null,
-      recorder: new SamplingRecorder(sampling),
+      recorder: createRecorder(),
     })),
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Shaping answers: logprobs, held-back text, usage.
  */
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, test } from 'vitest'
 import type { AnswerFormat, DeltaEvent, PositionLogprobs } from '#inference/host/protocol.js'
 import { createAnswerBuilder, toWireLogprob } from '#service/operations/generation/chat/chat-answer.js'
 import type { AnswerOptions } from '#service/operations/generation/chat/chat-request.js'
@@ -203,4 +203,24 @@ describe('tool calls and reasoning', () => {
       message: { content: '', tool_calls: [{ function: { name: 'f', arguments: '{"a":1}' } }] },
     })
   })
+})
+
+test('choices of a whole answer share the ids that their sets may have, and streams keep none of them', () => {
+  const answered = (isStream: boolean) => {
+    const builder = build({ ...OPTIONS, n: 2, isStream })
+    const keptIds = Array.from({ length: 512 }, (_, i) => i)
+    for (const [choice, count] of [
+      [0, 1953],
+      [1, 2],
+    ] as const) {
+      const drawn = Array(count).fill({ logprob: -1, keptIds, unmodelled: [] })
+      builder.add(delta({ choice, tokenIds: Array(count).fill(1), drawn, finishReason: 'length' }))
+    }
+    return builder.response().choices.map(({ sampling }) => sampling)
+  }
+  const [first, second] = answered(false)
+  expect(first).toMatchObject({ unmodelled: [] })
+  expect(first?.kept.ids).toHaveLength(1953 * 512)
+  expect(second).toMatchObject({ kept: { counts: [0, 0], ids: [] }, unmodelled: ['top_k'] })
+  expect(answered(true)).toEqual([undefined, undefined])
 })

@@ -4,8 +4,8 @@
  *     log q(a) = z_a / T − log of the sum over K of exp(z_k / T)       K: the tokens that could be drawn
  *
  * T and K are all that a learner can follow. What else changed scores is named, and so is a K of more than 512 tokens, with what made it.
- * Two cuts count as none: one of no more than rounding, and that of a grammar that leaves more than 512 (inside a free string): there the
- * whole vocabulary stands in, in log q too, so that both sides compute the same.
+ * Two cuts count as none: one of no more than rounding, and that of a grammar or of bans that leave more than 512 (inside a free string, an
+ * end that may not come yet): there the whole vocabulary stands in, in log q too, so that both sides compute the same.
  */
 import { MOST_KEPT_IDS } from '#base/sampling-record.js'
 import { type LogitsRow, logprobsOf } from '../logits-row.js'
@@ -51,11 +51,14 @@ export function recordDraw(draw: Draw, context: DrawContext): DrawRecord | null 
   const shifts = acting.filter(({ onlyForbids }) => !onlyForbids).flatMap(({ fields }) => fields)
   const keptIds = fewIds(draw, context)
   if (keptIds !== null) return { logprob: draw.logprob, keptIds, unmodelled: shifts }
-  const unmodelled = [...shifts, ...truncations(draw, context), ...bans(draw, context, inverse)]
-  if (unmodelled.length > 0) return { logprob: draw.logprob, keptIds: null, unmodelled }
+  const banned = bans(draw, context, inverse)
+  const others = [...shifts, ...truncations(draw, context)]
+  if (others.length > 0) return { logprob: draw.logprob, keptIds: null, unmodelled: [...others, ...banned] }
   const isHeld = allowed !== null && allowed.count < allowed.vocabularySize
-  if (isHeld) return { logprob: logSoftmaxAt(context.row, draw.tokenId, inverse), keptIds: null, unmodelled }
-  return inverse === 1 ? null : { logprob: draw.logprob, keptIds: null, unmodelled }
+  if (isHeld || banned.length > 0) {
+    return { logprob: logSoftmaxAt(context.row, draw.tokenId, inverse), keptIds: null, unmodelled: [] }
+  }
+  return inverse === 1 ? null : { logprob: draw.logprob, keptIds: null, unmodelled: [] }
 }
 
 /** K, if it is small enough and not everything. */

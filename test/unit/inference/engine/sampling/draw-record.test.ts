@@ -203,7 +203,6 @@ describe('sets of more than 512 tokens', () => {
     expect(named({ topP: 0.9 })).toEqual(['top_p'])
     expect(named({ topK: 513 })).toEqual(['top_k'])
     expect(named({ topK: 600, topP: 0.99, minP: 0.01 })).toEqual(['top_k', 'top_p', 'min_p'])
-    expect(named({ allowedTokenIds: Array.from({ length: 600 }, (_, i) => i) })).toEqual(['allowed_token_ids'])
     const most = Array.from({ length: 1500 }, (_, i) => i)
     expect(named({ topP: 0.9 }, most)).toEqual(['top_p'])
     // the least likely token is 0.05% here, and stays
@@ -239,17 +238,46 @@ describe('what changes scores otherwise is named', () => {
     expect(record?.unmodelled).toEqual(names)
   })
 
-  it('bans are, if they take more than rounding does', () => {
+  it('bans are beside what else leaves more than 512', () => {
     const likely = wide.slice()
-    likely[EOS] = 20
+    likely[EOS] = 3
+    const named = (rules: Partial<GenerationRules>) => drawFrom(likely, { rules, written: [9] }).record?.unmodelled
+    expect(named({ topK: 600, minTokens: 5 })).toEqual(['top_k', 'min_tokens'])
+    expect(named({ badWords: [[EOS]], frequencyPenalty: 0.5 })).toEqual(['frequency_penalty', 'bad_words'])
+  })
+})
+
+describe('bans that leave more than 512 tokens', () => {
+  const wide = makeRow(2000, 4, 5)
+  const most = Array.from({ length: 1990 }, (_, i) => i)
+  it.each<[string, Asked]>([
+    ['a least length', { rules: { minTokens: 5 } }],
+    ['a bad word', { rules: { badWords: [[EOS]] } }],
+    ['a bias that forbids', { rules: { logitBias: { [EOS]: NONE } } }],
+    ['allowed tokens', { rules: { allowedTokenIds: most.filter((id) => id !== EOS) } }],
+    ['with a grammar', { rules: { minTokens: 5 }, mask: most }],
+    ['with a truncation that leaves nothing out', { rules: { minTokens: 5, topK: 1999 } }],
+  ])('name nothing, and the whole vocabulary stands in: %s', (_, { rules, ...asked }) => {
+    const likely = wide.slice()
+    likely[EOS] = 10
+    for (const temperature of [0.5, 1, 2]) {
+      for (const hasProbabilities of [false, true]) {
+        for (const seed of seeds) {
+          const drawn = { temperature, seed: BigInt(seed), ...rules }
+          const { tokenId, record } = drawFrom(likely, { ...asked, rules: drawn, hasProbabilities })
+          const whole = logSoftmax([...likely], 1 / temperature)
+          expect(record).toMatchObject({ keptIds: null, unmodelled: [] })
+          expect(Math.abs((record?.logprob ?? 1) - (whole[tokenId] as number))).toBeLessThan(5e-6)
+        }
+      }
+    }
+  })
+
+  it('are none where they take no more than rounding does, and all is said where fewer are left', () => {
     const few = { rules: { minTokens: 5 } }
-    expect(drawFrom(likely, few).record?.unmodelled).toEqual(['min_tokens'])
-    expect(drawFrom(likely, { rules: { badWords: [[EOS]] } }).record?.unmodelled).toEqual(['bad_words'])
-    expect(drawFrom(likely, { rules: { logitBias: { [EOS]: NONE } } }).record?.unmodelled).toEqual(['logit_bias'])
     const unlikely = wide.slice()
     unlikely[EOS] = -40
     expect(drawFrom(unlikely, few).record).toBeUndefined()
-    // where the set is small enough it says all
     expect(drawFrom(makeRow(300, 3, 1), few).record).toMatchObject({ unmodelled: [] })
     expect(drawFrom(makeRow(300, 3, 1), few).record?.keptIds).toHaveLength(299)
   })

@@ -16,6 +16,20 @@ export const MOST_ANSWERED_IDS = 1_000_000
 export const MOST_UNMODELLED_NAMES = 32
 export const LONGEST_UNMODELLED_NAME = 64
 
+/** Below this temperature the answer is the most likely token. */
+const GREEDY_TEMPERATURE = 1e-5
+/** Positive temperatures below this are raised to it, so that scores stay finite. */
+const LOWEST_TEMPERATURE = 0.01
+
+/**
+ * The temperature that a request or a record means, as vLLM and our engine have it; whoever divides logits divides them by this one.
+ *
+ * @returns 0: the most likely token is taken
+ */
+export function appliedTemperature(asked: number): number {
+  return asked < GREEDY_TEMPERATURE ? 0 : Math.max(asked, LOWEST_TEMPERATURE)
+}
+
 /** Rules that only leave tokens out. Named as unmodelled they concern the tokens without a set: the others have theirs recorded. */
 const CUTS: ReadonlySet<string> = new Set([
   'top_k',

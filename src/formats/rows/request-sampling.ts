@@ -4,6 +4,7 @@
  *
  * Knows no server: what one does with a field that it is not sent stays unknown, and counts as plain.
  */
+import { appliedTemperature } from '#base/sampling-record.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 
 /** Numbers that leave everything as it is, of fields that a record has itself. */
@@ -32,7 +33,9 @@ export function samplingOfRequest(request: JsonObject): JsonObject | null {
   const recorded = Object.fromEntries(numbers)
   const unmodelled = [
     // the most likely token is that of every cut
-    ...(recorded['temperature'] === 0 ? [] : CUTS.filter((name) => recorded[name] !== undefined)),
+    ...(appliedTemperature(recorded['temperature'] ?? 1) === 0
+      ? []
+      : CUTS.filter((name) => recorded[name] !== undefined)),
     ...Object.entries(OFF).flatMap(([name, off]) =>
       typeof request[name] === 'number' && request[name] !== off ? [name] : [],
     ),

@@ -5,6 +5,7 @@
  */
 import { DataError } from '#base/errors/errors.js'
 import {
+  appliedTemperature,
   isModelledToken,
   LONGEST_UNMODELLED_NAME,
   MOST_KEPT_IDS,
@@ -70,7 +71,7 @@ export function parseSampling(
   const logprobs = given === null ? null : readLogprobs(given, `${path}.logprobs`, count)
   const kept = readKept(value['kept'], `${path}.kept`, { tokenIds, count, vocabularySize })
   return {
-    temperature: numberIn(value, 'temperature', path, { default: 1, max: Number.MAX_VALUE }),
+    temperature: appliedTemperature(numberIn(value, 'temperature', path, { default: 1, max: Number.MAX_VALUE })),
     topP: numberIn(value, 'top_p', path, { default: 1, max: 1 }),
     topK: wholeTopK(value, path),
     minP: numberIn(value, 'min_p', path, { default: 0, max: 1 }),

@@ -2,6 +2,7 @@
  * What groups say before anything is trained on them, in the words of a job's record.
  */
 
+import { appliedTemperature } from '#base/sampling-record.js'
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import type { DrawnAnswer } from '#contract/jobs/diagnosis/sampling-facts.js'
@@ -62,7 +63,7 @@ function toDrawn({ trajectories }: TrajectoryGroup): DrawnAnswer[] {
       sampling == null
         ? null
         : {
-            temperature: sampling.temperature,
+            temperature: appliedTemperature(sampling.temperature),
             hasLogprobs: true,
             keptAt: (t) => sampling.kept.counts[t] ?? 0,
             unmodelled: sampling.unmodelled,

@@ -6,10 +6,11 @@
  * Order and borders are vLLM's, v0.17 (ties at the top_k border stay; a token stays in top_p while
  * the tokens ranked above it hold less than top_p).
  */
+import { appliedTemperature } from '#base/sampling-record.js'
 
 /** The rules of one request. */
 export interface SamplingRules {
-  /** Below 1e-5: greedy, and the other rules are off. */
+  /** As `appliedTemperature` has it; greedy: the other rules are off. */
   readonly temperature: number
   readonly topP: number
   /** 0: off. */
@@ -31,18 +32,13 @@ export interface XtcRules {
   readonly threshold: number
 }
 
-/** Below this temperature the answer is the most likely token. */
-export const GREEDY_TEMPERATURE = 1e-5
-/** Positive temperatures below this are raised to it, so that scores stay finite. */
-const LOWEST_TEMPERATURE = 0.01
-
 export function isGreedy(rules: SamplingRules): boolean {
-  return rules.temperature < GREEDY_TEMPERATURE
+  return effectiveTemperature(rules) === 0
 }
 
-/** The temperature that is really applied. */
+/** The temperature that is really applied; 0: none, the answer is the most likely token. */
 export function effectiveTemperature(rules: SamplingRules): number {
-  return Math.max(rules.temperature, LOWEST_TEMPERATURE)
+  return appliedTemperature(rules.temperature)
 }
 
 /** Index of the largest score; the first of equals. */

@@ -142,6 +142,15 @@ describe('a recorded exchange', () => {
     expect(chat({ temperature: 2 }, { sampling: record }).old).toEqual([-0.25, 0, -2])
   })
 
+  it('at a tiny temperature is greedy, as engines have it, at a small one the lowest that they draw at', () => {
+    for (const temperature of [1e-39, 1e-8]) {
+      expect(chat({ temperature, top_p: 0.5 }).skips, `${temperature}`).toMatchObject({ greedy: 1 })
+      expect(chat({}, { sampling: { ...record, temperature } }).skips, `${temperature}`).toMatchObject({ greedy: 1 })
+    }
+    expect(chat({ temperature: 1e-3 }).sampling!.temperatures[3]).toBeCloseTo(0.01, 8)
+    expect(chat({}, { sampling: { ...record, temperature: 1e-4 } }).sampling!.temperatures[3]).toBeCloseTo(0.01, 8)
+  })
+
   it.each([
     { top_p: 0.9 },
     { min_p: 0.1 },

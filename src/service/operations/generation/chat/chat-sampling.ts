@@ -5,6 +5,7 @@
  */
 
 import { type AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { appliedTemperature } from '#base/sampling-record.js'
 import {
   type ChatRequest,
   SAMPLER_DEFAULTS,
@@ -31,12 +32,14 @@ const MAX_BEAMS = 16
 
 /** @throws {InvalidRequestError} naming the field */
 export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable: boolean): SamplingParameters {
-  const temperature = ranged('temperature', request.temperature ?? 1, (v) => v >= 0, 'must be non-negative')
+  const temperature = appliedTemperature(
+    ranged('temperature', request.temperature ?? 1, (v) => v >= 0, 'must be non-negative'),
+  )
   const n = request.n ?? 1
   if (n < 1) throw invalid('n', `n must be at least 1, got ${n}.`)
   if (n > MAX_CHOICES) throw invalid('n', `n must be at most ${MAX_CHOICES}, got ${n}.`)
   const beam = toBeam(request)
-  if (n > 1 && temperature < 1e-5 && beam === null)
+  if (n > 1 && temperature === 0 && beam === null)
     throw invalid('n', `n must be 1 when using greedy sampling, got ${n}.`)
   const topK = request.top_k ?? 0
   if (topK < -1) throw invalid('top_k', `top_k must be 0 (disable), or at least 1, got ${topK}.`)
@@ -51,8 +54,7 @@ export function toSampling(request: ChatRequest, toolMode: ToolMode, isTrainable
     throw invalid('min_tokens', `min_tokens must be less than or equal to max_tokens=${maxTokens}, got ${minTokens}.`)
   }
   return {
-    // as vLLM: a tiny temperature would overflow the logits
-    temperature: temperature >= 1e-5 && temperature < 0.01 ? 0.01 : temperature,
+    temperature,
     topP: ranged('top_p', request.top_p ?? 1, (v) => v > 0 && v <= 1, 'must be in (0, 1]'),
     topK: topK === -1 ? 0 : topK,
     minP: ranged('min_p', request.min_p ?? 0, (v) => v >= 0 && v <= 1, 'must be in [0, 1]'),

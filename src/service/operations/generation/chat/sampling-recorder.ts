@@ -4,7 +4,7 @@
  *
  * Sets are many times what is answered: all choices of a request share a budget, and a set beyond it is told as one that is too large.
  */
-import { MOST_ANSWERED_IDS } from '#base/sampling-record.js'
+import { appliedTemperature, MOST_ANSWERED_IDS } from '#base/sampling-record.js'
 import { append } from '#base/util/lists.js'
 import type { SamplingRecord } from '#contract/wire/sampling-record.js'
 import type { DeltaEvent, SamplingParameters } from '#inference/host/protocol.js'
@@ -54,9 +54,9 @@ export class SamplingRecorder {
     { budget, keepsWhole }: { readonly budget: SetBudget; readonly keepsWhole: boolean },
   ) {
     const { temperature, topP, topK, minP, beam = null } = sampling
-    // nothing is drawn in a search; below 0.01 there are only greedy requests (`chat-sampling.ts`)
-    const asDrawn = beam === null ? temperature : 1
-    this.#rules = { temperature: asDrawn < 0.01 ? 0 : asDrawn, top_p: topP, top_k: topK, min_p: minP }
+    // nothing is drawn in a search
+    const asDrawn = beam === null ? appliedTemperature(temperature) : 1
+    this.#rules = { temperature: asDrawn, top_p: topP, top_k: topK, min_p: minP }
     this.#cuts = cutsOf(sampling)
     this.#budget = budget
     this.#whole = keepsWhole ? new DrawnTokens() : null

@@ -2,8 +2,9 @@
  * Answers of a while with the tokens that were sampled, so that a conversation that comes back goes on behind exactly those. A message holds
  * less: not how its text was cut into tokens, nor what stood around its calls.
  *
- * An answer is found by its message, and by the id of its first call where it has one; what prompt it answered is checked where it is
- * rendered (`model/text/sampled-turns.ts`). Of one server, in memory: where nothing is found the text counts, as it does everywhere else.
+ * An answer is found by its message, by the place of that in its conversation, and by the id of its first call where it has one: the same
+ * words further on say nothing of a message that was corrected. What prompt it answered is checked where it is rendered
+ * (`model/text/sampled-turns.ts`). Of one server, in memory: where nothing is found the text counts, as it does everywhere else.
  * Each owner sees its own; who holds most gives way first.
  */
 import { createHash } from 'node:crypto'
@@ -19,7 +20,7 @@ type Message = ChatRequest['messages'][number]
 /** Tokens of all answers, of 4 bytes and more; an answer counts some beside. */
 const MOST_TOKENS = 2 * 1024 ** 2
 const BESIDE = 128
-/** Answers of one text that are told apart by their prompts only. */
+/** Answers of one text and place that are told apart by their prompts only. */
 const MOST_OF_ONE = 16
 /** Answers of a conversation that are looked up, the newest: each is hashed. */
 const MOST_RECALLED = 256
@@ -41,11 +42,14 @@ export class AnswerMemory {
     this.#mostTokens = mostTokens
   }
 
-  /** @param messages the answer in all forms that a client may have of it */
-  remember(owner: string, messages: readonly Message[], turn: SampledTurn): void {
+  /**
+   * @param messages the answer in all forms that a client may have of it
+   * @param index which message of its conversation the answer is: how many the request had
+   */
+  remember(owner: string, messages: readonly Message[], index: number, turn: SampledTurn): void {
     const shelf = this.#shelves.get(owner) ?? { turns: new Map(), tokens: 0 }
     this.#shelves.set(owner, shelf)
-    for (const key of new Set(messages.map(keyOf))) {
+    for (const key of new Set(messages.map((message) => keyOf(message, index)))) {
       const before = shelf.turns.get(key) ?? []
       const now = [...before, turn].slice(-MOST_OF_ONE)
       shelf.turns.delete(key)
@@ -59,9 +63,12 @@ export class AnswerMemory {
   recall(owner: string, messages: readonly Message[]): readonly SampledTurn[] {
     const shelf = this.#shelves.get(owner)
     if (shelf === undefined) return []
-    const answers = messages.filter(({ role }) => role === 'assistant').slice(-MOST_RECALLED)
-    return answers.flatMap((message) => {
-      const key = keyOf(message)
+    const answers = messages
+      .map((message, index) => ({ message, index }))
+      .filter(({ message }) => message.role === 'assistant')
+      .slice(-MOST_RECALLED)
+    return answers.flatMap(({ message, index }) => {
+      const key = keyOf(message, index)
       const found = shelf.turns.get(key) ?? []
       if (found.length === 0) return []
       // what is used stays
@@ -88,12 +95,13 @@ export class AnswerMemory {
   }
 }
 
-/** What a message says, however a client writes it: white space at the ends, and the spelling of arguments that are JSON, do not count. */
-function keyOf(message: Message): string {
+/** Where a message stands and what it says, however it is written: white space at the ends and the spelling of JSON arguments do not count. */
+function keyOf(message: Message, index: number): string {
   const calls = (message.tool_calls ?? []) as readonly { readonly id?: unknown; readonly function?: unknown }[]
   const reasoning = message.reasoning ?? message.reasoning_content ?? ''
   const id = calls[0]?.id
   const said = [
+    index,
     (echoOf(message) ?? '').trim(),
     typeof reasoning === 'string' ? reasoning.trim() : '',
     calls.map(({ function: called }) => {

@@ -136,7 +136,7 @@ export function createChatService(
       const remember = (choice: number): void => {
         const { tokenIds, messages } = builder.sampled(choice)
         if (started.rendered === undefined || options.echo !== null || tokenIds.length === 0) return
-        memory.remember(owner, messages, { prompt: started.rendered, tokenIds })
+        memory.remember(owner, messages, command.messages.length, { prompt: started.rendered, tokenIds })
       }
       const unheld = started.unheld ?? []
       const violations =

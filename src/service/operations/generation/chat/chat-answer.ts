@@ -67,7 +67,7 @@ export interface AnswerBuilder {
   /** One delta: it joins the whole answer; the chunks that a stream sends for it, none while its text is held back. */
   add(event: DeltaEvent): readonly ChatChunk[]
   usageChunk(): ChatChunk
-  /** The whole answer of one choice, as far as it is. */
+  /** The whole answer of one choice, as far as it is. One that a stop string or token of the request ended is cut: it lacks that end. */
   finished(choice: number): FinishedChoice & { readonly isCut: boolean }
   /** A choice that is over: its tokens, and its message whole and as streams showed it. */
   sampled(choice: number): {
@@ -277,7 +277,7 @@ export function createAnswerBuilder(
     finished: (choice) => {
       const state = stateOf(choice)
       const { content, calls } = state.text.whole(isCut(state))
-      return { content, calls, isCut: isCut(state) }
+      return { content, calls, isCut: isCut(state) || state.stopReason !== null }
     },
     sampled: (choice) => {
       const state = stateOf(choice)

@@ -202,7 +202,7 @@ async function collect(
   return builder.response()
 }
 
-/** One that was cut off is no whole answer, and says so itself. @returns what it violates; null where that is not asked */
+/** One that was cut off, or that the request's stop ended, is no whole answer, and says so itself. @returns what it violates; null where that is not asked */
 async function checkChoice(
   builder: AnswerBuilder,
   choice: number,

@@ -224,3 +224,18 @@ test('choices of a whole answer share the ids that their sets may have, and stre
   expect(second).toMatchObject({ kept: { counts: [0, 0], ids: [] }, unmodelled: ['top_k'] })
   expect(answered(true)).toEqual([undefined, undefined])
 })
+
+describe('a whole answer', () => {
+  const finishedBy = (more: Partial<DeltaEvent>) => {
+    const builder = build(OPTIONS)
+    builder.add(delta({ text: 'a@b.com', ...more }))
+    return builder.finished(0)
+  }
+
+  it('is one that the model ended: what a stop string or token of the request ended lacks that end', () => {
+    expect(finishedBy({ finishReason: 'stop' })).toMatchObject({ content: 'a@b.com', isCut: false })
+    expect(finishedBy({ finishReason: 'stop', stopReason: '\n' })).toMatchObject({ content: 'a@b.com', isCut: true })
+    expect(finishedBy({ finishReason: 'stop', stopReason: 7 }).isCut).toBe(true)
+    expect(finishedBy({ finishReason: 'length' }).isCut).toBe(true)
+  })
+})

@@ -13,10 +13,10 @@ import { parsePeftConfig, UNSUPPORTED_SETTINGS, UNSUPPORTED_SWITCHES } from '../
 /** How an adapter's tensors are meant. */
 export interface AdapterSettings {
   readonly layout: 'peft' | 'mlx'
-  /** R of the module of this path. */
-  readonly rankOf: (path: string) => number
+  /** R of the module. */
+  readonly rankOf: (module: NamedModule) => number
   /** What the product of a module's B and A is multiplied with. */
-  readonly scaleOf: (path: string, rank: number) => number
+  readonly scaleOf: (module: NamedModule, rank: number) => number
   /** Rows are brought to a trained length (DoRA, arXiv:2402.09353). */
   readonly isDora: boolean
   /** Sentences: what of it has no effect here. */
@@ -88,9 +88,9 @@ function peftSettings(json: JsonObject): AdapterSettings {
   const unknown = Object.keys(json).filter((name) => !IDLE.has(name) && !CHECKED.has(name) && !isOff(json[name]))
   return {
     layout: 'peft',
-    rankOf: (path) => ofPattern('rank_pattern', ranks, path) ?? rank,
-    scaleOf: (path, rankOfModule) => {
-      const own = ofPattern('alpha_pattern', alphas, path) ?? alpha
+    rankOf: (module) => ofPattern('rank_pattern', ranks, module) ?? rank,
+    scaleOf: (module, rankOfModule) => {
+      const own = ofPattern('alpha_pattern', alphas, module) ?? alpha
       return own / (isStabilized ? Math.sqrt(rankOfModule) : rankOfModule)
     },
     isDora: json['use_dora'] === true,
@@ -119,9 +119,14 @@ function checkSaved(json: JsonObject): void {
   throw invalid(`has modules_to_save ${JSON.stringify(saved).slice(0, 100)}, expected a list of names`)
 }
 
-/** Of the first pattern that fits, as in PEFT. */
-function ofPattern(field: string, patterns: ReadonlyMap<string, number>, path: string): number | undefined {
-  const pattern = [...patterns.keys()].find((key) => matches(field, key, path))
+/** Of the first pattern that fits, as in PEFT: its name of the module, and where none does, the one that it has here. */
+function ofPattern(
+  field: string,
+  patterns: ReadonlyMap<string, number>,
+  { given, path }: NamedModule,
+): number | undefined {
+  const fitting = (name: string) => [...patterns.keys()].find((key) => matches(field, key, name))
+  const pattern = fitting(given) ?? (given === path ? undefined : fitting(path))
   return pattern === undefined ? undefined : patterns.get(pattern)
 }
 

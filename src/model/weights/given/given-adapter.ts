@@ -7,6 +7,7 @@
 import { WeightsError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { NamedModule } from '../adapted-modules.js'
 import { decodeSafetensors, toFloat32 } from '../safetensors.js'
 import { assertFinite } from '../weight-source.js'
 import { type AdapterSettings, readAdapterSettings } from './adapter-settings.js'
@@ -88,29 +89,32 @@ export function readGivenAdapter(config: JsonObject, weights: Uint8Array, fileNa
     sides.set(path, known.set(side, tensor))
     givenNames.set(path, unwrappedName(key.replace(pattern, '')))
   }
-  const changes = new Map([...sides].map(([path, parts]) => [path, changeOf(path, parts, settings)]))
-  if (changes.size + tensors.size === 0) throw invalid('has no tensors')
   const modules = Array.from(givenNames, ([path, given]) => ({ given, path }))
+  const changes = new Map(
+    modules.map((module) => [module.path, changeOf(module, sides.get(module.path) ?? new Map(), settings)]),
+  )
+  if (changes.size + tensors.size === 0) throw invalid('has no tensors')
   const notes = [...settings.notes, ...settings.checkModules(modules)]
   if (skipped > 0) notes.push(`${skipped} of its tensors belong to parts that are not for text, which are not served`)
   return { settings, changes, tensors, notes }
 }
 
-function changeOf(path: string, parts: ReadonlyMap<Side, HostTensor>, settings: AdapterSettings): LowRankChange {
+function changeOf(module: NamedModule, parts: ReadonlyMap<Side, HostTensor>, settings: AdapterSettings): LowRankChange {
+  const { path } = module
   const isEmbedding = EMBEDDING.test(path)
   const isPeftEmbedding = parts.has('embeddingA') || parts.has('embeddingB')
-  const given = (side: Side, name: string): Matrix => matrixOf(parts.get(side), `${path}.${name}`)
+  const factor = (side: Side, name: string): Matrix => matrixOf(parts.get(side), `${path}.${name}`)
   const isMlx = settings.layout === 'mlx'
   const kind = isPeftEmbedding ? 'lora_embedding_' : 'lora_'
-  const first = given(isPeftEmbedding ? 'embeddingA' : 'a', `${kind}${isMlx ? 'a' : 'A'}`)
-  const second = given(isPeftEmbedding ? 'embeddingB' : 'b', `${kind}${isMlx ? 'b' : 'B'}`)
+  const first = factor(isPeftEmbedding ? 'embeddingA' : 'a', `${kind}${isMlx ? 'a' : 'A'}`)
+  const second = factor(isPeftEmbedding ? 'embeddingB' : 'b', `${kind}${isMlx ? 'b' : 'B'}`)
   // an embedding's weight is [tokens, hidden]: its first factor is the one with the tokens
   const isSwapped = isPeftEmbedding || (isMlx && isEmbedding)
   const [a, b] = isSwapped ? [second, first] : [first, second]
   const turnsBoth = isPeftEmbedding || (isMlx && !isEmbedding)
   const [down, up] = turnsBoth ? [transpose(a), transpose(b)] : [a, b]
   const rank = down.rows
-  const expected = settings.rankOf(path)
+  const expected = settings.rankOf(module)
   if (up.columns !== rank || rank !== expected) {
     throw invalid(`has lora_A and lora_B of "${path}" of rank ${rank} and ${up.columns}, expected rank ${expected}`)
   }
@@ -122,7 +126,7 @@ function changeOf(path: string, parts: ReadonlyMap<Side, HostTensor>, settings: 
   }
   return {
     rank,
-    scale: settings.scaleOf(path, rank),
+    scale: settings.scaleOf(module, rank),
     a: down.values,
     b: up.values,
     magnitude: magnitude === undefined ? null : magnitudeOf(magnitude, path, up.rows),

@@ -5,9 +5,18 @@
  * the good and the bad answers to one prompt in the order of the file; what finds no partner is counted. Knows nothing of files.
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { convertByForm, IS_READ, isLabelled, LABELLED_NAME, ROW_FORMS, type RowForm, type RowKind } from './forms.js'
+import {
+  convertByForm,
+  goodnessOf,
+  IS_READ,
+  isLabelled,
+  LABELLED_NAME,
+  ROW_FORMS,
+  type RowForm,
+  type RowKind,
+} from './forms.js'
 import { type RowPurpose, TARGET_OF } from './purposes.js'
-import { type Converted, has, isText, labelOf, listIn, without } from './row-parts.js'
+import { type Converted, has, isText, listIn, without } from './row-parts.js'
 
 /** What became of one row: the rows it makes (none where it is left out or waits for its pair), or what is wrong with it. */
 export type ConvertedRow =
@@ -35,7 +44,7 @@ export function createRowConverter(purpose: RowPurpose): RowConverter {
   let bad = 0
 
   function convertLabelled(row: JsonObject): ConvertedRow {
-    const isGood = labelOf(row['label'] ?? row['kto_tag']) === true
+    const isGood = goodnessOf(row) === true
     const made = asConversation(without(row, ['label', 'kto_tag']))
     const form = LABELLED_NAME
     if (isText(made)) return { form, problem: made }

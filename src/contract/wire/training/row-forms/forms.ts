@@ -179,10 +179,19 @@ export const ROW_FORMS: readonly RowForm[] = [
 
 /** Rows of KTO, where answers that are bad stand among the good ones. */
 export function isLabelled(row: JsonObject): boolean {
-  if (labelOf(row['label'] ?? row['kto_tag']) === null) return false
-  if (isPair(row) || Array.isArray(row['messages']) || turnsNameOf(row) !== null || messagesNameOf(row) !== null)
-    return true
-  return isAsked(row) && isAnswered(row)
+  return goodnessOf(row) !== null && (isPair(row) || hasTurns(row) || (isAsked(row) && isAnswered(row)))
+}
+
+/** What a row says of its answer, in `label` or `kto_tag`; null where it says nothing of that. */
+export function goodnessOf(row: JsonObject): boolean | null {
+  const label = row['label'] ?? null
+  // numbers beside a list of turns are classes of a data set, 0 and 1 among them: KTO's rows of turns say true and false
+  const isClass = hasTurns(row) && typeof label !== 'boolean' && label !== null && /^\s*\d+\s*$/.test(String(label))
+  return labelOf(label === null || isClass ? row['kto_tag'] : label)
+}
+
+function hasTurns(row: JsonObject): boolean {
+  return Array.isArray(row['messages']) || turnsNameOf(row) !== null || messagesNameOf(row) !== null
 }
 
 /** Whether the reader of a kind knows the form, right or wrong in its details. */

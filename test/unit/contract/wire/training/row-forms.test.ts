@@ -6,9 +6,11 @@ import { describe, expect, it, test } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { createRowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
+import { unreadOfRow } from '#contract/wire/training/row-forms/read-fields.js'
 import { findForeignFile, findForeignRow, type RowKind } from '#contract/wire/training/row-forms.js'
 import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
 import { countSftExamples } from '#formats/rows/examples/sft-example.js'
+import { createDataNotes } from '#formats/rows/notes/data-notes.js'
 import { checkConversations, checkPreferences } from '../../../../../src/cli/input/conversation-file.js'
 
 const user = (content: string): JsonObject => ({ role: 'user', content })
@@ -240,5 +242,32 @@ describe('a file that is no JSON Lines', () => {
 
   test.each(['{"messages":[', '[1]', '[]', JSON.stringify(messages)])('%s is looked at as a row', (line) => {
     expect(findForeignFile(line)).toBeNull()
+  })
+})
+
+describe('a label that is a number', () => {
+  it.each([0, 1, 5, '1'])(
+    '%j beside messages is a class of the data set: the row trains, the label is named as unread',
+    async (label) => {
+      const row = { messages, label }
+      expect(findForeignRow(row, 'conversation')).toBeNull()
+      expect(unreadOfRow(row)).toEqual(['label'])
+      const bytes = Buffer.from(`${JSON.stringify(row)}\n`)
+      const notes = createDataNotes()
+      expect(await readers.conversation.service(new Blob([bytes]).stream(), { notes })).toBe(1)
+      expect(notes.sentences().join(' ')).toContain('label')
+      expect(await readers.conversation.commandLine(new Blob([bytes]), 'rows.jsonl')).toMatchObject({ rowCount: 1 })
+      expect(createRowConverter('conversation').convert(row)).toMatchObject({ rows: [{ messages }] })
+    },
+  )
+
+  it.each([
+    { prompt: 'q', completion: 'a', label: 0 },
+    { messages, label: false },
+    { messages, label: 'true' },
+    { messages, kto_tag: 0 },
+    { messages, label: 3, kto_tag: 1 },
+  ])('says good or bad where it can say nothing else: %j', (row) => {
+    expect(findForeignRow(row, 'conversation')?.problem).toContain('a KTO row')
   })
 })

@@ -26,7 +26,7 @@
  */
 import { z } from 'zod'
 import { JOB_KINDS } from '../wire/job-words.js'
-import { atMost, MAX_MESSAGE, numbersByName } from '../wire/maxima.js'
+import { atMost, MAX_MESSAGE, METRICS_OF_CLIENTS, numbersByName } from '../wire/maxima.js'
 import { jobReportSchema } from '../wire/training/job-report.js'
 import { computingFactsSchema } from '../wire/training/worker-facts.js'
 
@@ -100,15 +100,13 @@ export const heartbeatReplySchema = z.object({ is_cancel_requested: z.boolean() 
 
 /** Events of one post: a worker posts every few seconds. */
 const MAX_EVENTS = 10_000
-/** Numbers of an event or a checkpoint: a batch's trajectories have metrics of the client's own. */
-const MAX_METRICS = 2000
+/** Numbers of an event or a checkpoint: those that a job may bring, with room for the worker's own and for what stands before a name. */
+const METRICS = numbersByName(METRICS_OF_CLIENTS.names + 500, METRICS_OF_CLIENTS.nameLength + 64)
 
 export const workerEventsSchema = z.object({
   /** Position of the first event of this post among all events of this attempt, from 0: makes a retry harmless. */
   offset: z.number().int().nonnegative(),
-  events: z
-    .array(z.object({ type: z.enum(['training_started', 'gradient_step']), data: numbersByName(MAX_METRICS) }))
-    .max(MAX_EVENTS),
+  events: z.array(z.object({ type: z.enum(['training_started', 'gradient_step']), data: METRICS })).max(MAX_EVENTS),
   /** The job's report as it stands after these events; replaces the one before. */
   report: jobReportSchema.optional(),
   /** With the first post of an attempt: what computes its gradients, which who claimed the job may not have known. */
@@ -123,7 +121,7 @@ export const workerCompletionSchema = z.object({
     16,
   ),
   /** Checkpoint metrics, names already prefixed (`loss/train`, `train/reward`). */
-  metrics: numbersByName(MAX_METRICS),
+  metrics: METRICS,
   /** The final report. */
   report: jobReportSchema.optional(),
 })

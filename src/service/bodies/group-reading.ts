@@ -16,6 +16,7 @@ import { encodeTotals, splitTotals } from '#formats/rows/split-metrics.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { bodyOf } from './bodies.js'
 import { createJsonReader, type JsonInput } from './json-reader.js'
+import { createMetricNames } from './metric-names.js'
 import { ignoredFieldsOf, parseWith } from './parse-body.js'
 import type { BodySource, GroupsRead, GroupsTask } from './thread-protocol.js'
 
@@ -46,6 +47,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
   let trajectoryCount = 0
   let newest: GroupsRead['newest'] = null
   let largestTokenId: GroupsRead['largestTokenId'] = null
+  const metricNames = createMetricNames()
   const notes = createDataNotes()
   const options: ParseOptions = {
     notes,
@@ -69,7 +71,9 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
         hint: 'send the groups in several requests',
       })
     }
+    metricNames.add(group.metrics, 'group', `${path}.metrics`)
     group.trajectories.forEach((trajectory, i) => {
+      metricNames.add(trajectory.metrics, 'trajectory', `${path}.trajectories[${i}].metrics`)
       noteVersion(trajectory.initialPolicyVersion, `${path}.trajectories[${i}].initial_policy_version`)
       noteVersion(trajectory.finalPolicyVersion, `${path}.trajectories[${i}].final_policy_version`)
     })
@@ -94,6 +98,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
       ...target.end(),
       newest,
       largestTokenId,
+      unfitMetrics: metricNames.problem(),
       counts: countBatch(kept),
       notes: notes.sentences(),
       totals,

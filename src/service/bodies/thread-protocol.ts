@@ -56,6 +56,8 @@ export interface GroupsRead {
   readonly newest: { readonly version: number; readonly path: string } | null
   /** The largest token id any trajectory holds, and where. */
   readonly largestTokenId: { readonly id: number; readonly path: string } | null
+  /** Where metrics have more names, or longer ones, than a job's checkpoint takes, and a sentence on it. */
+  readonly unfitMetrics: { readonly path: string; readonly problem: string } | null
   readonly counts: BatchCounts
   /** Sentences: what is worth saying of the groups. */
   readonly notes: readonly string[]

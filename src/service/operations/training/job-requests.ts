@@ -23,7 +23,7 @@ import { requireModel } from '../models/models.js'
 import { assertAdapterShape } from './adapter-shape.js'
 import { assertReference } from './kl-reference.js'
 import { type DataAddress, resolveTrainingData } from './training-data.js'
-import { checkPolicyVersions, checkTokenIds, withGroups } from './trajectory-groups.js'
+import { checkMetricNames, checkPolicyVersions, checkTokenIds, withGroups } from './trajectory-groups.js'
 
 /** What a request for a job of each kind brings. */
 export interface JobRequests {
@@ -83,6 +83,7 @@ const CHECK: { readonly [K in JobKind]: Check<K> } = {
         config: withoutNulls(request.experimental_config ?? {}),
       })
       checkPolicyVersions(groups, model.step)
+      checkMetricNames(groups)
       const engine = asked.context.engines.started().find(({ baseModel }) => baseModel === model.baseModel)
       checkTokenIds(groups, model.baseModel, engine?.loaded()?.vocabularySize)
       return await use({

@@ -63,3 +63,17 @@ export function checkTokenIds(
     { param: path },
   )
 }
+
+/**
+ * Refuses metrics that the job's checkpoint could not take at its end.
+ *
+ * @throws {DataError} `invalid_metric` with the path
+ */
+export function checkMetricNames({ unfitMetrics }: Pick<ReceivedGroups<GroupsBodyName>, 'unfitMetrics'>): void {
+  if (unfitMetrics === null) return
+  const { path, problem } = unfitMetrics
+  throw new DataError('invalid_metric', `${path} ${problem}`, {
+    param: path,
+    hint: 'name what is measured, and put what differs from one trajectory to the next (an id, a text) into metadata',
+  })
+}

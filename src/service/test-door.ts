@@ -14,7 +14,7 @@ export interface TestedServiceOptions extends TunedServiceOptions {
 }
 
 export interface TestedService extends Service {
-  /** Process ids of the engine hosts that run, for tests of their death. */
+  /** Process ids of the engine hosts that run, those of tenants' nodes too, for tests of their death. */
   enginePids(): readonly number[]
   /** Process ids of training workers that wait for a job. */
   idleWorkerPids(): readonly number[]
@@ -25,7 +25,7 @@ export async function createTestedService({ seams, ...options }: TestedServiceOp
   const { service, processes } = await startService(options, seams)
   return {
     ...service,
-    enginePids: () => processes.engines.started().flatMap((engine) => engine.pid() ?? []),
+    enginePids: () => processes.engines.all().flatMap((engine) => engine.pid() ?? []),
     idleWorkerPids: () => processes.workers.idlePids(),
   }
 }

@@ -16,8 +16,10 @@ export interface EnginePool {
    * @throws {NotFoundError} `base_model_not_found`
    */
   engineOf(baseModel: string, owner?: RequestOwner): EngineProcess
-  /** Engines that were asked for so far. */
+  /** The server's own engines that were asked for so far: what they say is true for everybody. */
   started(): readonly EngineProcess[]
+  /** Those, and hosts of tenants' nodes. */
+  all(): readonly EngineProcess[]
   /** What engines with a loaded model say of themselves; those that do not answer in time, and hosts of tenants' nodes, are left out. */
   ask(timeoutMs: number): Promise<readonly { readonly baseModel: string; readonly pong: PongEvent }[]>
   /** Ends the engine of a base model that is no longer served. */
@@ -113,7 +115,8 @@ export function createEnginePool({ configure, hasOwnNodes }: EnginePoolOptions):
       engines.set(baseModel, engine)
       return engine
     },
-    started: all,
+    started: () => [...engines.values()],
+    all,
     ask: async (timeoutMs) => {
       const loaded = [...engines.values()].filter((engine) => engine.loaded() !== null)
       const answers = loaded.map(async (engine) => ({

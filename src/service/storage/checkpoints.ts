@@ -146,6 +146,7 @@ export async function checkpointsStamp(db: Database): Promise<string> {
 
 /** Deletes the rows at `steps`. @returns how many existed */
 export async function deleteCheckpointRows(db: Database, modelId: string, steps: readonly number[]): Promise<number> {
+  if (steps.length === 0) return 0
   let deleted = 0
   deletions += 1
   // in slices: a statement takes a limited number of parameters

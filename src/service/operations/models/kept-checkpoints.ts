@@ -7,7 +7,7 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
-import { KEEP_RULE_FORM, keptSteps, type MeasuredStep, parseKeepRule } from '#contract/jobs/keep-rule.js'
+import { KEEP_RULE_FORM, type KeepRule, keptSteps, type MeasuredStep, parseKeepRule } from '#contract/jobs/keep-rule.js'
 import { deleteCheckpointRows, listCheckpoints } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
@@ -44,9 +44,17 @@ export async function dropByRule({ db, logger, rule, optimizers }: KeepOptions):
   const jobs = await listUnfinishedJobs(db, null)
   if (jobs.some((job) => referenceOfJob(job)?.kind === 'adapter')) return
   for (const { modelId, rule: own } of await listKeptModels(db)) {
+    // most models have no rule, or one that keeps all: nothing is written for them
+    if (readRule(own ?? rule) === null) continue
     const steps = await inTransaction(db, (transaction) => dropOf(transaction, modelId, own ?? rule))
     if (steps.length > 0) logger.info({ model_id: modelId, steps }, 'checkpoints.dropped')
   }
+}
+
+/** @returns null where it deletes nothing, as one that cannot be read */
+function readRule(text: string): KeepRule | null {
+  const rule = parseKeepRule(text)
+  return typeof rule === 'string' ? null : rule
 }
 
 /** @returns the steps that were deleted */
@@ -67,8 +75,8 @@ export async function stepsToDrop(
   text: string,
   next?: number,
 ): Promise<readonly number[]> {
-  const rule = parseKeepRule(text)
-  if (rule === null || typeof rule === 'string') return []
+  const rule = readRule(text)
+  if (rule === null) return []
   // what a job is compared with may be any of them
   const jobs = await listUnfinishedJobs(db, modelId)
   if (jobs.some((job) => referenceOfJob(job) !== null)) return []

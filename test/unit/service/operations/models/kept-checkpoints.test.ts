@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
 import { assertKeepRule, dropByRule, keepWarnings } from '#service/operations/models/kept-checkpoints.js'
-import { insertCheckpoint, listSteps } from '#service/storage/checkpoints.js'
+import { checkpointsStamp, insertCheckpoint, listSteps } from '#service/storage/checkpoints.js'
 import { setKeepRule } from '#service/storage/upkeep/kept-checkpoints.js'
 import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
 
@@ -118,6 +118,18 @@ describe('checkpoints', () => {
     ])
     await setKeepRule(db, id, 'last 1')
     expect(await said('all')).toEqual(['the model\'s rule "last 1" deletes steps 1, 2, 3 when this job has ended'])
+  })
+
+  it('of which none goes are no change: neither a rule that keeps all nor one that finds nothing writes', async () => {
+    const { modelId, db } = fixture
+    const all = await fixture.addModel('all')
+    for (const id of [modelId, all]) await addSteps(id, [1, 2])
+    await setKeepRule(db, all, 'all')
+    const before = await checkpointsStamp(db)
+    await drop('last 5')
+    expect(await checkpointsStamp(db)).toBe(before)
+    await drop('last 1')
+    expect(await checkpointsStamp(db)).not.toBe(before)
   })
 
   it('are left alone by a rule that says nothing, which is refused', async () => {

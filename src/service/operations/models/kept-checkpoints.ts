@@ -11,7 +11,8 @@ import { KEEP_RULE_FORM, type KeepRule, keptSteps, type MeasuredStep, parseKeepR
 import { deleteCheckpointRows, listCheckpoints } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { listUnfinishedJobs } from '#service/storage/training-jobs.js'
+import { findModel } from '#service/storage/models.js'
+import { type JobRecord, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import {
   dropOldOptimizers,
   findKeepRule,
@@ -40,13 +41,12 @@ export function assertKeepRule(text: string, param: string): void {
 export async function dropByRule({ db, logger, rule, optimizers }: KeepOptions): Promise<void> {
   const dropped = await inTransaction(db, (transaction) => dropOldOptimizers(transaction, optimizers))
   if (dropped > 0) logger.info({ checkpoints: dropped }, 'checkpoints.optimizers_dropped')
-  // an adapter that a job of another model is compared with may be any, too
-  const jobs = await listUnfinishedJobs(db, null)
-  if (jobs.some((job) => referenceOfJob(job)?.kind === 'adapter')) return
+  const adapters = namedAdapters(await listUnfinishedJobs(db, null))
   for (const { modelId, rule: own } of await listKeptModels(db)) {
     // most models have no rule, or one that keeps all: nothing is written for them
-    if (readRule(own ?? rule) === null) continue
-    const steps = await inTransaction(db, (transaction) => dropOf(transaction, modelId, own ?? rule))
+    const parsed = readRule(own ?? rule)
+    if (parsed === null) continue
+    const steps = await inTransaction(db, (transaction) => dropOf(transaction, { modelId, rule: parsed, adapters }))
     if (steps.length > 0) logger.info({ model_id: modelId, steps }, 'checkpoints.dropped')
   }
 }
@@ -58,9 +58,9 @@ function readRule(text: string): KeepRule | null {
 }
 
 /** @returns the steps that were deleted */
-async function dropOf(db: Database, modelId: string, text: string): Promise<readonly number[]> {
-  const gone = await stepsToDrop(db, modelId, text)
-  await deleteCheckpointRows(db, modelId, gone)
+async function dropOf(db: Database, drop: Drop): Promise<readonly number[]> {
+  const gone = await stepsOf(db, drop)
+  await deleteCheckpointRows(db, drop.modelId, gone)
   return gone
 }
 
@@ -77,13 +77,62 @@ export async function stepsToDrop(
 ): Promise<readonly number[]> {
   const rule = readRule(text)
   if (rule === null) return []
-  // what a job is compared with may be any of them
-  const jobs = await listUnfinishedJobs(db, modelId)
-  if (jobs.some((job) => referenceOfJob(job) !== null)) return []
-  const steps = [...(await measuredSteps(db, modelId)), ...(next === undefined ? [] : [{ step: next, metrics: {} }])]
+  return await stepsOf(db, { modelId, rule, next, adapters: namedAdapters(await listUnfinishedJobs(db, null)) })
+}
+
+interface Drop {
+  readonly modelId: string
+  readonly rule: KeepRule
+  readonly next?: number | undefined
+  /** What unfinished jobs of any model are compared with. */
+  readonly adapters: readonly NamedAdapter[]
+}
+
+async function stepsOf(db: Database, { modelId, rule, next, adapters }: Drop): Promise<readonly number[]> {
+  const there = await measuredSteps(db, modelId)
+  const steps = [...there, ...(next === undefined ? [] : [{ step: next, metrics: {} }])]
   const kept = keptSteps(steps, rule)
   const named = await listNamedSteps(db, modelId)
-  return steps.flatMap(({ step }) => (kept.has(step) || named.has(step) ? [] : [step]))
+  const isReferred = await referredSteps(db, modelId, { adapters, newest: there.at(-1)?.step ?? 0 })
+  return steps.flatMap(({ step }) => (kept.has(step) || named.has(step) || isReferred(step) ? [] : [step]))
+}
+
+/** A step of a model of this name, in whichever of its entity's projects. */
+interface NamedAdapter {
+  readonly entity: string
+  readonly name: string
+  readonly step: number
+}
+
+function namedAdapters(jobs: readonly JobRecord[]): readonly NamedAdapter[] {
+  return jobs.flatMap((job) => {
+    const reference = referenceOfJob(job)
+    if (reference?.kind !== 'adapter') return []
+    // [entity/][project/]name:step3, or :v3
+    const [path = '', step = ''] = reference.address.split(':').slice(-2)
+    return [{ entity: job.entity, name: path.split('/').at(-1) ?? '', step: Number(step.replace(/^\D+/, '')) }]
+  })
+}
+
+/** Which steps of a model unfinished jobs are compared with, or may be once they begin. */
+async function referredSteps(
+  db: Database,
+  modelId: string,
+  { adapters, newest }: Pick<Drop, 'adapters'> & { readonly newest: number },
+): Promise<(step: number) => boolean> {
+  const jobs = await listUnfinishedJobs(db, modelId)
+  const model = await findModel(db, modelId)
+  const named = adapters.filter(({ entity, name }) => entity === model?.entity && name === model.name)
+  const steps = new Set(named.map(({ step }) => step))
+  let from = Number.POSITIVE_INFINITY
+  for (const job of jobs) {
+    const reference = referenceOfJob(job)
+    if (reference?.kind === 'step') steps.add(reference.step)
+    // one that waits, or is tried again, begins at the newest step that there is by then
+    else if (reference?.kind === 'lag')
+      from = Math.min(from, Math.min(job.parentStep ?? newest, newest) - reference.lag)
+  }
+  return (step) => step >= from || steps.has(step)
 }
 
 /** All of them, ascending. */

@@ -4,8 +4,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
+import type { JsonObject } from '#base/util/json.js'
 import { assertKeepRule, dropByRule, keepWarnings } from '#service/operations/models/kept-checkpoints.js'
 import { checkpointsStamp, insertCheckpoint, listSteps } from '#service/storage/checkpoints.js'
+import { insertJob, type NewJob } from '#service/storage/training-jobs.js'
 import { setKeepRule } from '#service/storage/upkeep/kept-checkpoints.js'
 import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
 
@@ -52,10 +54,13 @@ const optimizersOf = async (modelId: string): Promise<number[]> => {
 const drop = (rule: string, optimizers = 2) =>
   dropByRule({ db: fixture.db, logger: createLogger({ level: 'silent' }), rule, optimizers })
 
+/** A job that waits, and is measured to a reference. */
+const addWaiting = (modelId: string, reference: JsonObject, more: Partial<NewJob> = {}) =>
+  insertJob(fixture.db, { ...fixture.newJob(modelId, { kl_penalty_coef: 0.1, ...reference }), ...more })
+
 /** A job that runs from a step. */
-async function addRunning(modelId: string, parentStep: number): Promise<void> {
-  const { insertJob } = await import('#service/storage/training-jobs.js')
-  const job = fixture.newJob(modelId)
+async function addRunning(modelId: string, parentStep: number, config: JsonObject = {}): Promise<void> {
+  const job = fixture.newJob(modelId, config)
   await insertJob(fixture.db, job)
   await fixture.db
     .updateTable('training_jobs')
@@ -105,6 +110,27 @@ describe('checkpoints', () => {
       .execute()
     await drop('last 1')
     expect(await stepsOf(modelId)).toEqual([2, 3, 6])
+  })
+
+  it('stay that an unfinished job is compared with, and no others for its sake', async () => {
+    const { modelId } = fixture
+    const [lag, running, adapter, other] = [
+      ...[await fixture.addModel('lag'), await fixture.addModel('running')],
+      ...[await fixture.addModel('adapter'), await fixture.addModel('other')],
+    ]
+    for (const id of [modelId, lag, running, adapter, other]) await addSteps(id, [1, 2, 3, 4, 5, 6])
+    await addWaiting(modelId, { kl_penalty_reference_step: 2 })
+    await addWaiting(lag, { kl_penalty_step_lag: 2 })
+    await addRunning(running, 4, { kl_penalty_coef: 0.1, kl_penalty_step_lag: 1 })
+    await addWaiting(other, { kl_ref_adapter_path: 'wandb-artifact:///local/p/adapter:v3' })
+    // of another entity's model of that name it says nothing
+    await addWaiting(other, { kl_ref_adapter_path: 'p/adapter:step4' }, { entity: 'stranger' })
+    await drop('last 1')
+    expect(await stepsOf(modelId)).toEqual([2, 6])
+    expect(await stepsOf(lag)).toEqual([4, 5, 6])
+    expect(await stepsOf(running)).toEqual([3, 4, 5, 6])
+    expect(await stepsOf(adapter)).toEqual([3, 6])
+    expect(await stepsOf(other)).toEqual([6])
   })
 
   it('that will go when a job has ended are what its plan says', async () => {

@@ -53,7 +53,8 @@ export function isModelledToken(unmodelled: readonly string[], count: number): b
 
 /** What a record says of each token. */
 interface TokensOfRecord {
-  readonly logprobs: readonly number[]
+  /** Null: nobody knows them. */
+  readonly logprobs: readonly number[] | null
   readonly kept: { readonly counts: readonly number[]; readonly ids: readonly number[] }
   readonly unmodelled: readonly string[]
 }
@@ -72,6 +73,7 @@ export function joinSampling<R extends TokensOfRecord>(parts: readonly SampledPa
   if (first === undefined) return undefined
   const joined = { logprobs: [] as number[], counts: [] as number[], ids: [] as number[] }
   const unmodelled = new Set<string>()
+  const isKnown = parts.every(({ sampling }) => sampling?.logprobs !== null)
   for (const { logprobs, sampling } of parts) {
     for (const logprob of sampling?.logprobs ?? logprobs) joined.logprobs.push(Math.min(0, logprob))
     append(joined.counts, sampling?.kept.counts ?? logprobs.map(() => 0))
@@ -79,7 +81,7 @@ export function joinSampling<R extends TokensOfRecord>(parts: readonly SampledPa
     for (const name of sampling?.unmodelled ?? []) unmodelled.add(name)
   }
   const { logprobs, ...kept } = joined
-  return { ...first, logprobs, kept, unmodelled: [...unmodelled] }
+  return { ...first, logprobs: isKnown ? logprobs : null, kept, unmodelled: [...unmodelled] }
 }
 
 /** Truncations of a request that leave sets of any size. */

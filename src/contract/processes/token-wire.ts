@@ -105,7 +105,7 @@ export type WirePosition = z.infer<typeof wirePositionSchema>
 
 /** How a token was drawn, of our own engine; absent: plainly. As `DrawRecord` has it. */
 const wireDrawSchema = z.object({
-  logprob: z.number().max(0),
+  logprob: z.number().max(0).nullable(),
   kept_ids: z.array(tokenId).max(MOST_KEPT_IDS).optional(),
   unmodelled: z.array(z.string().max(LONGEST_UNMODELLED_NAME)).max(MOST_UNMODELLED_NAMES).optional(),
 })
@@ -117,7 +117,10 @@ const wireChoiceSchema = z.object({
   token_ids: tokenIds.nullish(),
   logprobs: z
     .object({
-      content: z.array(wirePositionSchema.extend({ drawn: wireDrawSchema.optional() })).max(MAX_TOKENS).nullish(),
+      content: z
+        .array(wirePositionSchema.extend({ drawn: wireDrawSchema.optional() }))
+        .max(MAX_TOKENS)
+        .nullish(),
     })
     .nullish(),
   finish_reason: word.nullable(),

@@ -10,8 +10,8 @@ import type { SamplingRecord } from './sampling-record.js'
 type TokenLogprob = NonNullable<ChoiceLogprobs['content']>[number]
 
 /** Whether a record's numbers can take the place of the raw ones. */
-function isFollowed({ temperature, unmodelled }: SamplingRecord): boolean {
-  return temperature > 0 && unmodelled.length === 0
+function isFollowed({ temperature, logprobs, unmodelled }: SamplingRecord): boolean {
+  return temperature > 0 && logprobs !== null && unmodelled.length === 0
 }
 
 /**
@@ -25,7 +25,7 @@ export function toSampled(
 ): readonly TokenLogprob[] {
   if (record === null || record === undefined || !isFollowed(record)) return tokens
   return tokens.map((token, t) => {
-    const own = record.logprobs[t]
+    const own = record.logprobs?.[t]
     if (own === undefined) return token
     const count = record.kept.counts[t] ?? 0
     const ranked = [...token.top_logprobs].sort((a, b) => b.logprob - a.logprob)
@@ -40,9 +40,10 @@ export function toSampled(
 /** Which log-probabilities are shown, as a clause; null where they are simply the model's. */
 export function shownAs(record: SamplingRecord | null | undefined): string | null {
   if (record === null || record === undefined) return null
-  const { temperature, top_p: topP, top_k: topK, min_p: minP, unmodelled } = record
+  const { temperature, top_p: topP, top_k: topK, min_p: minP, logprobs, unmodelled } = record
   if (temperature === 0) return "the model's own: the most likely token was always taken"
   if (unmodelled.length > 0) return `the model's own, without what ${unmodelled.join(', ')} did`
+  if (logprobs === null) return `the model's own, not those at temperature ${temperature}`
   const rules = [
     temperature === 1 ? null : `temperature ${temperature}`,
     topK === 0 ? null : `top_k ${topK}`,

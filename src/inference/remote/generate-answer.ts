@@ -59,15 +59,16 @@ function drawnOf(
   }
   if (isGreedy(rules)) return { drawn: { logprob: 0, keptIds: [tokenId], unmodelled: [] } }
   const unmodelled = untold(rules, isHeld)
-  // it tells the raw log-probability, whatever it draws from
-  const logprob = Math.min(0, position?.logprob ?? LOWEST_LOGPROB)
-  return unmodelled.length === 0 ? {} : { drawn: { logprob, keptIds: null, unmodelled } }
+  const isRaw = effectiveTemperature(rules) === 1
+  if (isRaw && unmodelled.length === 0) return {}
+  // it tells the raw log-probability, whatever it draws from; at another temperature whoever learns from it computes its own
+  const logprob = isRaw ? Math.min(0, position?.logprob ?? LOWEST_LOGPROB) : null
+  return { drawn: { logprob, keptIds: null, unmodelled } }
 }
 
-/** Rules of a request whose effect on a token's probability vLLM does not tell. */
+/** Rules of a request, but for its temperature, whose effect on a token's probability vLLM does not tell. */
 function untold(rules: GenerationRules, isHeld: boolean): readonly string[] {
   return Object.entries({
-    temperature: effectiveTemperature(rules) !== 1,
     top_k: rules.topK > 0,
     top_p: rules.topP < 1,
     min_p: rules.minP > 0,

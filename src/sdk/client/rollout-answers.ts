@@ -145,7 +145,7 @@ export const sampling = maybe(
     top_p: number,
     top_k: number,
     min_p: number,
-    logprobs: listOf(number),
+    logprobs: maybe(listOf(number)),
     kept: objectOf<SamplingRecord['kept']>({ counts: listOf(number), ids: listOf(number) }),
     unmodelled: listOf(text),
   }),

@@ -64,7 +64,7 @@ function toDrawn({ trajectories }: TrajectoryGroup): DrawnAnswer[] {
         ? null
         : {
             temperature: appliedTemperature(sampling.temperature),
-            hasLogprobs: true,
+            hasLogprobs: sampling.logprobs !== null,
             keptAt: (t) => sampling.kept.counts[t] ?? 0,
             unmodelled: sampling.unmodelled,
           },

@@ -15,8 +15,8 @@ import { type AllowedTokens, idsOf } from './token-mask.js'
 
 /** How one token was drawn. */
 export interface DrawRecord {
-  /** log q of the token. */
-  readonly logprob: number
+  /** log q of the token; null: an engine elsewhere does not tell it, and temperature and set say what it is of. */
+  readonly logprob: number | null
   /** K, the token in it, in no order; null: all tokens, or more than are recorded. */
   readonly keptIds: readonly number[] | null
   /** Fields whose effect the rest does not say. */
@@ -43,7 +43,7 @@ export interface DrawContext {
 }
 
 /** @returns null for a token that was drawn plainly: at temperature 1 from the whole vocabulary */
-export function recordDraw(draw: Draw, context: DrawContext): DrawRecord | null {
+export function recordDraw(draw: Draw, context: DrawContext): (DrawRecord & { readonly logprob: number }) | null {
   const { rules, processed, allowed } = context
   if (isGreedy(rules)) return { logprob: 0, keptIds: [draw.tokenId], unmodelled: [] }
   const inverse = 1 / effectiveTemperature(rules)

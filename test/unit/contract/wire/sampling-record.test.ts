@@ -2,6 +2,7 @@
 import { expect, it } from 'vitest'
 import { isModelledToken, joinSampling } from '#base/sampling-record.js'
 import { samplingRecordSchema } from '#contract/wire/sampling-record.js'
+import { shownAs } from '#contract/wire/sampling-words.js'
 import type { DeltaEvent, DrawRecord } from '#inference/host/protocol.js'
 import {
   type RepeatedSampling,
@@ -56,7 +57,7 @@ it('parts join to the whole, and tokens drawn plainly have their own log-probabi
     logprobs: event.logprobs.map(({ logprob }) => logprob),
     sampling: recorder.add(event),
   }))
-  expect(parts.map(({ sampling }) => sampling?.logprobs.length ?? 0)).toEqual([0, 2, 1, 0])
+  expect(parts.map(({ sampling }) => sampling?.logprobs?.length ?? 0)).toEqual([0, 2, 1, 0])
   expect(recorder.whole()).toEqual(WHOLE)
   expect(joinSampling(parts)).toEqual(WHOLE)
   expect(samplingRecordSchema.parse(joinSampling(parts))).toEqual(WHOLE)
@@ -116,4 +117,17 @@ it('a stream keeps nothing of its parts', () => {
   const recorder = recorderOf(RULES, new SetBudget(), false)
   expect(recorder.add(withSet(1, 2))?.kept.ids).toEqual([1, 2])
   expect(recorder.whole()).toBeUndefined()
+})
+
+it('an answer whose engine told raw log-probabilities alone has none of its own, whole or in parts', () => {
+  const recorder = recorderOf({ ...RULES, temperature: 0.5, topP: 1 })
+  const raw = { logprob: null, keptIds: null, unmodelled: [] }
+  const parts = [delta([[5, -1, raw]]), delta([[6, -2, raw]])].map((event) => ({
+    logprobs: event.logprobs.map(({ logprob }) => logprob),
+    sampling: recorder.add(event),
+  }))
+  const expected = { logprobs: null, kept: { counts: [0, 0], ids: [] }, temperature: 0.5, unmodelled: [] }
+  expect(recorder.whole()).toMatchObject(expected)
+  expect(samplingRecordSchema.parse(joinSampling(parts))).toMatchObject(expected)
+  expect(shownAs(recorder.whole())).toBe("the model's own, not those at temperature 0.5")
 })

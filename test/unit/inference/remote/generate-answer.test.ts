@@ -36,7 +36,6 @@ describe('vLLM', () => {
   })
 
   it.each<[Partial<GenerationRules>, string]>([
-    [{ temperature: 0.5 }, 'temperature'],
     [{ topK: 5 }, 'top_k'],
     [{ topP: 0.5 }, 'top_p'],
     [{ minP: 0.5 }, 'min_p'],
@@ -49,6 +48,12 @@ describe('vLLM', () => {
     [{ minTokens: 3 }, 'min_tokens'],
   ])('is named for what it does not tell: %j', (rules, name) => {
     expect(drawnBy('vllm', rules)).toEqual({ logprob: -0.5, keptIds: null, unmodelled: [name] })
+  })
+
+  it('tells raw log-probabilities alone: at a temperature they are nobody’s, and it is no rule that cannot be followed', () => {
+    expect(drawnBy('vllm', { temperature: 0.5 })).toEqual({ logprob: null, keptIds: null, unmodelled: [] })
+    const cut = drawnBy('vllm', { temperature: 0.5, topP: 0.9 })
+    expect(cut).toEqual({ logprob: null, keptIds: null, unmodelled: ['top_p'] })
   })
 
   it('is named for a grammar', () => {

@@ -34,7 +34,10 @@ export class SetBudget {
 
 /** Tokens of a choice as its record has them. */
 class DrawnTokens {
+  /** 0 where it is not known. */
   readonly logprobs: number[] = []
+  /** Of every token. */
+  isKnown = true
   readonly counts: number[] = []
   readonly ids: number[] = []
   readonly unmodelled = new Set<string>()
@@ -67,6 +70,7 @@ export class SamplingRecorder {
     const part = this.#read(event)
     if (this.#whole !== null) {
       append(this.#whole.logprobs, part.logprobs)
+      this.#whole.isKnown &&= part.isKnown
       append(this.#whole.counts, part.counts)
       append(this.#whole.ids, part.ids)
       for (const name of part.unmodelled) this.#whole.unmodelled.add(name)
@@ -87,6 +91,7 @@ export class SamplingRecorder {
       const draw = drawn?.[t] ?? null
       const set = draw?.keptIds ?? []
       const isTold = this.#budget.take(set.length)
+      tokens.isKnown &&= draw?.logprob !== null
       tokens.logprobs.push(Math.min(0, draw?.logprob ?? logprobs[t]?.logprob ?? 0))
       tokens.counts.push(isTold ? set.length : 0)
       if (isTold) append(tokens.ids, set)
@@ -95,8 +100,8 @@ export class SamplingRecorder {
     return tokens
   }
 
-  #recordOf({ logprobs, counts, ids, unmodelled }: DrawnTokens): SamplingRecord {
-    return { ...this.#rules, logprobs, kept: { counts, ids }, unmodelled: [...unmodelled] }
+  #recordOf({ logprobs, isKnown, counts, ids, unmodelled }: DrawnTokens): SamplingRecord {
+    return { ...this.#rules, logprobs: isKnown ? logprobs : null, kept: { counts, ids }, unmodelled: [...unmodelled] }
   }
 }
 

@@ -55,8 +55,10 @@ function isConstraint(format: JsonValue | undefined): boolean {
   return isJsonObject(format) && format['type'] !== undefined && format['type'] !== 'text'
 }
 
-/** OpenAI's word and form, and Anthropic's. */
+/** OpenAI's word and forms (some tools of all, at the top in responses and below in chat), and Anthropic's. */
 function isForced(choice: JsonValue | undefined): boolean {
   if (!isJsonObject(choice)) return choice === 'required'
-  return choice['type'] !== 'auto' && choice['type'] !== 'none'
+  const { type, allowed_tools: allowed } = choice
+  const mode = type === 'allowed_tools' ? (isJsonObject(allowed) ? allowed : choice)['mode'] : type
+  return mode !== 'auto' && mode !== 'none'
 }

@@ -159,10 +159,25 @@ describe('a recorded exchange', () => {
     { logit_bias: { 5: 2 } },
     { response_format: { type: 'json_object' } },
     { tool_choice: 'required' },
+    { tool_choice: { type: 'function', function: { name: 'f' } } },
+    { tool_choice: { type: 'any' } },
+    { tool_choice: { type: 'allowed_tools', mode: 'required', tools: [] } },
+    { tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [] } } },
   ])('has a ratio of 1 where its request asked for %j, and nobody recorded what could be drawn', (request) => {
     const { old, sampling } = chat(request)
     expect(old).toEqual([NaN, NaN, NaN])
     expect(sampling!.isOldComputed).not.toContain(1)
+  })
+
+  it.each([
+    'auto',
+    'none',
+    { type: 'auto' },
+    { type: 'none' },
+    { type: 'allowed_tools', mode: 'auto', tools: [] },
+    { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [] } },
+  ])('was drawn plainly where its request left the call to the model: %j', (choice) => {
+    expect(chat({ tool_choice: choice }).sampling).toBeNull()
   })
 
   it('carries records of the other protocols to their rows', () => {

@@ -37,19 +37,24 @@ export interface BoundaryTokens {
  * Builds a tokenizer from parsed `tokenizer.json`.
  *
  * @param boundaries overrides for what `addSpecialTokens` adds
+ * @param configured `added_tokens_decoder` of `tokenizer_config.json`
  * @throws {TokenizerError} `invalid_tokenizer_file` when a field is malformed; `unsupported_tokenizer` when the file
  *   uses a part that is not supported
  */
-export function createHuggingFaceTokenizer(json: JsonValue, boundaries: BoundaryTokens = {}): Tokenizer {
+export function createHuggingFaceTokenizer(
+  json: JsonValue,
+  boundaries: BoundaryTokens = {},
+  configured?: JsonValue,
+): Tokenizer {
   try {
-    return build(asObject(json, 'tokenizer.json'), boundaries)
+    return build(asObject(json, 'tokenizer.json'), boundaries, configured)
   } catch (cause) {
     if (cause instanceof AppError) throw cause
     throw new TokenizerError('unsupported_tokenizer', 'tokenizer.json could not be used', { cause })
   }
 }
 
-function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
+function build(json: JsonObject, boundaries: BoundaryTokens, configured: JsonValue | undefined): Tokenizer {
   const unread = checkFields(json)
   const model = asObject(json['model'], 'model')
   const { tokenToId, idToToken } = readVocabulary(model)
@@ -59,7 +64,8 @@ function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
   assertAtMost(added.length, MAX_TOKENS, 'added tokens')
   // a token that the model has keeps the model's id, as in the reference implementation
   const given = added.map(readAddedToken)
-  const addedTokens = given.map((token) => ({ ...token, id: ownIds.get(token.content) ?? token.id }))
+  const own = given.map((token) => ({ ...token, id: ownIds.get(token.content) ?? token.id }))
+  const { addedTokens, lacking } = withConfigured(own, configured, ownIds)
   for (const token of addedTokens) {
     tokenToId.set(token.content, token.id)
     idToToken[token.id] = token.content
@@ -72,7 +78,13 @@ function build(json: JsonObject, boundaries: BoundaryTokens): Tokenizer {
     return id === undefined ? [] : [id]
   }
   return createTokenizer({
-    notes: notesOf(unread, given, ownIds, ownTokens),
+    notes: [
+      ...notesOf(unread, given, ownIds, ownTokens),
+      ...(lacking.length === 0
+        ? []
+        : [`its tokenizer_config.json has added tokens that its tokenizer.json lacks: ${list(lacking)}`]),
+      ...hiddenBehindText(json['normalizer'] ?? null, addedTokens),
+    ],
     tokenToId,
     idToToken,
     addedTokens,
@@ -89,8 +101,6 @@ function notesOf(
   ownIds: ReadonlyMap<string, number>,
   ownTokens: readonly (string | undefined)[],
 ): string[] {
-  const list = (names: readonly string[]): string =>
-    names.length > 8 ? `${names.slice(0, 8).join(', ')} and ${names.length - 8} more` : names.join(', ')
   const moved = added.flatMap(({ id, content }) => {
     const own = ownIds.get(content) ?? id
     return own === id ? [] : [`"${content}" (${id}, taken as ${own})`]
@@ -107,6 +117,26 @@ function notesOf(
       ? []
       : [`added tokens of its tokenizer.json have another id in the vocabulary: ${list(moved)}`]),
     ...(hidden.length === 0 ? [] : [`added tokens of its tokenizer.json share an id with others: ${list(hidden)}`]),
+  ]
+}
+
+const list = (names: readonly string[]): string =>
+  names.length > 8 ? `${names.slice(0, 8).join(', ')} and ${names.length - 8} more` : names.join(', ')
+
+/**
+ * A sentence on special tokens that are looked for in normalized text where the normalizer writes a space before them: in the middle of
+ * a text they are found behind a space only, as in the reference implementation.
+ */
+function hiddenBehindText(normalizer: JsonValue, addedTokens: readonly AddedToken[]): string[] {
+  const sought = addedTokens.filter(({ isSpecial, isNormalized }) => isSpecial && isNormalized === true)
+  if (sought.length === 0) return []
+  const [whole, continued] = [createNormalizer(normalizer), createNormalizer(withoutPrepend(normalizer))]
+  const spell = (normalize: Normalize | null, text: string): string => normalize?.(text) ?? text
+  const hidden = sought.filter(({ content }) => spell(whole, content) !== spell(continued, content))
+  if (hidden.length === 0) return []
+  const names = list(hidden.map(({ content }) => JSON.stringify(content)))
+  return [
+    `special tokens of its tokenizer.json are normalized, with a space before them, and not found right behind text: ${names}; "normalized": false finds them everywhere`,
   ]
 }
 
@@ -130,11 +160,51 @@ function readAddedToken(value: JsonValue, index: number): AddedToken {
   return {
     id: asTokenId(token['id'], `added_tokens[${index}].id`),
     content: asString(token['content'], `added_tokens[${index}].content`),
+    ...flagsOf(token),
+  }
+}
+
+function flagsOf(token: JsonObject): Omit<AddedToken, 'id' | 'content'> {
+  return {
     isSpecial: token['special'] === true,
     stripsLeft: token['lstrip'] === true,
     stripsRight: token['rstrip'] === true,
     isSingleWord: token['single_word'] === true,
     isNormalized: (token['normalized'] ?? token['special'] !== true) === true,
+  }
+}
+
+/**
+ * The added tokens with what `tokenizer_config.json` says of them, by their text: transformers (5) adds those once more. A token of the
+ * vocabulary becomes an added one; what is special stays so.
+ *
+ * @returns also the names of those that the tokenizer lacks, which stay out: there is no row of a model for them
+ */
+function withConfigured(
+  own: readonly AddedToken[],
+  configured: JsonValue | undefined,
+  ownIds: ReadonlyMap<string, number>,
+): { readonly addedTokens: readonly AddedToken[]; readonly lacking: readonly string[] } {
+  const flags = new Map(
+    (isJsonObject(configured) ? Object.values(configured) : []).flatMap((token) =>
+      isJsonObject(token) && typeof token['content'] === 'string' && token['content'] !== ''
+        ? [[token['content'], flagsOf(token)] as const]
+        : [],
+    ),
+  )
+  const known = own.map((token) => {
+    const said = flags.get(token.content)
+    return said === undefined ? token : { ...token, ...said, isSpecial: token.isSpecial || said.isSpecial }
+  })
+  const names = new Set(own.map(({ content }) => content))
+  const others = [...flags].filter(([content]) => !names.has(content))
+  const added = others.flatMap(([content, said]) => {
+    const id = ownIds.get(content)
+    return id === undefined ? [] : [{ id, content, ...said }]
+  })
+  return {
+    addedTokens: [...known, ...added],
+    lacking: others.flatMap(([content]) => (ownIds.has(content) ? [] : [JSON.stringify(content)])),
   }
 }
 

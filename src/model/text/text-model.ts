@@ -133,7 +133,8 @@ async function loadDirectory(directory: string): Promise<TextModel> {
     ...readTokenVariables(objectOrEmpty(await readJson('special_tokens_map.json'))),
     ...readTokenVariables(tokenizerConfig),
   }
-  const tokenizer = createHuggingFaceTokenizer(tokenizerJson, readBoundaries(tokenizerConfig, tokenVariables))
+  const boundaries = readBoundaries(tokenizerConfig, tokenVariables)
+  const tokenizer = createHuggingFaceTokenizer(tokenizerJson, boundaries, tokenizerConfig['added_tokens_decoder'])
   const idOf = (name: string): number | null => {
     const token = tokenVariables[name]
     return token === undefined ? null : tokenizer.tokenToId(token)

@@ -176,3 +176,54 @@ function set(file: JsonObject, name: string, fields: JsonObject): void {
   const part = file[name]
   for (const object of Array.isArray(part) ? part : [part]) Object.assign(object as JsonObject, fields)
 }
+
+describe('added tokens as tokenizer_config.json says them', () => {
+  const vocab = Object.fromEntries(
+    ['<unk>', '<s>', '</s>', '▁', 'h', 'i', 'x', '▁h', '<', '/', 's', '>', '<q>'].map((token, id) => [token, id]),
+  )
+  const special = (content: string, flags: JsonObject = {}) => ({
+    ...{ content, special: true, normalized: true, lstrip: false, rstrip: false, single_word: false },
+    ...flags,
+  })
+  const file: JsonObject = {
+    added_tokens: ['<unk>', '<s>', '</s>'].map((content, id) => ({ id, ...special(content) })),
+    normalizer: {
+      type: 'Sequence',
+      normalizers: [
+        { type: 'Prepend', prepend: '▁' },
+        { type: 'Replace', pattern: { String: ' ' }, content: '▁' },
+      ],
+    },
+    model: { type: 'BPE', vocab, merges: ['▁ h'], unk_token: '<unk>' },
+  }
+  const plain = { normalized: false }
+
+  // ids of transformers 5.24 with tokenizers 0.23
+  it.each<[string, JsonObject, number[], number[]]>([
+    ['nothing', {}, [7, 5, 8, 9, 10, 11, 7], [7, 5, 8, 0, 11, 4]],
+    ['not normalized', { 2: special('</s>', plain) }, [7, 5, 2, 3, 7], [7, 5, 8, 0, 11, 4]],
+    ['by another id', { 9: special('</s>', plain) }, [7, 5, 2, 3, 7], [7, 5, 8, 0, 11, 4]],
+    ['it swallows spaces', { 2: special('</s>', { ...plain, rstrip: true }) }, [7, 5, 2, 7], [7, 5, 8, 0, 11, 4]],
+    ['a token of the vocabulary', { 12: special('<q>', plain) }, [7, 5, 8, 9, 10, 11, 7], [7, 5, 12, 7]],
+    ['one that there is not', { 13: special('</e>', plain) }, [7, 5, 8, 9, 10, 11, 7], [7, 5, 8, 0, 11, 4]],
+  ])('%s', (_, configured, ended, asked) => {
+    const tokenizer = createHuggingFaceTokenizer(file, {}, configured)
+    expect(tokenizer.encode('hi</s> h', { parseSpecial: true })).toEqual(ended)
+    expect(tokenizer.encode('hi<q>h', { parseSpecial: true })).toEqual(asked)
+  })
+
+  it('is told of what is not found right behind text, and of what the tokenizer lacks', () => {
+    const notes = (configured: JsonObject) => createHuggingFaceTokenizer(file, {}, configured).notes
+    expect(notes({})).toEqual([expect.stringMatching(/not found right behind text: "<unk>", "<s>", "<\/s>"/)])
+    const all = { 0: special('<unk>', plain), 1: special('<s>', plain), 2: special('</s>', plain) }
+    expect(notes(all)).toEqual([])
+    expect(notes({ ...all, 13: special('</e>') })).toEqual([expect.stringMatching(/tokenizer.json lacks: "<\/e>"/)])
+    expect(createHuggingFaceTokenizer({ ...file, normalizer: { type: 'Lowercase' } }).notes).toEqual([])
+  })
+
+  it('a special token stays one, whatever the configuration calls it', () => {
+    const tokenizer = createHuggingFaceTokenizer(file, {}, { 2: special('</s>', { ...plain, special: false }) })
+    expect(tokenizer.isSpecial(2)).toBe(true)
+    expect(tokenizer.encode('hi</s>')).not.toContain(2)
+  })
+})

@@ -151,8 +151,6 @@ export function createEnginePool({ configure, hasOwnNodes }: EnginePoolOptions):
     failRequests: (error) => {
       for (const engine of all()) engine.failRequests(error)
     },
-    stop: async (deadlineMs) => {
-      await Promise.all(all().map((engine) => engine.stop(deadlineMs)))
-    },
+    stop: async (deadlineMs) => void (await Promise.all(all().map((engine) => engine.stop(deadlineMs)))),
   }
 }

@@ -183,10 +183,7 @@ export function governConnections(
       if (line.waiting.length > 0) setImmediate(goOn, line)
       else rest(line)
     })
-    if (isExpectationUnknown(incoming)) {
-      outgoing.writeHead(417, { connection: 'close' }).end()
-      return
-    }
+    if (isExpectationUnknown(incoming)) return void outgoing.writeHead(417, { connection: 'close' }).end()
     const begin = (leave?: () => void): void => {
       const prove = (entity: string): boolean => {
         leave?.()

@@ -11,7 +11,7 @@ export const MOST_KEPT_IDS = 512
 export const MOST_RECORDED_TOKENS = 1_048_576
 /** Of one record, all its sets together: 64 MB. */
 export const MOST_RECORDED_IDS = 16_777_216
-/** Of one answer of this service, the sets of all its choices together; sets of the sampled token alone are not counted. */
+/** Of one answer of this service, the sets of all its choices together, but for those of the sampled token alone. */
 export const MOST_ANSWERED_IDS = 1_000_000
 export const MOST_UNMODELLED_NAMES = 32
 export const LONGEST_UNMODELLED_NAME = 64
@@ -22,7 +22,7 @@ const GREEDY_TEMPERATURE = 1e-5
 const LOWEST_TEMPERATURE = 0.01
 
 /**
- * The temperature that a request or a record means, as vLLM and our engine have it; whoever divides logits divides them by this one.
+ * The temperature that a request or a record means, as vLLM and our engine have it: what logits are divided by.
  *
  * @returns 0: the most likely token is taken
  */

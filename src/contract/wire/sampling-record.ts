@@ -24,8 +24,8 @@ export const samplingRecordSchema = z.object({
   /** 0: off. */
   min_p: z.number().min(0).max(1),
   /**
-   * log q of each token of the choice: q(a) = exp(z_a / T) / sum of exp(z_k / T) over the tokens k that could be drawn. Null: the engine told
-   * those of the raw logits alone.
+   * log q of each token of the choice: q(a) = exp(z_a / T) / sum of exp(z_k / T) over the tokens k that could be drawn.
+   * Null: the engine told those of the raw logits alone.
    */
   logprobs: z.array(z.number().max(0)).max(MOST_RECORDED_TOKENS).nullable(),
   /** The tokens that could be drawn. */

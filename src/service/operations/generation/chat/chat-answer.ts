@@ -28,7 +28,7 @@ import type {
 import { AnswerText, type TextPiece } from './answer-text.js'
 import { AnswerTimer } from './answer-timer.js'
 import type { AnswerOptions } from './chat-request.js'
-import { type RepeatedSampling, SamplingRecorder, SetBudget } from './sampling-recorder.js'
+import { createRecorders, type RepeatedSampling, type SamplingRecorder } from './sampling-recorder.js'
 import type { FinishedChoice } from './schema-violations.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -95,8 +95,7 @@ export function createAnswerBuilder(
     readonly createCallId: () => string
   },
 ): AnswerBuilder {
-  const recording = { budget: new SetBudget(), keepsWhole: !options.isStream }
-  const choices: ChoiceState[] = Array.from({ length: options.n }, () => ({
+  const choices: ChoiceState[] = createRecorders(options.n, sampling, options).map((recorder) => ({
     text: new AnswerText(options.toolMode, format, false),
     callIds: [],
     tokenIds: [],
@@ -104,7 +103,7 @@ export function createAnswerBuilder(
     finishReason: null,
     stopReason: null,
     violations: null,
-    recorder: new SamplingRecorder(sampling, recording),
+    recorder,
   }))
   let promptTokenIds: readonly number[] = []
   let cachedTokens = 0

@@ -2,7 +2,8 @@
  * How the tokens of a choice were drawn, as the engine tells it → the record that stands beside its token ids
  * (`contract/wire/sampling-record.ts`), of the whole choice and of each part of a stream.
  *
- * Sets are many times what is answered: all choices of a request share a budget, and a set beyond it is told as one that is too large.
+ * Sets are many times what is answered: all choices of a request share a budget, and a set beyond it is told as one that is
+ * too large.
  */
 import { appliedTemperature, MOST_ANSWERED_IDS } from '#base/sampling-record.js'
 import { append } from '#base/util/lists.js'
@@ -125,4 +126,14 @@ function cutsOf({
     min_tokens: minTokens > 0,
   }).flatMap(([field, isSet]) => (isSet ? [field] : []))
   return cuts.length > 0 ? cuts : ['structured_outputs']
+}
+
+/** Recorders of the choices of one request. */
+export function createRecorders(
+  count: number,
+  sampling: RepeatedSampling,
+  { isStream }: { readonly isStream: boolean },
+): SamplingRecorder[] {
+  const budget = new SetBudget()
+  return Array.from({ length: count }, () => new SamplingRecorder(sampling, { budget, keepsWhole: !isStream }))
 }

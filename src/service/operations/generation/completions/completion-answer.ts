@@ -12,7 +12,7 @@ import type {
 import type { DeltaEvent, PositionLogprobs, PromptPosition } from '#inference/host/protocol.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import { type AnswerIdentity, spelled, toPromptLogprobs } from '../chat/chat-answer.js'
-import { type RepeatedSampling, SamplingRecorder, SetBudget } from '../chat/sampling-recorder.js'
+import { createRecorders, type RepeatedSampling, type SamplingRecorder } from '../chat/sampling-recorder.js'
 import type { CompletionOptions } from './completion-request.js'
 
 /** JSON has no minus infinity; vLLM sends this instead. */
@@ -54,10 +54,8 @@ export function createCompletionBuilder(
   options: CompletionOptions,
   { promptCount, sampling }: { readonly promptCount: number; readonly sampling: RepeatedSampling },
 ): CompletionBuilder {
-  const recording = { budget: new SetBudget(), keepsWhole: !options.isStream }
-  const prompts = Array.from({ length: promptCount }, () =>
-    emptyPrompt(options.bestOf, () => new SamplingRecorder(sampling, recording)),
-  )
+  const recorders = createRecorders(promptCount * options.bestOf, sampling, options)
+  const prompts = Array.from({ length: promptCount }, () => emptyPrompt(recorders.splice(0, options.bestOf)))
 
   function usage(): Usage {
     const promptTokens = sum(prompts.map(({ promptTokenIds }) => promptTokenIds.length))
@@ -170,13 +168,13 @@ export function createCompletionBuilder(
   }
 }
 
-function emptyPrompt(choiceCount: number, createRecorder: () => SamplingRecorder): PromptState {
+function emptyPrompt(recorders: readonly SamplingRecorder[]): PromptState {
   return {
     promptText: '',
     promptTokenIds: [],
     cachedTokens: 0,
     positions: [],
-    choices: Array.from({ length: choiceCount }, () => ({
+    choices: recorders.map((recorder) => ({
       text: '',
       tokenIds: [],
       positions: [],
@@ -184,7 +182,7 @@ function emptyPrompt(choiceCount: number, createRecorder: () => SamplingRecorder
       isOpened: false,
       finishReason: null,
       stopReason: null,
-      recorder: createRecorder(),
+      recorder,
     })),
   }
 }

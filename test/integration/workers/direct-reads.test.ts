@@ -63,11 +63,15 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
     await rm(directory, { recursive: true, force: true, maxRetries: 20 })
   })
 
-  async function startProcess(command: 'worker' | 'engine-node', flags: readonly string[]): Promise<WorkerProcess> {
+  async function startProcess(
+    command: 'worker' | 'engine-node',
+    flags: readonly string[],
+    folder: string = command,
+  ): Promise<WorkerProcess> {
     const { body } = await service.json<{ key: string }>('/v1/preview/keys', { json: { scope: 'worker' } })
     const started = startWorkerProcess({
       ...{ url: service.url, key: body.key, command },
-      directory: join(directory, command),
+      directory: join(directory, folder),
       flags: [...flags, '--name', 'far'],
     })
     processes.push(started)
@@ -91,9 +95,13 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
   const pathOf = (sha256: string): string => `/data/p${count}/sha256/${sha256.slice(0, 2)}/${sha256.slice(2)}`
 
   it('come from the bucket without the key, and through the server where that is not reached, said once', async () => {
-    const worker = await startProcess('worker', [])
+    const first = await startProcess('worker', [])
     const model = await service.createModel('direct')
     await train(model, 1)
+    // what a worker has written it does not fetch: another one goes on
+    first.child.kill('SIGKILL')
+    await first.ended
+    const worker = await startProcess('worker', [], 'another')
     await train(model, 2)
     const paths = new Set(signed.map(({ path }) => path))
     const parent = await filesOf(model, 1)

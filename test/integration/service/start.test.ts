@@ -142,7 +142,8 @@ describe.skipIf(process.platform !== 'linux')('a start (seen through /proc, so o
   })
 })
 
-const HUGE = 'TRAINYARD_TEST_HUGE'
+/** Children are given what begins so. */
+const HUGE = 'LC_TRAINYARD_TEST_HUGE'
 const OWN = { name: 'mine', sourcePath: '/no/such/folder' }
 
 /** Deeper than a path may be long. */

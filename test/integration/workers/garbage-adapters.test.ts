@@ -162,7 +162,7 @@ it.each<[string, () => Record<string, Uint8Array>, string]>([
   [
     'a module too few',
     () => files({ ...config, target_modules: ['q_proj'] }, weights),
-    'bytes, expected at most|does not name',
+    'bytes, expected at most|do(es)? not name',
   ],
   [
     'a module that there is not',

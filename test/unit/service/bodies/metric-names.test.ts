@@ -35,7 +35,9 @@ const groupsWith = (lists: readonly (readonly JsonObject[])[], own: JsonObject =
 
 /** What the service reads of a job's body. */
 function read(groups: JsonObject[]) {
-  const bytes = Buffer.from(JSON.stringify({ model_id: '00000000-0000-4000-8000-000000000000', trajectory_groups: groups }))
+  const bytes = Buffer.from(
+    JSON.stringify({ model_id: '00000000-0000-4000-8000-000000000000', trajectory_groups: groups }),
+  )
   const reading = createGroupReading({
     name: 'POST /v1/preview/training-jobs',
     source: { bytes },

@@ -4,10 +4,10 @@
 import { AppError, ConflictError, InvalidRequestError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import { ROUTES } from '#contract/endpoints/table.js'
+import { networkOf } from '../connections/network.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { handlers } from '../handlers.js'
 import { sendsFile } from '../middleware/auth.js'
-import { networkOf } from '../network.js'
 
 /** Wrong codes of one client in a minute, after which each further wrong one is told to wait. */
 const MOST_WRONG = 5

@@ -3,20 +3,31 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import type { Rng } from '#base/util/rng.js'
+import type { Key } from '#contract/endpoints/endpoint.js'
 import type { Route } from '#contract/endpoints/table.js'
 import { toSchema } from '#service/http/openapi/document.js'
+import { createChooser } from './chooser.js'
+import { EXAMPLES } from './examples.js'
+import { createByteMutator } from './mutated-bytes.js'
 
 export interface MutatedRequest {
   readonly method: string
   /** Path and query as they go over the wire. */
   readonly address: string
-  readonly body?: string
+  readonly body?: string | Uint8Array
   /** Content type. */
   readonly type?: string
+  readonly headers?: Readonly<Record<string, string>>
 }
 
-/** What exists, by the names that paths and bodies have for it. */
-export type KnownNames = Readonly<Record<string, string>>
+/** What exists, by the names that paths and bodies have for it; a function says it anew each time. */
+export type KnownNames = Readonly<Record<string, JsonValue | (() => JsonValue)>>
+
+/** Names of what exists, as a request has them. */
+export function namedValue(known: KnownNames, name: string): JsonValue | undefined {
+  const value = Object.hasOwn(known, name) ? known[name] : undefined
+  return typeof value === 'function' ? value() : value
+}
 
 const NASTY: readonly JsonValue[] = [
   null,
@@ -51,10 +62,27 @@ const NASTY: readonly JsonValue[] = [
 
 const UPLOAD_TYPES = ['multipart/form-data; boundary=x', 'application/octet-stream', 'text/plain'] as const
 
+/** An example with what exists in the place of its nulls. */
+function withNames(example: JsonObject, known: KnownNames): JsonObject {
+  const named = (value: JsonValue, name: string) => (value === null ? (namedValue(known, name) ?? null) : value)
+  return Object.fromEntries(Object.entries(example).map(([name, value]) => [name, named(value, name)]))
+}
+
+/** Schemas of what is sent, each written once. */
+const schemas = new Map<Parameters<typeof toSchema>[0], JsonObject>()
+
+export function schemaOf(schema: Parameters<typeof toSchema>[0]): JsonObject {
+  const known = schemas.get(schema) ?? (toSchema(schema, 'input') as JsonObject)
+  schemas.set(schema, known)
+  return known
+}
+
+export type Mutator = ReturnType<typeof createMutator>
+
 export function createMutator(rng: Rng) {
-  const below = (count: number) => Math.floor(rng.uniform() * count)
-  const pick = <T>(list: readonly T[]): T => list[below(list.length)] as T
-  const chance = (share: number) => rng.uniform() < share
+  const chooser = createChooser(rng)
+  const { below, pick, chance } = chooser
+  const bytes = createByteMutator(chooser)
 
   /** A value that fits a schema, as far as it is said there. */
   function fitting(schema: JsonValue | undefined, known: KnownNames, depth = 0): JsonValue {
@@ -66,7 +94,7 @@ export function createMutator(rng: Rng) {
     switch (schema['type']) {
       case 'string':
         return schema['format'] === 'uuid'
-          ? (known['model_id'] ?? '')
+          ? (namedValue(known, 'model_id') ?? '')
           : pick(['a', 'user', 'fuzzed', 'hello there', '2026-01-01'])
       case 'integer':
         return Math.max(Number(schema['minimum'] ?? 0), -1000) + below(5)
@@ -90,7 +118,7 @@ export function createMutator(rng: Rng) {
     const required = Array.isArray(schema['required']) ? (schema['required'] as readonly JsonValue[]) : []
     const names = Object.keys(properties).filter((name) => required.includes(name) || chance(0.3))
     const value = (name: string): JsonValue => {
-      const existing = known[name]
+      const existing = namedValue(known, name)
       return existing !== undefined && chance(0.6) ? existing : fitting(properties[name], known, depth + 1)
     }
     return Object.fromEntries(names.map((name) => [name, value(name)]))
@@ -132,8 +160,17 @@ export function createMutator(rng: Rng) {
 
   function bodyOf(route: Route, known: KnownNames): Pick<MutatedRequest, 'body' | 'type'> {
     if (route.body === undefined) return chance(0.1) ? { body: '{}', type: 'application/json' } : {}
-    if (typeof route.body === 'string') return upload()
-    const fits = fitting(toSchema(route.body.schema, 'input'), known)
+    if (route.body === 'upload') return upload()
+    if (route.body === 'application/x-protobuf') {
+      const place = { run: String(namedValue(known, 'model_id')), seq: Number(namedValue(known, 'seq_id')) }
+      return { body: bytes.loss(place), type: chance(0.97) ? route.body : 'application/json' }
+    }
+    if (typeof route.body === 'string') return { body: bytes.bytes(below(200)), type: route.body }
+    const examples = EXAMPLES[`${route.method} ${route.path}` as Key]
+    const fits =
+      examples !== undefined && chance(0.7)
+        ? withNames(pick(examples), known)
+        : fitting(schemaOf(route.body.schema), known)
     const text = JSON.stringify(chance(0.3) ? fits : mutated(chance(0.3) ? mutated(fits) : fits))
     return {
       body: chance(0.05) ? text.slice(0, below(text.length + 1)) : text,
@@ -145,10 +182,10 @@ export function createMutator(rng: Rng) {
     const nasty = () =>
       pick(['none', '..', '%25', '%', '%00', 'a'.repeat(500), '-1', '__proto__', '%F0%9F%99%82', '%ff'])
     const path = route.path.replaceAll(/\{\+?(\w+)\}/g, (_, name: string) =>
-      chance(0.7) ? encodeURIComponent(known[name] ?? 'none') : nasty(),
+      chance(0.7) ? encodeURIComponent(String(namedValue(known, name) ?? 'none')) : nasty(),
     )
     if (route.query === undefined && chance(0.9)) return path
-    const query = route.query === undefined ? {} : fitting(toSchema(route.query, 'input'), known)
+    const query = route.query === undefined ? {} : fitting(schemaOf(route.query), known)
     const changed = chance(0.5) ? query : mutated(query)
     const pairs = Object.entries(isJsonObject(changed) ? changed : { limit: changed })
     const text = (value: JsonValue) => encodeURIComponent(typeof value === 'string' ? value : JSON.stringify(value))
@@ -156,7 +193,10 @@ export function createMutator(rng: Rng) {
   }
 
   return {
-    chance,
+    ...chooser,
+    bytes,
+    fitting,
+    mutated,
     /** The next request of a route. */
     next(route: Route, known: KnownNames): MutatedRequest {
       return { method: route.method, address: addressOf(route, known), ...bodyOf(route, known) }

@@ -2,7 +2,7 @@
  * The protocol between the server and the worker of a training session: HTTP with a per-attempt token, as for jobs (`worker.ts`).
  *
  *     GET  /internal/worker/sessions/{session_id}               → TrainingSessionSpec
- *     GET  /internal/worker/sessions/{session_id}/files/{file}  → a stored file, by its digest
+ *     GET  /internal/worker/sessions/{session_id}/files/{file}  → a file of its state, or of an order to load, by its digest
  *     GET  /internal/worker/sessions/{session_id}/base-model…   → its files, as of a job
  *     POST /internal/worker/sessions/{session_id}/heartbeat     WorkerHeartbeat → HeartbeatReply
  *     PUT  /internal/worker/sessions/{session_id}/files/{file}  body: bytes, by their digest → {}

@@ -24,7 +24,7 @@ export interface SessionApiService {
     claim: AttemptClaim,
     name: string,
   ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
-  /** A stored file by its digest. */
+  /** A file of its state, or of an order to load, by its digest. @throws {NotFoundError} `file_not_found` */
   openFile(claim: AttemptClaim, sha256: string, mayLink: boolean): Promise<OpenedBlob>
   putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): { readonly is_cancel_requested: boolean }
@@ -84,8 +84,12 @@ export function createSessionApiService(
         lease_seconds: context.leaseMs / 1000,
       }
     },
-    openFile: (claim, sha256, mayLink) => {
-      sessions.heldBy(claim).watch.note('moved')
+    openFile: async (claim, sha256, mayLink) => {
+      const { id, turns, watch } = sessions.heldBy(claim)
+      watch.note('moved')
+      const isOwn = turns.isOrdered(sha256) || (await listSessionFiles(db, id)).some((file) => file.sha256 === sha256)
+      // the digest of what belongs to others opens nothing
+      if (!isOwn) throw new NotFoundError('file_not_found', `the session has no file "${sha256.slice(0, 100)}"`)
       return openOrLink(blobs, sha256, { mayLink })
     },
     putFile: async (claim, sha256, body) => {

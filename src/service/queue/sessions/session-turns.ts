@@ -80,6 +80,8 @@ export interface SessionTurns {
   currentSeq(): number | null
   /** Whether this worker has carried out anything. */
   hasMoved(): boolean
+  /** Whether its worker is to load the file. */
+  isOrdered(sha256: string): boolean
   /** Why the session could not be brought back; null while it can. */
   brokenBy(): string | null
   /** Ends all waiting turns. */
@@ -94,6 +96,7 @@ interface Current {
   /** The update behind it that its order has, too. */
   readonly next: SessionRequestRecord | null
   readonly frame: Uint8Array
+  readonly task: Task
   readonly issuedAtMs: number
 }
 
@@ -163,7 +166,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     orders += 1
     const frame = encodeFrame({ ...task, order: orders }, more.bytes ?? undefined)
     const { request = null, next = null } = more
-    current = { order: orders, purpose, request, next, frame, issuedAtMs: clock.monotonicMs() }
+    current = { order: orders, purpose, request, next, frame, task, issuedAtMs: clock.monotonicMs() }
     idleSinceMs = null
     return frame
   }
@@ -389,6 +392,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     idleMs: () => (idleSinceMs === null ? 0 : clock.monotonicMs() - idleSinceMs),
     servedMs: () => (servedSinceMs === null ? 0 : clock.monotonicMs() - servedSinceMs),
     currentSeq: () => (current?.purpose === 'request' ? (current.request?.seq ?? null) : null),
+    isOrdered: (sha256) => current?.task.type === 'load' && current.task.files.some((file) => file.sha256 === sha256),
     hasMoved: () => hasMoved,
     brokenBy: () => broken,
     stop: () => {

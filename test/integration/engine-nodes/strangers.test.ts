@@ -5,8 +5,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject, JsonValue } from '#base/util/json.js'
+import { createRng } from '#base/util/rng.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { unassignedPort } from '../../support/service/unassigned-port.js'
+import { countOf, SEED } from '../api/fuzz/fuzzed-service.js'
+import { createMutator, type Mutator } from '../api/fuzz/mutated-requests.js'
 
 const BASE = 'trainyard/tiny-random'
 const ID = 'node-of-mallory'
@@ -184,5 +188,95 @@ describe('what it answers', () => {
     for (const pid of pids) process.kill(pid, 'SIGKILL')
     expect((await complete(service.apiKey)).status).toBe(200)
     expect(service.enginePids()).toContain(others)
+  })
+})
+
+const draw = { logprob: -0.1, kept_ids: [65, 66], unmodelled: ['dry'] }
+const position = { token_id: 65, logprob: -0.5, rank: 1, top_logprobs: [{ token_id: 66, logprob: -1, rank: 2 }] }
+const choice = (index: number, reason: string | null) => ({
+  ...{ index, token_ids: [65, 66], finish_reason: reason, stop_reason: null },
+  logprobs: { content: [{ ...position, drawn: draw }, position] },
+})
+/** What nodes say, event by event. */
+const EVENTS: readonly JsonObject[] = [
+  { choices: [], cached_tokens: 1, prompt: [{ ...position, position: 1, rank: 1 }] },
+  { choices: [choice(0, null), choice(1, null)] },
+  { choices: [choice(0, 'length'), choice(1, 'stop')] },
+]
+const WHOLE: JsonObject = {
+  choices: [choice(0, 'stop'), choice(1, 'abort')],
+  prompt_logprobs: [null, { 65: { logprob: -1, rank: 1 } }],
+}
+const CATEGORIES = ['invalid_request', 'permission', 'not_found', 'unavailable', 'internal', 'cancelled', 'nothing']
+
+/** An answer that nearly is one, as a stream, in one piece, or as an error. */
+function answerOnceMutated({ pick, chance, mutated, bytes }: Mutator): Answer {
+  const wrong = (value: JsonValue): JsonValue => (chance(0.4) ? value : mutated(chance(0.2) ? mutated(value) : value))
+  const error = (): JsonObject => {
+    const trainyard = { category: pick(CATEGORIES), code: 'a_code', message: 'a message', hint: null, details: {} }
+    const plain = { message: 'a message', code: pick([400, 404, 429, 500, 'x', -1]), param: 'prompt', type: 'x' }
+    return { error: chance(0.5) ? { ...plain, trainyard: wrong(trainyard) } : wrong(plain) }
+  }
+  const stream = (): string => {
+    const events = EVENTS.filter(() => chance(0.9)).map(wrong)
+    if (chance(0.2)) events.splice(1, 0, error())
+    const lines = events.map(
+      (event) => `${chance(0.97) ? 'data: ' : pick(['', 'event: x\n', ':'])}${JSON.stringify(event)}`,
+    )
+    return [...lines, ...(chance(0.8) ? ['data: [DONE]'] : []), ''].join(chance(0.95) ? '\n\n' : '\n')
+  }
+  const [isStream, isWhole] = [chance(0.7), chance(0.5)]
+  const status = isStream || isWhole ? 200 : pick([204, 400, 401, 404, 422, 429, 500, 503, 599])
+  const text = isStream ? stream() : JSON.stringify(wrong(isWhole ? WHOLE : error()))
+  const body = chance(0.8) ? Buffer.from(text) : bytes.damaged(Buffer.from(text))
+  const isCut = chance(0.1)
+  const type = isStream === chance(0.98) ? 'text/event-stream' : 'application/json'
+  return (_, response) => {
+    response.writeHead(status, { 'content-type': type, ...(isCut ? { 'content-length': body.length + 9 } : {}) })
+    response.write(body, () => (isCut ? response.destroy() : response.end()))
+  }
+}
+
+const ANSWERS = countOf(80, 0.02)
+
+describe.each(['a stranger’s', 'the operator’s'])('whatever %s node answers', (whose) => {
+  it(`is an answer or an error of the node, ${ANSWERS} times`, { timeout: 120_000 + ANSWERS * 200 }, async () => {
+    const mutator = createMutator(createRng(`${SEED} ${whose}`))
+    const { chance, pick } = mutator
+    service = await createTestService({ scripted: false, engines: 'remote', engineNodeHosts: ['127.0.0.1'] })
+    const key = whose === 'the operator’s' ? service.apiKey : await keyOf('mallory')
+    let answer: Answer = () => undefined
+    const node = await listen(nodeOf((request, response) => answer(request, response)))
+    const seen = new Map<number, number>()
+    const pids: number[] = []
+    for (let i = 0; i < ANSWERS; i += 1) {
+      expect((await register(key, node.url)).status).toBe(200)
+      let said = ''
+      const made = answerOnceMutated(mutator)
+      answer = (request, response) => {
+        const write = response.write.bind(response)
+        response.write = ((part: Buffer, done: () => void) => {
+          said = `${response.statusCode} ${part.toString('latin1')}`
+          return write(part, done)
+        }) as typeof response.write
+        made(request, response)
+      }
+      const rules = pick([{}, { logprobs: 2 }, { echo: true, logprobs: 1 }, { stream: true }])
+      const json = { model: BASE, prompt: 'Once', max_tokens: 4, n: chance(0.8) ? 2 : 1, ...rules }
+      const response = await service.fetch('/v1/completions', { json, headers: { authorization: `Bearer ${key}` } })
+      const text = await response.text()
+      const what = `seed ${SEED}, answer ${i}: ${JSON.stringify(json)}\n${said}\n${response.status} ${text.slice(0, 500)}`
+      const isNodes = response.status === 503 && /engine node|a message/.test(text)
+      // his own engine, wherever it computes: what it calls its own fault is one of the service
+      const isOwn = whose === 'the operator’s' && response.status === 500 && said.includes('"internal"')
+      expect(response.status < 500 || response.status === 501 || isNodes || isOwn, what).toBe(true)
+      for (const secret of ['    at ', 'node_modules', service.dataDir]) expect(text.includes(secret), what).toBe(false)
+      if (i === 0) pids.push(...service.enginePids())
+      seen.set(response.status, (seen.get(response.status) ?? 0) + 1)
+    }
+    expect(seen.get(200) ?? 0, JSON.stringify([...seen])).toBeGreaterThan(ANSWERS / 20)
+    expect(seen.get(503) ?? 0, JSON.stringify([...seen])).toBeGreaterThan(ANSWERS / 20)
+    expect(service.enginePids()).toEqual(pids)
+    expect((await service.fetch('/v1/health')).status).toBe(200)
   })
 })

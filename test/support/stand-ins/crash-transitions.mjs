@@ -47,6 +47,7 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
   const mutate = async (name, input, selection) =>
     (await graphql(`mutation M($input: I!) { ${name}(input: $input) { ${selection} } }`, { input }))[name]
   const tokenOf = (url) => new URL(url).searchParams.get('token')
+  const putBytes = async (token, bytes) => wandb.put(await wandb.verify(token), bytes)
   const named = (alias) => ({ alias, artifactCollectionName: 'rows' })
   const artifact = {
     entityName: 'local',
@@ -77,8 +78,8 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
   const manifest = JSON.stringify({ version: 1, storagePolicy: 'wandb-storage-policy-v1', contents })
   async function uploaded() {
     const id = await createArtifact()
-    await wandb.put(await fileToken(id), [Buffer.from('rows')])
-    await wandb.put(await manifestToken(id), [Buffer.from(manifest)])
+    await putBytes(await fileToken(id), [Buffer.from('rows')])
+    await putBytes(await manifestToken(id), [Buffer.from(manifest)])
     return id
   }
   const commit = (id) => mutate('commitArtifact', { artifactID: id }, 'artifact { id }')
@@ -111,7 +112,7 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
       await upsert({})
       const input = { entityName: 'local', projectName: 'p', runName: 'run', files: ['output.log'] }
       const { files } = await mutate('createRunFiles', input, 'files { uploadUrl }')
-      return () => wandb.put(tokenOf(files[0].uploadUrl), [Buffer.from('said')])
+      return () => putBytes(tokenOf(files[0].uploadUrl), [Buffer.from('said')])
     },
     'create W&B artifact': async () => {
       await graphql('{viewer{entity}}')
@@ -119,11 +120,11 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
     },
     'upload a file of a W&B artifact': async () => {
       const token = await fileToken(await createArtifact())
-      return () => wandb.put(token, [Buffer.from('rows')])
+      return () => putBytes(token, [Buffer.from('rows')])
     },
     'upload the manifest of a W&B artifact': async () => {
       const token = await manifestToken(await createArtifact())
-      return () => wandb.put(token, [Buffer.from(manifest)])
+      return () => putBytes(token, [Buffer.from(manifest)])
     },
     'commit W&B artifact': async () => {
       const id = await uploaded()
@@ -132,8 +133,8 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
     'commit the next version of a W&B artifact': async () => {
       await commit(await uploaded())
       const id = await createArtifact({ digest: 'e' })
-      await wandb.put(await fileToken(id), [Buffer.from('rows')])
-      await wandb.put(await manifestToken(id), [Buffer.from(manifest)])
+      await putBytes(await fileToken(id), [Buffer.from('rows')])
+      await putBytes(await manifestToken(id), [Buffer.from(manifest)])
       return () => commit(id)
     },
     'name a W&B artifact': async () => {

@@ -50,7 +50,7 @@ const wrong: readonly (readonly [name: string, content: string, kind: 'sft' | 'd
   ],
   ['a pair without a prompt', lines(pair, { chosen: 'a', rejected: 'b' }), 'dpo', 'Line 2 '],
   ['equal answers', lines(pair, { ...pair, rejected: 'a' }), 'dpo', 'Line 2 has equal answers'],
-  ['labels as tables write them', lines({ ...turn, label: 0 }), 'sft', 'Line 1 is a KTO row'],
+  ['labels as tables write them', lines({ ...turn, label: 'False' }), 'sft', 'Line 1 is a KTO row'],
   [
     'a Git LFS pointer',
     'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n',

@@ -7,7 +7,7 @@ if (major < 20 || (major === 20 && minor < 19)) {
   process.stderr.write(`error: trainyard needs Node 20.19 or newer, this is ${process.versions.node}\n`)
   process.exit(1)
 }
-const main = new URL('../dist/commands/main.js', import.meta.url)
+const main = new URL('../dist/bundles/main.js', import.meta.url)
 if (!existsSync(main)) {
   process.stderr.write('error: trainyard is not built yet\nhint: npm run build\n')
   process.exit(1)

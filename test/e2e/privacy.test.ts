@@ -82,7 +82,7 @@ describe.skipIf(process.platform !== 'linux')('nothing runs unasked (seen throug
     const dataDir = join(home.path, 'data')
     const script = join(dataDir, 'script.mjs')
     mkdirSync(dataDir)
-    const index = pathToFileURL(join(ROOT, 'dist/src/index.js')).href
+    const index = pathToFileURL(join(ROOT, 'dist/bundles/index.js')).href
     writeFileSync(
       script,
       `import { createService } from '${index}'

@@ -58,7 +58,9 @@ export async function copySources(): Promise<SourceCopy> {
     write: (file, text) => writeFile(join(path, file), text),
     async build() {
       const compiler = join(ROOT, 'node_modules/typescript/bin/tsc')
-      const { stdout, stderr } = await start([compiler, '-p', 'tsconfig.json'])
+      const checked = await start([compiler, '-p', 'tsconfig.json'])
+      if (checked.exitCode !== 0) return checked.stdout + checked.stderr
+      const { stdout, stderr } = await start(['src/bundle.js'])
       return stdout + stderr
     },
     run: (args, environment) => start(['bin/trainyard.js', ...args], environment),

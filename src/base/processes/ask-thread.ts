@@ -8,12 +8,11 @@ import { pathToFileURL } from 'node:url'
 import { parentPort, type TransferListItem, Worker, type WorkerOptions } from 'node:worker_threads'
 import { type ErrorMessage, fromErrorMessage, toErrorMessage, type Unexpected } from '#base/errors/error-message.js'
 import { createDeferred, type Deferred } from '#base/util/deferred.js'
-import { builtModule } from './entry.js'
+import { bundlePath, type EntryPoint } from './entry.js'
 
-/** @param module built module, for example `inference/host/text-thread.js` */
-export function startThread(module: string, options: Omit<WorkerOptions, 'execArgv'> = {}): Worker {
+export function startThread(entry: EntryPoint, options: Omit<WorkerOptions, 'execArgv'> = {}): Worker {
   // a process's own preloaded modules (its lifeline) are not a thread's business
-  const thread = new Worker(pathToFileURL(builtModule(module)), { ...options, execArgv: [] })
+  const thread = new Worker(pathToFileURL(bundlePath(entry)), { ...options, execArgv: [] })
   // it must not keep the process alive
   thread.unref()
   return thread
@@ -37,7 +36,7 @@ export interface AskedThread<Question, Answer> {
 }
 
 export interface AskedThreadOptions<Failure extends ErrorMessage> {
-  readonly module: string
+  readonly entry: EntryPoint
   readonly thread?: Omit<WorkerOptions, 'execArgv'>
   /** Without a question for so long it ends, and its memory goes back. Default: never. */
   readonly idleMs?: number
@@ -67,7 +66,7 @@ export function createAskedThread<Question, Answer, Failure extends ErrorMessage
 
   function started(): Worker {
     if (thread !== null) return thread
-    const worker = startThread(options.module, options.thread)
+    const worker = startThread(options.entry, options.thread)
     thread = worker
     const onEnd = (cause: unknown): void => {
       if (thread === worker) void end(died(cause, waiting.size))

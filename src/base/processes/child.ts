@@ -5,7 +5,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { setPriority } from 'node:os'
 import { behind } from '#base/util/thread-priority.js'
-import { builtModule, dieWithParentFlags } from './entry.js'
+import { bundlePath, dieWithParentFlags, type EntryPoint, type StandIn } from './entry.js'
 import { releaseLifeline } from './lifeline.js'
 import { forkProcess, type Inheritance } from './start-process.js'
 
@@ -20,9 +20,8 @@ export interface ChildOptions extends Inheritance {
   readonly serialization?: 'advanced'
 }
 
-/** @param module built module, for example `inference/host/main.js` */
-export function startChild(module: string, options: ChildOptions): ChildProcess {
-  const child = forkProcess(builtModule(module), options, {
+export function startChild(entry: EntryPoint | StandIn, options: ChildOptions): ChildProcess {
+  const child = forkProcess(bundlePath(entry), options, {
     ...(options.serialization === undefined ? {} : { serialization: options.serialization }),
     execArgv: [...dieWithParentFlags(), ...(options.flags ?? [])],
     // no stdin, IPC, lifeline (`lifeline.ts`)

@@ -49,7 +49,7 @@ export interface TextDeskOptions {
 export function createTextDesk(textModel: TextModel, options: TextDeskOptions): TextDesk {
   const smallText = options.smallText ?? SMALL_TEXT
   const thread = createAskedThread<TextWork, TextResult>({
-    module: 'inference/host/text-thread.js',
+    entry: 'inference/host/text-thread.js',
     thread: { workerData: options.sourcePath },
     died: (cause) => new RuntimeError('text_thread_failed', 'the thread that renders prompts ended', { cause }),
   })
@@ -84,7 +84,7 @@ function createForeignDesk({
   const tooMuch = (what: string, cause?: unknown): InvalidRequestError =>
     new InvalidRequestError('chat_template_budget', `chat template ${what}`, { param: 'chat_template', cause })
   const thread = createAskedThread<TextWork, TextResult>({
-    module: 'inference/host/text-thread.js',
+    entry: 'inference/host/text-thread.js',
     thread: { workerData: sourcePath, resourceLimits: { maxOldGenerationSizeMb: FOREIGN_HEAP_MB } },
     idleMs: FOREIGN_IDLE_MS,
     died: (cause) => tooMuch('ended the thread that rendered it', cause),

@@ -5,7 +5,7 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Environment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
-import { builtModule } from '#base/processes/entry.js'
+import { bundlePath } from '#base/processes/entry.js'
 import { readProgram, spawnProcess } from '#base/processes/start-process.js'
 import { MAX_VLLM_LOGPROBS } from '../remote/generate-body.js'
 
@@ -51,7 +51,7 @@ export async function startVllm(options: VllmProcessOptions): Promise<VllmProces
   const url = `http://127.0.0.1:${port}`
   const leader = spawnProcess(
     process.execPath,
-    [builtModule('inference/node/group-leader.js'), options.command, ...vllmArgs(options, port)],
+    [bundlePath('inference/node/group-leader.js'), options.command, ...vllmArgs(options, port)],
     {
       detached: true,
       inherits: {

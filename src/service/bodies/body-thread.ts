@@ -29,7 +29,7 @@ const IDLE_MS = 15_000
 export function createBodyThread(options: BodyThreadOptions): BodyThread {
   let isClosed = false
   const thread = createAskedThread<ThreadTask, unknown, PlainError>({
-    module: 'service/bodies/thread-main.js',
+    entry: 'service/bodies/thread-main.js',
     thread: {
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb, maxYoungGenerationSizeMb: YOUNG_MB },
       workerData: { niceness: options.niceness },

@@ -34,7 +34,7 @@ export function createModelInspector(): ModelInspector {
   async function start(task: InspectionTask): Promise<ModelFacts | null> {
     if (isClosed) throw shuttingDown()
     const thread = createAskedThread<InspectionTask, ModelFacts | null>({
-      module: 'model/inspection/thread-main.js',
+      entry: 'model/inspection/thread-main.js',
       thread: { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } },
       died: (cause) => new WeightsError('model_unreadable', `model "${task.path}" could not be read`, { cause }),
     })

@@ -58,7 +58,7 @@ function workerPids(): number[] {
   return lines
     .filter(
       (line) =>
-        line.includes('dist/src/training/worker/main.js') && line.trim().split(/\s+/)[1] === String(process.pid),
+        line.includes('dist/bundles/training/worker/main.js') && line.trim().split(/\s+/)[1] === String(process.pid),
     )
     .map((line) => Number(line.trim().split(/\s+/)[0]))
 }

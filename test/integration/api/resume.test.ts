@@ -50,7 +50,8 @@ async function reach(service: TestService, job: TrainingJob, steps: number): Pro
 function killWorkers(): void {
   const lines = execFileSync('ps', ['-eo', 'pid,ppid,args'], { encoding: 'utf8' }).split('\n')
   const own = lines.filter(
-    (line) => line.includes('dist/src/training/worker/main.js') && line.trim().split(/\s+/)[1] === String(process.pid),
+    (line) =>
+      line.includes('dist/bundles/training/worker/main.js') && line.trim().split(/\s+/)[1] === String(process.pid),
   )
   for (const line of own) process.kill(Number(line.trim().split(/\s+/)[0]), 'SIGKILL')
 }

@@ -12,7 +12,7 @@ import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { until } from '../../support/until.js'
 import { ask, converse, EventLog } from './host-harness.js'
 
-const ENTRY = new URL('../../../dist/src/inference/host/main.js', import.meta.url)
+const ENTRY = new URL('../../../dist/bundles/inference/host/main.js', import.meta.url)
 const SMOLLM2 = new URL('../../../.cache/models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url).pathname
 
 let directory: string

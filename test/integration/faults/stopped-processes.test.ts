@@ -18,7 +18,7 @@ import {
 import { until } from '../../support/until.js'
 
 const STEPS = 150
-const WORKER = join(import.meta.dirname, '../../../dist/src/training/worker/main.js')
+const WORKER = join(import.meta.dirname, '../../../dist/bundles/training/worker/main.js')
 let dataDir: string
 let server: KillableServer
 let clone: ChildProcess | null = null

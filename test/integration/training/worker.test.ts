@@ -21,7 +21,7 @@ import { createBaseModelFilesBook } from '#service/operations/base-models/base-m
 import { workerJob } from '../../support/model/worker-job.js'
 
 const TOKEN = 'attempt-token'
-const WORKER = new URL('../../../dist/src/training/worker/main.js', import.meta.url).pathname
+const WORKER = new URL('../../../dist/bundles/training/worker/main.js', import.meta.url).pathname
 
 let directory: string
 let modelPath: string

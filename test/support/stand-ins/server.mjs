@@ -6,9 +6,9 @@
  */
 import { join } from 'node:path'
 
-const root = join(import.meta.dirname, '../../../dist/src')
-const { createTestedService } = await import(`${root}/service/test-door.js`)
-const { createLogger } = await import(`${root}/base/logging/logger.js`)
+const root = join(import.meta.dirname, '../../../dist')
+const { createTestedService } = await import(`${root}/bundles/test-door.js`)
+const { createLogger } = await import(`${root}/src/base/logging/logger.js`)
 const options = JSON.parse(process.argv[2] ?? '{}')
 try {
   const service = await createTestedService({

@@ -44,7 +44,7 @@ async function sizeOf({ files }: AdapterRef): Promise<number> {
 
 async function readInThread(task: AdapterThreadTask): Promise<AdapterWeights> {
   const thread = createAskedThread<AdapterThreadTask, AdapterWeights>({
-    module: 'inference/host/adapters/adapter-thread.js',
+    entry: 'inference/host/adapters/adapter-thread.js',
     died: (cause) => new RuntimeError('adapter_thread_failed', 'the thread that reads an adapter ended', { cause }),
   })
   return await thread.ask(task).finally(() => thread.end())

@@ -133,7 +133,7 @@ export async function startFuzzed(args: readonly string[], env: NodeJS.ProcessEn
     const toldLine = await until(() => lines().length > before && lines().at(-1), 'the server telling what it holds')
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean)
     const engine = children.find((child) =>
-      readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('dist/src/inference/'),
+      readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('dist/bundles/inference/'),
     )
     const of = (process: string | number) => ({
       rssMb: Math.round(Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${process}/status`, 'utf8'))?.[1]) / 1024),

@@ -15,6 +15,7 @@ import { shortName } from '#cli/names/model-reference.js'
 import { InterruptedError } from '#cli/terminal/errors.js'
 import { createDemoPrinter } from '#cli/views/demo-output.js'
 import { requireCompleted } from '#cli/views/watch.js'
+import { command } from '#contract/wire/command-line.js'
 import type { Model } from '#contract/wire/models.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
 
@@ -100,13 +101,12 @@ export const demo = defineCommand({
 function nextCommands({ config, spell }: CommandContext, model: Model, task: DemoTask): readonly string[] {
   const isElsewhere = config.resolve('project').source === 'flag'
   const name = isElsewhere ? `${model.project}/${model.name}` : shortName(model, config)
-  const suffix = config.resolve('server').source === 'flag' ? ` --server ${config.get('server')}` : ''
+  const elsewhere = config.resolve('server').source === 'flag' ? ['--server', config.get('server') ?? ''] : []
   const prompt = task.heldOut[0]?.prompt ?? 'Hello!'
-  const quote = prompt.includes('"') ? "'" : '"'
   return [
-    `trainyard chat ${name} ${quote}${prompt}${quote}${suffix}`,
-    `trainyard ui ${name}${suffix}    # its curve, in a browser`,
-    `trainyard checkpoints list ${name}${suffix}`,
+    command`trainyard chat ${[name, prompt, ...elsewhere]}`,
+    command`trainyard ui ${[name, ...elsewhere]}    # its curve, in a browser`,
+    command`trainyard checkpoints list ${[name, ...elsewhere]}`,
     'trainyard help files    # what to train it on next looks like this',
   ].map(spell)
 }

@@ -1,6 +1,7 @@
 /**
  * `trainyard eval`: how good a model is at held-out prompts, recorded with its checkpoint, and a threshold for CI.
  */
+
 import { AppError } from '#base/errors/errors.js'
 import { type Interval, meanInterval } from '#base/statistics/interval.js'
 import { writeWhole } from '#base/write-whole.js'
@@ -12,6 +13,7 @@ import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
 import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
+import { command } from '#contract/wire/command-line.js'
 import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
 
 /** Answers that are shown unasked when none got a reward. */
@@ -93,14 +95,15 @@ export const evaluate = defineCommand({
     const guessing = sayOfGuessing(examples)
     for (const finding of [...sayOfMeasured(groups), ...guessing]) output.warning(finding)
     if (isStored && needsExamples(groups)) {
-      output.hint(`trainyard train sft ${args.model} --file examples.jsonl --watch`)
+      output.hint(command`trainyard train sft ${args.model} --file examples.jsonl --watch`)
     } else if (isStored && facts.reward < 1) {
-      const reward = flags.reward === undefined ? '' : ` --reward ${JSON.stringify(flags.reward)}`
-      const longest = flags.maxTokens === LONGEST_ANSWER ? '' : ` --max-tokens ${flags.maxTokens}`
+      const asked = [
+        ...['--prompts', 'train.jsonl'],
+        ...(flags.reward === undefined ? [] : ['--reward', flags.reward]),
+        ...(flags.maxTokens === LONGEST_ANSWER ? [] : ['--max-tokens', String(flags.maxTokens)]),
+      ]
       // other prompts than those measured here: what is held out is never trained on
-      output.hint(
-        `trainyard rollout ${args.model} --prompts train.jsonl${reward}${longest} | trainyard train rl ${args.model} --file - --watch`,
-      )
+      output.hint(command`trainyard rollout ${args.model} ${asked} | trainyard train rl ${args.model} --file - --watch`)
     }
     if (flags.minReward === undefined) return
     if (facts.exceptions > 0) {

@@ -1,6 +1,7 @@
 /**
  * `trainyard init`: a folder with a task of one's own that runs as it stands. Asks three questions; needs no service.
  */
+
 import { mkdir, readdir } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
@@ -9,13 +10,13 @@ import { createRng } from '#base/util/rng.js'
 import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { quoteWord } from '#cli/command/page-flags.js'
 import { filesOf, LANGUAGES, runLine, SOURCES, type Source } from '#cli/init/files.js'
 import { sampleRows } from '#cli/init/sample.js'
 import { readPrompts } from '#cli/rollout/prompt-file.js'
 import { hasAnswer } from '#cli/rollout/reward.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import type { Prompts } from '#cli/terminal/prompts.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 
 /** Stands for a file of prompts where there is none yet. */
 const SAMPLE = 'sample'

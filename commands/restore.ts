@@ -1,10 +1,12 @@
 /**
  * `trainyard restore`: a data directory from a backup file, every byte checked.
  */
+
 import { resolve } from 'node:path'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
+import { command } from '#contract/wire/command-line.js'
 
 export const restore = defineCommand({
   path: ['restore'],
@@ -41,7 +43,7 @@ export const restore = defineCommand({
     output.result(json, `Restored ${dataDir}: ${plural(blobs, 'blob')}, ${formatBytes(bytes)}; ${made}`, [dataDir])
     if (blobStore !== null) {
       output.warning(`the blobs are kept in ${blobStore} and were not in the file`)
-      output.hint(`trainyard serve --data-dir ${dataDir} --blob-store '${blobStore}'`)
+      output.hint(command`trainyard serve --data-dir ${dataDir} --blob-store ${blobStore}`)
     }
     if (damaged.length > 0) {
       output.warning(`${plural(damaged.length, 'blob')} were damaged or gone when the backup was made and are missing`)

@@ -6,12 +6,12 @@ import { stringifyExact } from '#base/json/exact-json.js'
 import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { quoteWord } from '#cli/command/page-flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { keysOf, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
+import { command } from '#contract/wire/command-line.js'
 import { type CurriculumCounts, openCurriculum } from '#sdk/rl/curriculum.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 
@@ -119,7 +119,7 @@ export const rollout = defineCommand({
     await writeWhole(flags.out, lines)
     output.result({ ...facts, file: flags.out }, `Wrote ${flags.out}: ${said}`, [flags.out])
     if (facts.trainable_groups > 0) {
-      output.hint(`trainyard train rl ${quoteWord(args.model)} --file ${quoteWord(flags.out)} --watch`)
+      output.hint(command`trainyard train rl ${args.model} --file ${flags.out} --watch`)
     }
   },
 })

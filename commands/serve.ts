@@ -2,6 +2,7 @@
  * `trainyard serve`: runs the service until Ctrl-C. Service code is imported only when the command runs, so that help
  * stays fast.
  */
+
 import { stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { usableCores } from '#base/machine/cores.js'
@@ -16,6 +17,7 @@ import { assertOpenFiles } from '#cli/local/open-files.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
+import { command } from '#contract/wire/command-line.js'
 import type { Service, ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */
@@ -85,7 +87,7 @@ export const serve = defineCommand({
       }
       if (service.isApiKeyLost) {
         output.warning(`${apiKeyFile} is gone or holds no key of this data directory`)
-        output.hint(`trainyard keys create --data-dir ${dataDir}`)
+        output.hint(command`trainyard keys create --data-dir ${dataDir}`)
       }
       const { modelCount, baseModelCount } = inventory
       const page = settings.ui ? await pageAddress(service, settings.publicUrl) : null

@@ -1,6 +1,7 @@
 /**
  * `trainyard base-models add`: gives a running server another base model, from this machine's disk or from a hub.
  */
+
 import { stat } from 'node:fs/promises'
 import { basename, resolve } from 'node:path'
 import type { CommandContext } from '#cli/command/context.js'
@@ -12,6 +13,7 @@ import { placeIncoming } from '#cli/local/incoming.js'
 import { InterruptedError, OutcomeError, UsageError } from '#cli/terminal/errors.js'
 import { formatBytes, formatClock, formatCount } from '#cli/terminal/format.js'
 import { startProgress } from '#cli/terminal/progress.js'
+import { command } from '#contract/wire/command-line.js'
 import type { BaseModel } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
@@ -86,7 +88,7 @@ export const addBaseModel = defineCommand({
     }
     output.result(model, sentence(model), [model.name])
     for (const warning of model.warnings ?? []) output.warning(`${model.name}: ${warning}`)
-    if (model.status === 'ready') output.hint(`trainyard models create <name> --base-model ${model.name}`)
+    if (model.status === 'ready') output.hint(command`trainyard models create <name> --base-model ${model.name}`)
   },
 })
 
@@ -153,7 +155,7 @@ async function waitUntilThere(context: CommandContext, client: Client, first: Ba
     throw error.withLines([
       `Detached: the server goes on downloading ${first.name}.`,
       `Look:   trainyard base-models list`,
-      `Stop:   trainyard base-models remove ${first.name}`,
+      command`Stop:   trainyard base-models remove ${first.name}`,
     ])
   } finally {
     progress.stop()

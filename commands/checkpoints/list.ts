@@ -4,11 +4,12 @@
 
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
+import { askedNamespace, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { usualMetrics } from '#cli/input/checkpoint-selection.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 import { collectPages } from '#sdk/client/pages.js'
 
 export const listCheckpoints = defineCommand({

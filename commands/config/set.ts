@@ -8,6 +8,7 @@ import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
 import { parseSetting } from '#cli/config/parse-setting.js'
 import { settings } from '#cli/config/schema.js'
 import { UsageError } from '#cli/terminal/errors.js'
+import { command } from '#contract/wire/command-line.js'
 
 export const setConfig = defineCommand({
   path: ['config', 'set'],
@@ -30,7 +31,7 @@ export const setConfig = defineCommand({
     const isSecret = settings[key].isSecret === true
     if (isSecret && args.value !== undefined && args.value !== '-') {
       throw new UsageError('secret_on_command_line', `${key} must not be given as an argument`, {
-        hint: `trainyard config set ${key} - < key.txt`,
+        hint: command`trainyard config set ${key} - < key.txt`,
       })
     }
     if (args.value === undefined && !isSecret) {
@@ -40,7 +41,7 @@ export const setConfig = defineCommand({
     }
     const text =
       args.value === undefined
-        ? await prompts.secret(`Value of ${key}:`, `trainyard config set ${key} -`)
+        ? await prompts.secret(`Value of ${key}:`, command`trainyard config set ${key} -`)
         : args.value === '-'
           ? await io.stdin.readAll()
           : args.value

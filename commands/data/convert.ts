@@ -5,17 +5,17 @@
 import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { quoteWord } from '#cli/command/page-flags.js'
 import { convertFile, describeForms, describeUnread } from '#cli/input/convert-file.js'
 import { displayPath, openInput } from '#cli/input/input-file.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { plural } from '#cli/terminal/format.js'
+import { command } from '#contract/wire/command-line.js'
 import { CONVERT_TARGETS, PURPOSE_OF, type RowPurpose, TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
 
 const NEXT: Readonly<Record<RowPurpose, (file: string) => string>> = {
-  conversation: (file) => `trainyard train sft <model> --file ${file}`,
-  preference: (file) => `trainyard train dpo <model> --file ${file}`,
-  prompt: (file) => `trainyard rollout <model> --prompts ${file} --out groups.jsonl`,
+  conversation: (file) => command`trainyard train sft <model> --file ${file}`,
+  preference: (file) => command`trainyard train dpo <model> --file ${file}`,
+  prompt: (file) => command`trainyard rollout <model> --prompts ${file} --out groups.jsonl`,
 }
 
 export const convertData = defineCommand({
@@ -72,6 +72,6 @@ export const convertData = defineCommand({
     }
     output.result(json, `Wrote ${args.output}: ${said}`, [args.output])
     if (ignored !== null) output.warning(ignored)
-    output.hint(NEXT[purpose](quoteWord(args.output)))
+    output.hint(NEXT[purpose](args.output))
   },
 })

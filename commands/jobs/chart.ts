@@ -10,6 +10,7 @@ import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { renderChart } from '#cli/terminal/chart.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
+import { command } from '#contract/wire/command-line.js'
 
 /** Rows of a curve: three of them fit a terminal of 24 lines with their titles. */
 const ROWS = 5
@@ -53,7 +54,7 @@ export const chartJobs = defineCommand({
     }))
     if (output.mode === 'human' && curves.length === 0) {
       output.status(`model ${model.name} has no metrics yet`)
-      return output.hint(`trainyard train rl ${model.name} --file groups.jsonl --watch`)
+      return output.hint(command`trainyard train rl ${model.name} --file groups.jsonl --watch`)
     }
     const { stdout } = io
     if (output.mode !== 'human' || !stdout.isTerminal) {

@@ -9,6 +9,7 @@ import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
 import { describeReport } from '#cli/terminal/job-report.js'
 import { describeProgress } from '#cli/views/watch.js'
+import { command } from '#contract/wire/command-line.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 
 export const getJob = defineCommand({
@@ -60,8 +61,8 @@ export const getJob = defineCommand({
     for (const warning of job.warnings ?? []) output.warning(warning)
     if (job.error_code === 'non_finite_loss')
       output.hint('lower --learning-rate; trainyard jobs events shows the steps before')
-    else if (job.status === 'failed') output.hint(`trainyard jobs events ${job.id} shows the steps before`)
-    else if (job.status === 'running') output.hint(`trainyard jobs watch ${job.id}`)
+    else if (job.status === 'failed') output.hint(`${command`trainyard jobs events ${job.id}`} shows the steps before`)
+    else if (job.status === 'running') output.hint(command`trainyard jobs watch ${job.id}`)
   },
 })
 

@@ -8,6 +8,7 @@ import { argument, flag } from '#cli/command/flags.js'
 import { resolveJobId } from '#cli/names/job-reference.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
+import { command } from '#contract/wire/command-line.js'
 import { MARKS, type MarkWord } from '#contract/wire/training/mark-words.js'
 
 interface Given {
@@ -89,7 +90,7 @@ export const addMark = defineCommand({
       const { model_id: trained } = await client.trainingJobs.get(jobId, { signal })
       if (trained !== model.id) {
         throw new NotFoundError('training_job_not_found', `job ${jobId} trained another model than ${args.model}`, {
-          hint: `trainyard jobs list --model ${args.model}`,
+          hint: command`trainyard jobs list --model ${args.model}`,
         })
       }
       return client.marks.put({ jobId, ...at }, json, { signal })

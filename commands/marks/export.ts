@@ -1,13 +1,14 @@
 /**
  * `trainyard marks export`: marks of a model as rows that train, on the server or as a file here.
  */
+
 import { writeWhole } from '#base/write-whole.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { quoteWord } from '#cli/command/page-flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
+import { command, quoteWord } from '#contract/wire/command-line.js'
 import { LEFT_OUT_WORDS, MARK_FORMS } from '#contract/wire/training/mark-words.js'
 import type { Client } from '#sdk/client/client.js'
 
@@ -41,7 +42,7 @@ export const exportMarks = defineCommand({
     const client = await connect()
     const model = await findModel(parseWholeModel(args.model), { ...context, client })
     const file = await client.marks.toFile({ model_id: model.id, form }, { signal })
-    const train = `trainyard train ${form} ${quoteWord(args.model)}`
+    const train = command`trainyard train ${form} ${args.model}`
     for (const { reason, count } of file.left_out)
       output.warning(`${plural(count, 'mark')} left out: ${LEFT_OUT_WORDS[reason]}`)
     const rows = `${plural(file.rows, 'row')} of ${plural(file.marks, 'mark')}`

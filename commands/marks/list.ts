@@ -1,12 +1,14 @@
 /**
  * `trainyard marks list`: what readers think of answers of a model.
  */
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
+import { askedNamespace, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { resolveJobId } from '#cli/names/job-reference.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 import { MARKS } from '#contract/wire/training/mark-words.js'
 import type { Mark } from '#contract/wire/training/marks.js'
 import { collectPages } from '#sdk/client/pages.js'

@@ -9,6 +9,7 @@ import { uploadAdapter } from '#cli/input/adapter-folder.js'
 import { askForBaseModel } from '#cli/names/ask.js'
 import { parseModelReference, shortName } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
+import { command } from '#contract/wire/command-line.js'
 import { ApiError } from '#sdk/client/errors.js'
 
 export const createModel = defineCommand({
@@ -96,6 +97,6 @@ export const createModel = defineCommand({
       [model.id],
     )
     for (const warning of model.warnings ?? []) output.warning(`${model.name}: ${warning}`)
-    output.hint(`trainyard train sft ${shortName(model, config)} --file data.jsonl --watch`)
+    output.hint(command`trainyard train sft ${shortName(model, config)} --file data.jsonl --watch`)
   },
 })

@@ -1,13 +1,15 @@
 /**
  * `trainyard models evaluations`: what was logged of a model, by step, or prompt by prompt between two steps.
  */
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { askedNamespace, nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
+import { askedNamespace, nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import type { Column } from '#cli/terminal/table.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
 import { collectPages } from '#sdk/client/pages.js'

@@ -1,12 +1,14 @@
 /**
  * `trainyard probes answers`: what each step says to a watched prompt.
  */
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { nextPageCommand, pageFlags, quoteWord } from '#cli/command/page-flags.js'
+import { nextPageCommand, pageFlags } from '#cli/command/page-flags.js'
 import { parseInteger } from '#cli/input/parse.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 import type { ProbeAnswer } from '#contract/wire/inference/probes.js'
 import { collectPages } from '#sdk/client/pages.js'
 import { answerLine, findProbe, PROBE_ARGUMENT } from './probe-answers.js'

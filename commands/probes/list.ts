@@ -1,10 +1,12 @@
 /**
  * `trainyard probes list`: the watched prompts of a model, with what the base model and a step say to them.
  */
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
+import { command } from '#contract/wire/command-line.js'
 import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe } from '#contract/wire/inference/probes.js'
 import { answerLine } from './probe-answers.js'
@@ -35,7 +37,7 @@ export const listProbes = defineCommand({
     const places = new Map(page.data.map(({ id }, i) => [id, i + 1]))
     output.list(page, columnsOf(places, step), {
       isWide: flags.wide,
-      empty: `no prompt of ${model.name} is watched: trainyard probes add ${model.name} "…"`,
+      empty: `no prompt of ${model.name} is watched: ${command`trainyard probes add ${model.name} "…"`}`,
     })
   },
 })

@@ -1,7 +1,9 @@
 /**
  * What commands say of answers to watched prompts, and how a prompt is named: by its number in the list, or its id.
  */
+
 import { NotFoundError } from '#base/errors/errors.js'
+import { command } from '#contract/wire/command-line.js'
 import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { Client } from '#sdk/client/client.js'
@@ -30,7 +32,7 @@ export async function findProbe(
   const found = place ?? (byId.length === 1 ? byId[0] : undefined)
   if (found !== undefined) return found
   throw new NotFoundError('probe_not_found', `no watched prompt "${named}" of ${model.name}`, {
-    hint: `trainyard probes list ${model.name}`,
+    hint: command`trainyard probes list ${model.name}`,
   })
 }
 

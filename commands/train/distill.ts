@@ -1,9 +1,9 @@
 /**
  * `trainyard train distill`: a small model learns from a stronger one, by the teacher's answers or on its own.
  */
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { quoteWord } from '#cli/command/page-flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { readPrompts } from '#cli/rollout/prompt-file.js'
@@ -16,6 +16,7 @@ import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, train
 import { optionFlags } from '#cli/training/option-flags.js'
 import { collectHyperparameters } from '#cli/training/submission.js'
 import { checkTeacher, isAddress, teacherFlags } from '#cli/training/teacher-flags.js'
+import { command } from '#contract/wire/command-line.js'
 
 export const trainDistill = defineCommand({
   path: ['train', 'distill'],
@@ -86,6 +87,6 @@ export const trainDistill = defineCommand({
     const model = await findModel(parseTrainedModel(args.model), { ...context, client })
     if (flags.onPolicy) await trainOnPolicy(context, client, { flags, model, rows: prepared.rows })
     else await trainByExamples(context, client, { flags, model, ...prepared })
-    output.hint(`trainyard eval ${quoteWord(args.model)} --prompts ${quoteWord(flags.prompts)}`)
+    output.hint(command`trainyard eval ${args.model} --prompts ${flags.prompts}`)
   },
 })

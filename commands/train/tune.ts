@@ -1,11 +1,11 @@
 /**
  * `trainyard tune`: which learning rate suits a model and its prompts, by short jobs on forks; the best one is then trained on the model.
  */
+
 import { systemIds } from '#base/util/ids.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { quoteWord } from '#cli/command/page-flags.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
@@ -24,6 +24,7 @@ import {
   type Trial,
 } from '#cli/training/tuning.js'
 import { publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
+import { command } from '#contract/wire/command-line.js'
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
@@ -133,7 +134,7 @@ export const tune = defineCommand({
       best === null ? '' : best.rate.toExponential(),
     ])
     if (best !== null) {
-      output.hint(`trainyard train rl ${quoteWord(args.model)} --file - --learning-rate ${best.rate.toExponential()}`)
+      output.hint(command`trainyard train rl ${args.model} --file - --learning-rate ${best.rate.toExponential()}`)
     }
   },
 })
@@ -147,8 +148,8 @@ async function tellOfForks(
   const models = await collectPages((query) => client.models.list({ entity, project, ...query }, { signal }))
   const left = leftForks(models.data, name)
   if (left.length === 0) return
-  const names = left.map((fork) => quoteWord(`${entity}/${project}/${fork.name}`)).join(' ')
+  const names = left.map((fork) => `${entity}/${project}/${fork.name}`)
   output.warning(
-    `${plural(left.length, 'fork')} of another tuning of ${name}, which runs or was killed; where none runs: trainyard models delete ${names}`,
+    `${plural(left.length, 'fork')} of another tuning of ${name}, which runs or was killed; where none runs: ${command`trainyard models delete ${names}`}`,
   )
 }

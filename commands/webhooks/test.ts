@@ -1,8 +1,10 @@
 /**
  * `trainyard webhooks test`: sends a test message, to see whether it arrives and its signature is checked.
  */
+
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
+import { command } from '#contract/wire/command-line.js'
 import { TEST_EVENT } from '#contract/wire/webhooks/webhook-words.js'
 
 export const testWebhook = defineCommand({
@@ -21,6 +23,6 @@ export const testWebhook = defineCommand({
     const client = await connect()
     const delivery = await client.webhooks.test(args.webhook, { signal })
     output.result(delivery, 'Sending a test message', [delivery.id])
-    output.hint(`trainyard webhooks deliveries ${args.webhook}`)
+    output.hint(command`trainyard webhooks deliveries ${args.webhook}`)
   },
 })

@@ -3,6 +3,7 @@
  */
 
 import type { Config } from '#cli/config/load.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 import type { List } from '#contract/wire/list.js'
 import type { Output } from '../terminal/output.js'
 import { flag } from './flags.js'
@@ -50,9 +51,4 @@ export function nextPageCommand(
     .filter(([name, value]) => value !== undefined && !(name === '--limit' && value === 20))
     .map(([name, value]) => `${name} ${quoteWord(String(value))}`)
   return ['trainyard', command, ...words, `--after ${page.last_id}`].join(' ')
-}
-
-/** A word a POSIX shell reads back unchanged. */
-export function quoteWord(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }

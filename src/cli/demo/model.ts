@@ -3,6 +3,7 @@
  */
 
 import { NotFoundError } from '#base/errors/errors.js'
+import { command } from '#contract/wire/command-line.js'
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
@@ -30,7 +31,7 @@ export async function createDemoModel(client: Client, options: DemoModelOptions)
   const known = await client.baseModels.list({ signal })
   if (!known.includes(baseModel)) {
     throw new NotFoundError('base_model_not_found', `base model "${baseModel}" is not served by ${client.baseUrl}`, {
-      hint: known.length === 0 ? 'trainyard base-models list' : `trainyard demo --base-model ${known[0]}`,
+      hint: known[0] === undefined ? 'trainyard base-models list' : command`trainyard demo --base-model ${known[0]}`,
     })
   }
   let highest = 0

@@ -3,7 +3,9 @@
  *
  * What is written must run as it stands, in the language it is named for, on Node 20 (as `.mjs`) and on versions that run TypeScript.
  */
+
 import type { JsonObject } from '#base/util/json.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 
 /** What somebody has to learn from. */
 export const SOURCES = ['examples', 'checker', 'judge', 'teacher'] as const
@@ -214,7 +216,8 @@ await local.close()
 }
 
 function shellScript(task: Task): string {
-  const { name, baseModel, source } = task
+  const { source } = task
+  const [name, baseModel] = [quoteWord(task.name), quoteWord(task.baseModel)]
   const reward = `./reward.${extensionOf(task)}`
   const flags = `--reward ${reward} --max-tokens ${maxTokens(task)}`
   const shown = {

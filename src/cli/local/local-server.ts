@@ -5,9 +5,11 @@
  * nothing answers at the default address is one started, with the default data directory, so that its models stay; a data
  * directory given as a flag asks for a server of one's own.
  */
+
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { startServerProcess } from '#cli/local/server-process.js'
+import { command } from '#contract/wire/command-line.js'
 import type { Client } from '#sdk/client/client.js'
 import { ConnectionError } from '#sdk/client/errors.js'
 import type { CommandContext } from '../command/context.js'
@@ -50,7 +52,9 @@ export async function borrowServer(context: CommandContext): Promise<BorrowedSer
     output.status(`Listening on ${server.url}, data in ${resolve(dataDir ?? config.paths.dataDir)}`)
     return {
       client: await connectTo(server.url, apiKey),
-      startCommand: context.spell(isOwn ? `trainyard serve --data-dir ${dataDir}` : 'trainyard serve'),
+      startCommand: context.spell(
+        isOwn && dataDir !== null ? command`trainyard serve --data-dir ${dataDir}` : 'trainyard serve',
+      ),
       release: server.stop,
     }
   } catch (error) {

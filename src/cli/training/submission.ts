@@ -2,6 +2,7 @@
  * What `train rl`, `train sft` and `train dpo` have in common: hyperparameters from flags, the upload of rows, and the job's
  * submission, report and watching.
  */
+
 import { basename } from 'node:path'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { JOB_DEFINITIONS, optionNames } from '#contract/jobs/kinds.js'
@@ -14,6 +15,7 @@ import {
   sizeDefaults,
 } from '#contract/jobs/size-defaults.js'
 import { findUnknownOptions } from '#contract/jobs/unused-options.js'
+import { command } from '#contract/wire/command-line.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
@@ -253,9 +255,9 @@ async function reportSubmitted(
   const text = `Submitted job ${job.id} to ${model.name}: ${counts}`
   if (!isWatched) {
     output.result(job, text, [job.id])
-    return output.hint(`trainyard jobs watch ${job.id}`)
+    return output.hint(command`trainyard jobs watch ${job.id}`)
   }
   output.event({ object: 'training_job', ...job }, text)
   await watchJob(context, client, job.id, { said: job.warnings ?? [] })
-  output.hint(`trainyard chat ${shortName(model, config)}`)
+  output.hint(command`trainyard chat ${shortName(model, config)}`)
 }

@@ -5,6 +5,7 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
+import { command } from '#contract/wire/command-line.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from '../command/context.js'
@@ -172,7 +173,7 @@ export function requireCompleted(job: TrainingJob): void {
   const code = job.error_code ?? (job.status === 'cancelled' ? 'job_cancelled' : 'job_failed')
   const verb = job.status === 'cancelled' ? 'was cancelled' : `is ${job.status}`
   const message = job.status === 'failed' ? `job ${job.id} failed${reason}` : `job ${job.id} ${verb}${reason}`
-  throw new OutcomeError('job_failed', code, message, { hint: `trainyard jobs events ${job.id}` })
+  throw new OutcomeError('job_failed', code, message, { hint: command`trainyard jobs events ${job.id}` })
 }
 
 /** `checkpoint step 13`, or why there is none. */
@@ -214,8 +215,8 @@ function describeValidation({ report }: TrainingJob): readonly string[] {
 function detachedLines(jobId: string): readonly string[] {
   return [
     `Detached from job ${jobId}; it keeps running.`,
-    `Follow: trainyard jobs watch ${jobId}`,
-    `Stop:   trainyard jobs cancel ${jobId}`,
+    command`Follow: trainyard jobs watch ${jobId}`,
+    command`Stop:   trainyard jobs cancel ${jobId}`,
   ]
 }
 

@@ -14,6 +14,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import { maxOf } from '#base/util/lists.js'
+import { quoteWord } from '#contract/wire/command-line.js'
 import type { RayPlacement } from './ray-address.js'
 import type { RayClient, RayJob } from './ray-client.js'
 
@@ -224,9 +225,5 @@ export function entrypointOf(
   name: string,
 ): string {
   const flags = ['--server', serverUrl, '--api-key-file', keyFile, '--name', name, '--trainer', trainer]
-  return `exec ${command} worker ${[...flags, '--idle-exit', `${idleSeconds}s`].map(quoted).join(' ')}`
-}
-
-function quoted(text: string): string {
-  return /^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+  return `exec ${command} worker ${[...flags, '--idle-exit', `${idleSeconds}s`].map(quoteWord).join(' ')}`
 }

@@ -1,6 +1,7 @@
 /**
  * `/ui/models/:project/:name/checkpoints`: what is kept of a model, how large it is, and what may go.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type {
@@ -9,6 +10,7 @@ import type {
   DeleteCheckpointsResponse,
   KeepRuleView,
 } from '#contract/wire/checkpoints.js'
+import { command } from '#contract/wire/command-line.js'
 import { EXPORT_FORMATS, type ExportFormat } from '#contract/wire/export-words.js'
 import type { Model } from '#contract/wire/models.js'
 import { hrefOf, route } from '../data/address.js'
@@ -57,7 +59,9 @@ export function CheckpointsPage(): JSX.Element {
       <Block of={found} height="16rem">
         {(data) =>
           data.checkpoints.length === 0 ? (
-            <Empty command={`trainyard train rl ${name} --help`}>No checkpoint yet: each training job makes one.</Empty>
+            <Empty command={command`trainyard train rl ${name} --help`}>
+              No checkpoint yet: each training job makes one.
+            </Empty>
           ) : (
             <List {...data} reload={found.reload} />
           )
@@ -197,7 +201,7 @@ function List({
         </Confirm>
       )}
       <CopyAs
-        cli={`trainyard checkpoints list ${model.name} --project ${model.project}`}
+        cli={command`trainyard checkpoints list ${model.name} --project ${model.project}`}
         path={`/v1/preview/models/${model.id}/checkpoints`}
       />
     </>

@@ -1,8 +1,10 @@
 /**
  * `/ui/models/:project/:name/evaluations`: what was logged of a model, by step; and between two steps which prompts got better or worse.
  */
+
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import type { LogComparison } from '#contract/wire/log-comparison.js'
 import type { Model } from '#contract/wire/models.js'
 import { OUTCOMES } from '#contract/wire/outcome-words.js'
@@ -52,7 +54,7 @@ function Logs({ model }: { readonly model: Model }): JSX.Element {
       <Block of={logs} height="20rem">
         {({ data, hasMore }) =>
           data.length === 0 ? (
-            <Empty command={`trainyard eval ${model.name} --project ${model.project} --prompts held-out.jsonl`}>
+            <Empty command={command`trainyard eval ${model.name} --project ${model.project} --prompts held-out.jsonl`}>
               Nothing was logged yet: measure it on prompts that it does not train on, after each job.
             </Empty>
           ) : (
@@ -61,7 +63,7 @@ function Logs({ model }: { readonly model: Model }): JSX.Element {
         }
       </Block>
       {logs.data?.data.length === 0 && (
-        <CopyAs cli={`trainyard models evaluations ${model.name} --project ${model.project}`} path={path} />
+        <CopyAs cli={command`trainyard models evaluations ${model.name} --project ${model.project}`} path={path} />
       )}
     </>
   )
@@ -277,7 +279,7 @@ function Changes(props: {
         </Block>
       )}
       <CopyAs
-        cli={`trainyard models evaluations ${model.name} --project ${model.project} --split ${split} --from ${a} --to ${b}`}
+        cli={command`trainyard models evaluations ${model.name} --project ${model.project} --split ${split} --from ${a} --to ${b}`}
         path={path}
       />
     </section>

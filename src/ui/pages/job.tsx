@@ -1,8 +1,10 @@
 /**
  * `/ui/jobs/:id`: one job, live. Its events are read from the first and then followed, so that a reload shows the same.
  */
+
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import { isFinished, isTerminalEvent } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
@@ -135,7 +137,7 @@ function Shown(props: {
         {events.length === 0 ? <Empty>Nothing has happened yet.</Empty> : <LiveLog lines={toLines(events)} />}
       </section>
       <Options job={job} model={model.data} />
-      <CopyAs cli={`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
+      <CopyAs cli={command`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
     </>
   )
 }

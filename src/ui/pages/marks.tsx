@@ -1,8 +1,10 @@
 /**
  * `/ui/models/:project/:name/marks`: what readers think of answers of a model, as rows to download or to train on.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import type { Model } from '#contract/wire/models.js'
 import {
   isConversationForm,
@@ -63,7 +65,7 @@ export function MarksPage(): JSX.Element {
         {(data) =>
           data.marks.length === 0 && only === null ? (
             <Empty
-              command={`trainyard marks add ${name} good --project ${project} --job latest --group 0 --trajectory 0`}
+              command={command`trainyard marks add ${name} good --project ${project} --job latest --group 0 --trajectory 0`}
             >
               Nothing is marked. Mark answers good or bad in Play, or on a trajectory of a job: they become rows to
               train on.
@@ -77,7 +79,7 @@ export function MarksPage(): JSX.Element {
         }
       </Block>
       {found.data !== null && (
-        <CopyAs cli={`trainyard marks list ${name} --project ${project}`} path={marksApi(found.data.model.id)} />
+        <CopyAs cli={command`trainyard marks list ${name} --project ${project}`} path={marksApi(found.data.model.id)} />
       )}
     </>
   )

@@ -1,8 +1,10 @@
 /**
  * `/ui/models/:project/:name`: one model, its curves, jobs and checkpoints: does it learn?
  */
+
 import type { JSX } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
@@ -90,7 +92,7 @@ function Learning({ model, onStep }: { readonly model: Model; readonly onStep: (
       <Block of={curves} height="24rem">
         {(known) =>
           known.steps.length === 0 ? (
-            <Empty command={`trainyard train rl ${model.name} --help`}>
+            <Empty command={command`trainyard train rl ${model.name} --help`}>
               No step yet: train it, and its curves appear here.
             </Empty>
           ) : (
@@ -103,7 +105,7 @@ function Learning({ model, onStep }: { readonly model: Model; readonly onStep: (
         }
       </Block>
       <CopyAs
-        cli={`trainyard models metrics ${model.name} --project ${model.project}`}
+        cli={command`trainyard models metrics ${model.name} --project ${model.project}`}
         path={`/v1/preview/models/${model.id}/metrics`}
       />
     </>

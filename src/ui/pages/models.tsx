@@ -1,8 +1,10 @@
 /**
  * `/ui/`: what runs now, what needs attention, and all models.
  */
+
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import type { List } from '#contract/wire/list.js'
 import type { BaseModel, ListedModel, MetricSummary, Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
@@ -327,7 +329,7 @@ function Start(): JSX.Element {
       <div class="card">
         <h2>Train on a file</h2>
         <p>Conversations in a JSON Lines file become a model of your own.</p>
-        <Command text={`trainyard models create my-model --base-model ${base}`} />
+        <Command text={command`trainyard models create my-model --base-model ${base}`} />
         <Command text="trainyard train sft my-model rows.jsonl" />
       </div>
       <div class="card">

@@ -1,7 +1,9 @@
 /**
  * `/ui/jobs/:id/groups/:group`: the members of a group beside each other, each with its reward and what it said.
  */
+
 import type { JSX } from 'preact'
+import { command } from '#contract/wire/command-line.js'
 import type { RolloutGroupDetail } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
@@ -44,7 +46,7 @@ export function RolloutGroupPage(): JSX.Element {
       <Block of={found} height="24rem">
         {(detail) => <Members id={id} group={detail} />}
       </Block>
-      <CopyAs cli={`trainyard jobs trajectory ${id} ${group} 0`} path={path} />
+      <CopyAs cli={command`trainyard jobs trajectory ${id} ${group} 0`} path={path} />
     </>
   )
 }

@@ -1,8 +1,10 @@
 /**
  * `/ui/jobs/:id/groups`: the trajectory groups a job trained on, how rewards spread over them, and which taught nothing.
  */
+
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import { GROUP_ORDERS } from '#contract/wire/training/rollout-words.js'
 import type { RolloutGroup, RolloutGroupList, Spread } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
@@ -45,7 +47,7 @@ export function RolloutsPage(): JSX.Element {
       <Block of={groups} height="30rem">
         {(list) => <Shown key={path} id={id} path={path} first={list} />}
       </Block>
-      <CopyAs cli={`trainyard jobs groups ${id}`} path={jobApi(id, '/groups')} />
+      <CopyAs cli={command`trainyard jobs groups ${id}`} path={jobApi(id, '/groups')} />
     </>
   )
 }

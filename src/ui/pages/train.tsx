@@ -2,8 +2,10 @@
  * `/ui/train`: a job, started only after its plan was seen. Kind, model, uploaded file and options stand in the address; a file of this
  * machine cannot, and is chosen again after a reload.
  */
+
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { ListedModel, Model } from '#contract/wire/models.js'
@@ -279,15 +281,15 @@ function focusOption(name: string): void {
 }
 
 function commandOf(model: Model, kind: JobKind, chosen: Chosen, config: Readonly<Record<string, unknown>>): string {
-  const quote = (text: string): string => (/^[\w./:,=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
   const data =
     chosen === null
-      ? '--file rows.jsonl'
+      ? ['--file', 'rows.jsonl']
       : 'id' in chosen
-        ? `--data-url ${chosen.id}`
-        : `--file ${quote(chosen.file.name)}`
-  const sets = Object.entries(config).map(
-    ([name, value]) => `--set ${quote(`${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`)}`,
-  )
-  return ['trainyard train', kind, quote(`${model.project}/${model.name}`), data, ...sets, '--plan'].join(' ')
+        ? ['--data-url', chosen.id]
+        : ['--file', chosen.file.name]
+  const sets = Object.entries(config).flatMap(([name, value]) => [
+    '--set',
+    `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  ])
+  return command`trainyard train ${kind} ${`${model.project}/${model.name}`} ${[...data, ...sets]} --plan`
 }

@@ -1,7 +1,9 @@
 /**
  * `/ui/jobs/:id/groups/:group/:trajectory`: one trajectory turn by turn, and token by token with the numbers its trainer used.
  */
+
 import type { JSX } from 'preact'
+import { command } from '#contract/wire/command-line.js'
 import type { RolloutTrajectory } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
@@ -49,7 +51,7 @@ export function TrajectoryPage(): JSX.Element {
       <Block of={found} height="30rem">
         {(detail) => <Shown key={path} path={path} trajectory={detail} />}
       </Block>
-      <CopyAs cli={`trainyard jobs trajectory ${id} ${group} ${trajectory} --tokens`} path={`${path}/tokens`} />
+      <CopyAs cli={command`trainyard jobs trajectory ${id} ${group} ${trajectory} --tokens`} path={`${path}/tokens`} />
     </>
   )
 }

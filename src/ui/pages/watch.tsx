@@ -1,8 +1,10 @@
 /**
  * `/ui/models/:project/:name/watch`: prompts that every step of a model answers, a step beside the base model or another step.
  */
+
 import type { JSX } from 'preact'
 import { useRef, useState } from 'preact/hooks'
+import { command } from '#contract/wire/command-line.js'
 import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe } from '#contract/wire/inference/probes.js'
 import type { List } from '#contract/wire/list.js'
@@ -72,7 +74,7 @@ function Probes({ model }: { readonly model: Model }): JSX.Element {
           <>
             {data.length > 0 && model.step > 0 && <Steps model={model} at={at} from={from} isBefore={isBefore} />}
             {data.length === 0 && (
-              <Empty command={`trainyard probes add ${model.name} --project ${model.project} "I am sad today."`}>
+              <Empty command={command`trainyard probes add ${model.name} --project ${model.project} "I am sad today."`}>
                 No prompt is watched: add one, and see how the answer changes from step to step.
               </Empty>
             )}
@@ -91,7 +93,7 @@ function Probes({ model }: { readonly model: Model }): JSX.Element {
           </>
         )}
       </Block>
-      <CopyAs cli={`trainyard probes list ${model.name} --project ${model.project} --step ${at}`} path={path} />
+      <CopyAs cli={command`trainyard probes list ${model.name} --project ${model.project} --step ${at}`} path={path} />
     </>
   )
 }

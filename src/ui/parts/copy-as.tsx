@@ -1,7 +1,9 @@
 /**
  * The command and the HTTP request that give what a page shows, to copy. The key is a variable, never the key itself.
  */
+
 import type { JSX } from 'preact'
+import { command } from '#contract/wire/command-line.js'
 import { apiUrl } from '../data/client.js'
 import { Command } from './block.js'
 
@@ -13,7 +15,7 @@ export function CopyAs(props: { readonly cli: string | null; readonly path: stri
       <summary>The same in a terminal</summary>
       <div class="stack">
         {props.cli !== null && <Command text={props.cli} />}
-        <Command text={`curl -H "Authorization: Bearer $TRAINYARD_API_KEY" '${url}'`} />
+        <Command text={command`curl -H "Authorization: Bearer $TRAINYARD_API_KEY" ${url}`} />
       </div>
     </details>
   )

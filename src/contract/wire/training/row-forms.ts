@@ -5,7 +5,9 @@
  * Both sides of HTTP say it in the same sentence. A row in a form that is read is never refused here, whatever else stands in it.
  * Knows nothing of lines and errors.
  */
+
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { command } from '../command-line.js'
 import {
   convertByForm,
   IS_READ,
@@ -68,7 +70,10 @@ export function findForeignRow(row: JsonObject, kind: RowKind): RowProblem | nul
     const made = convertByForm(row, form)
     if (made === null) return null
     if (isJsonObject(made))
-      return { problem, hint: `convert it: trainyard data convert rows.jsonl converted.jsonl --to ${TARGET_OF[kind]}` }
+      return {
+        problem,
+        hint: command`convert it: trainyard data convert rows.jsonl converted.jsonl --to ${TARGET_OF[kind]}`,
+      }
     return { problem, hint: made === form.convert ? made : `its ${made}: ${WANTED[kind]}` }
   }
   if (OWN_NAMES[kind].some((name) => has(row, name))) return null

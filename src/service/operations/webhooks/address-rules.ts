@@ -5,11 +5,13 @@
  * that a name that changes in between (DNS rebinding) leads nowhere else. A name without an address and one of a private network are
  * refused in the same words: otherwise strangers could ask which inner names there are.
  */
+
 import { lookup as lookUpName } from 'node:dns/promises'
 import { isIP } from 'node:net'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { isPublicAddress } from '#base/util/public-address.js'
 import { createTurns, type Turns } from '#base/util/turns.js'
+import { command } from '#contract/wire/command-line.js'
 
 export interface AddressRules {
   /** Refuses what can be told without asking anybody. @throws {InvalidRequestError} the refusal */
@@ -73,7 +75,8 @@ export function createAddressRules(
   const { code, param, subject, flag, instead } = refusal
   /** @param host allowing it would help; absent: nothing would, the address is wrong whatever its host */
   const refused = (reason: string, host?: string): InvalidRequestError => {
-    const allow = host === undefined ? [] : [`the administrator may allow the host: trainyard serve ${flag} ${host}`]
+    const allow =
+      host === undefined ? [] : [`the administrator may allow the host: ${command`trainyard serve ${flag} ${host}`}`]
     const hint = [...(instead === undefined ? [] : [instead]), ...allow].join('; ')
     return new InvalidRequestError(code, `${subject} ${reason}`, {
       ...(param === null ? {} : { param }),

@@ -2,6 +2,7 @@
  * A chat request as a command line, curl, Python or TypeScript, to copy. The key is a variable, never the key itself.
  * Pure.
  */
+import { command } from '#contract/wire/command-line.js'
 import type { ChatBody, Message } from './request.js'
 
 export interface Snippet {
@@ -11,17 +12,13 @@ export interface Snippet {
 
 /** @param base address of the API with its `/v1` */
 export function snippetsOf(body: ChatBody, base: string): readonly Snippet[] {
-  const command = toCommand(body)
+  const line = toCommand(body)
   return [
-    ...(command === null ? [] : [{ title: 'Terminal', text: command }]),
+    ...(line === null ? [] : [{ title: 'Terminal', text: line }]),
     { title: 'curl', text: toCurl(body, base) },
     { title: 'Python', text: toPython(body, base) },
     { title: 'TypeScript', text: toTypeScript(body, base) },
   ]
-}
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`
 }
 
 /** What the command line says in one line; null for what takes files. */
@@ -34,7 +31,7 @@ function toCommand(body: ChatBody): string | null {
   const isPlain = said.length === 1 && only?.role === 'user' && typeof only.content === 'string'
   if (!isPlain || 'tools' in others || 'response_format' in others) return null
   const flags = [
-    ...(system === null ? [] : ['--system', quoted(system.content ?? '')]),
+    ...(system === null ? [] : ['--system', system.content ?? '']),
     ...(temperature === 1 ? [] : ['--temperature', String(temperature)]),
     ...(topP === 1 ? [] : ['--top-p', String(topP)]),
     '--max-tokens',
@@ -42,15 +39,15 @@ function toCommand(body: ChatBody): string | null {
     ...(seed === undefined ? [] : ['--seed', String(seed)]),
     ...(logprobs === true ? ['--logprobs'] : []),
   ]
-  return `trainyard chat ${quoted(model)} ${flags.join(' ')} -- ${quoted(only?.content ?? '')}`
+  return command`trainyard chat ${model} ${flags} -- ${typeof only?.content === 'string' ? only.content : ''}`
 }
 
 function toCurl(body: ChatBody, base: string): string {
   return [
-    `curl ${quoted(`${base}/chat/completions`)}`,
+    command`curl ${`${base}/chat/completions`}`,
     `  -H "Authorization: Bearer $TRAINYARD_API_KEY"`,
     `  -H 'Content-Type: application/json'`,
-    `  -d ${quoted(JSON.stringify(body))}`,
+    command`  -d ${JSON.stringify(body)}`,
   ].join(' \\\n')
 }
 

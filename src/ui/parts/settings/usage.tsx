@@ -1,8 +1,10 @@
 /**
  * What was used: requests, tokens and training time by day, model, project or key.
  */
+
 import type { JSX } from 'preact'
 import type { KeyUsageResponse, UsageResponse } from '#contract/wire/access/usage.js'
+import { command } from '#contract/wire/command-line.js'
 import { query, setQuery } from '../../data/address.js'
 import { ask } from '../../data/client.js'
 import { nowMs } from '../../data/clock.js'
@@ -98,7 +100,7 @@ export function Usage(): JSX.Element {
               )
             }
           </Block>
-          <CopyAs cli={`trainyard usage --from ${from}`} path={path} />
+          <CopyAs cli={command`trainyard usage --from ${from}`} path={path} />
         </>
       )}
     </section>
@@ -156,7 +158,7 @@ function ByKey({ from }: { readonly from: string }): JSX.Element {
         }
       </Block>
       <p class="soft small">A session of a browser counts for its key. Training time belongs to no key.</p>
-      <CopyAs cli={`trainyard keys usage --from ${from}`} path={path} />
+      <CopyAs cli={command`trainyard keys usage --from ${from}`} path={path} />
     </>
   )
 }

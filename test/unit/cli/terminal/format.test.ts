@@ -1,7 +1,7 @@
 /** Numbers, times and tables as people read them, and the filter for model text. */
 import { Chalk } from 'chalk'
 import { describe, expect, test } from 'vitest'
-import { nextPageCommand, quoteWord } from '../../../../src/cli/command/page-flags.js'
+import { nextPageCommand } from '../../../../src/cli/command/page-flags.js'
 import {
   formatBytes,
   formatClock,
@@ -12,6 +12,7 @@ import {
 import type { Sink } from '../../../../src/cli/terminal/io.js'
 import { sanitizeForTerminal, sanitizeLine } from '../../../../src/cli/terminal/sanitize.js'
 import { type Column, renderPlainRows, renderTable, wrapWords } from '../../../../src/cli/terminal/table.js'
+import { quoteWord } from '../../../../src/contract/wire/command-line.js'
 
 describe('lines for a window', () => {
   test.each([

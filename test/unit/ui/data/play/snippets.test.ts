@@ -96,7 +96,7 @@ describe('a request as a program makes it', () => {
     expect(snippetsOf(body, 'http://h/v1').map(({ title }) => title)).toEqual(['curl', 'Python', 'TypeScript'])
     const plain = toBody('a/b', [{ role: 'user', content: 'Hi' }], settingsOf('system=Be+brief&temperature=0'))
     expect(snippetsOf(plain, 'http://h/v1')[0]?.text).toBe(
-      "trainyard chat 'a/b' --system 'Be brief' --temperature 0 --max-tokens 256 -- 'Hi'",
+      "trainyard chat a/b --system 'Be brief' --temperature 0 --max-tokens 256 -- Hi",
     )
   })
 })

@@ -14,6 +14,10 @@
  */
 import { z } from 'zod'
 import { MAX_MESSAGE, numbersByName } from '../wire/maxima.js'
+import { CHECKPOINT_FILES } from './worker.js'
+
+/** Files that a save stores: those of a checkpoint, and with the state the gradients added up since the last update. */
+export const SESSION_FILES = [...CHECKPOINT_FILES, 'gradients.safetensors'] as const
 
 /** A stored file. */
 export const sessionFileSchema = z.object({
@@ -80,7 +84,17 @@ export const sessionReportSchema = z.object({
   order: z.number().int().nullable(),
   metrics: metricsSchema.optional(),
   /** What a save has stored. */
-  files: z.array(sessionFileSchema).max(100).optional(),
+  files: z
+    .array(
+      sessionFileSchema.extend({
+        name: z
+          .string()
+          .max(200)
+          .refine(isSessionFile, `must be one of ${SESSION_FILES.join(', ')}`),
+      }),
+    )
+    .max(SESSION_FILES.length)
+    .optional(),
   error: failureSchema.optional(),
   /** How the order's `update` went. */
   update: z.object({ metrics: metricsSchema.optional(), error: failureSchema.optional() }).optional(),
@@ -88,3 +102,7 @@ export const sessionReportSchema = z.object({
 export type SessionReport = z.infer<typeof sessionReportSchema>
 /** How one request went. */
 export type RequestReport = Omit<SessionReport, 'order' | 'update'>
+
+function isSessionFile(name: string): boolean {
+  return SESSION_FILES.some((known) => known === name)
+}

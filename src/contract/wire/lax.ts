@@ -18,7 +18,10 @@ const INT64_MAX = 2n ** 63n - 1n
 const TRUE_TEXTS = new Set(['1', 'on', 't', 'true', 'y', 'yes'])
 const FALSE_TEXTS = new Set(['0', 'off', 'f', 'false', 'n', 'no'])
 const INTEGER_TEXT = /^\s*[+-]?\d+(_\d+)*(\.0*)?\s*$/
-const NUMBER_TEXT = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i
+// no digit can be read in two ways: with `\d+\.?\d*` the text of a number took the square of its length
+const NUMBER_TEXT = /^\s*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?\s*$/i
+/** Longest text of a number that is read. */
+const MAX_NUMBER_TEXT = 256
 
 type Problem = readonly [type: string, message: string]
 
@@ -110,7 +113,7 @@ function readInteger(value: unknown): bigint | Problem {
     return BigInt(value)
   }
   if (typeof value === 'string') {
-    if (!INTEGER_TEXT.test(value) || value.length > 64) {
+    if (value.length > 64 || !INTEGER_TEXT.test(value)) {
       return ['int_parsing', 'Input should be a valid integer, unable to parse string as an integer']
     }
     return BigInt(value.trim().replace(/\.0*$/, '').replaceAll('_', '').replace(/^\+/, ''))
@@ -122,7 +125,7 @@ function readNumber(value: unknown): number | Problem {
   if (typeof value === 'bigint') return Number(value)
   if (typeof value === 'boolean') return value ? 1 : 0
   if (typeof value === 'string') {
-    if (!NUMBER_TEXT.test(value)) {
+    if (value.length > MAX_NUMBER_TEXT || !NUMBER_TEXT.test(value)) {
       return ['float_parsing', 'Input should be a valid number, unable to parse string as a number']
     }
     return finite(Number(value))

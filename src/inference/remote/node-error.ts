@@ -45,12 +45,31 @@ export function toNodeError(node: EngineNode, failure: NodeFailure): AppError {
   const error = readError(failure.body)
   const own = ownMessage(error)
   // those of a device are of this machine's: the host ends with a device that it has lost
-  if (own !== null && !own.code.startsWith('device_')) return own
+  if (own !== null && !own.code.startsWith('device_'))
+    return OF_REQUESTS.has(own.category) ? own : nodeFailed(node, own)
   const message = error?.message ?? `answered with status ${failure.status}`
   if (failure.status === 400 || failure.status === 422) {
     return new InvalidRequestError('invalid_value', message, error?.param == null ? {} : { param: error.param })
   }
   return nodeLost(node, `failed: ${message}`)
+}
+
+/** What a client may have caused, and may hear as if no node were between. */
+const OF_REQUESTS: ReadonlySet<ErrorCategory> = new Set([
+  'invalid_request',
+  'too_large',
+  'rate_limited',
+  'unavailable',
+  'not_implemented',
+])
+
+/** The server works and its key is good: the fault is its node's, which is named. */
+function nodeFailed({ name }: EngineNode, cause: AppError): AppError {
+  return new AppError('unavailable', 'engine_failed', `engine node "${name}" failed: ${cause.message}`, {
+    hint: cause.hint ?? 'send the request again; the log of the node says more',
+    details: { retry_after_seconds: 1 },
+    cause,
+  })
 }
 
 /** One sentence for each way to fail, whatever was answered. */

@@ -9,7 +9,7 @@ import type { IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import { addTrainingTime } from '#service/storage/access/usage-days.js'
-import { findCheckpoint, insertCheckpoint } from '#service/storage/checkpoints.js'
+import { type CheckpointFileRecord, findCheckpoint, insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
@@ -54,7 +54,7 @@ export async function completeJob(
   return withLease(db, claim, async (transaction, { job, state }) => {
     if (state === 'completed') return job.step ?? 0
     await addTrainingTime(transaction, job.id, LAST_STRETCH_MS)
-    const files = await collectFiles(transaction, claim, completion)
+    const files = await collectFiles(transaction, claim, completion.files)
     const model = await findModel(transaction, job.modelId)
     if (model === null) throw new NotFoundError('model_not_found', `model "${job.modelId}" was not found`)
     const parent = await findCheckpoint(transaction, model.id, job.parentStep ?? 0)
@@ -82,12 +82,21 @@ export async function completeJob(
   })
 }
 
-async function collectFiles(db: Database, claim: AttemptClaim, completion: Completion) {
+/**
+ * What the attempt has stored of these files; each is one of them, or the digest of another's bytes would make those its own.
+ *
+ * @throws {InvalidRequestError} `checkpoint_incomplete`
+ */
+export async function collectFiles(
+  db: Database,
+  claim: AttemptClaim,
+  files: Completion['files'],
+): Promise<readonly CheckpointFileRecord[]> {
   const uploaded = new Map((await listJobFiles(db, claim)).map((file) => [file.name, file]))
   for (const name of REQUIRED_FILES) {
-    if (completion.files[name] === undefined) throw incomplete(`files must name "${name}"`)
+    if (files[name] === undefined) throw incomplete(`files must name "${name}"`)
   }
-  return Object.entries(completion.files).map(([name, promised]) => {
+  return Object.entries(files).map(([name, promised]) => {
     const file = uploaded.get(name)
     if (file === undefined) throw incomplete(`file "${name}" was not uploaded`)
     if (file.sha256 !== promised.sha256 || file.sizeBytes !== promised.sizeBytes) {

@@ -5,6 +5,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createLogger } from '#base/logging/logger.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { createRng } from '#base/util/rng.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
@@ -237,6 +238,31 @@ function answerOnceMutated({ pick, chance, mutated, bytes }: Mutator): Answer {
   }
 }
 
+describe('an error of the operator’s node', () => {
+  it.each(['internal', 'authentication', 'permission', 'not_found', 'conflict', 'cancelled'])(
+    'that it calls %s is one of the engine: 503 with the name of the node, which is logged',
+    async (category) => {
+      const trainyard = { category, code: 'a_code', message: 'a step went wrong', hint: null, details: {} }
+      const body = JSON.stringify({ error: { message: 'a step went wrong', code: 500, type: 'x', trainyard } })
+      const node = await listen(nodeOf((_, response) => response.writeHead(500).end(body)))
+      const logged: string[] = []
+      service = await createTestService({
+        ...{ scripted: false, engines: 'remote', engineNodeHosts: ['127.0.0.1'] },
+        logger: createLogger({ destination: { write: (line) => void logged.push(line) } }),
+      })
+      expect((await register(service.apiKey, node.url)).status).toBe(200)
+      const { status, body: answer } = await complete(service.apiKey)
+      expect([status, answer.error?.message]).toEqual([
+        503,
+        expect.stringContaining('engine node "theirs" failed: a step went wrong'),
+      ])
+      expect(logged.filter((line) => line.includes('engine_failed')).join()).toContain(
+        'engine node \\"theirs\\" failed',
+      )
+    },
+  )
+})
+
 const ANSWERS = countOf(80, 0.02)
 
 describe.each(['a stranger’s', 'the operator’s'])('whatever %s node answers', (whose) => {
@@ -267,9 +293,9 @@ describe.each(['a stranger’s', 'the operator’s'])('whatever %s node answers'
       const text = await response.text()
       const what = `seed ${SEED}, answer ${i}: ${JSON.stringify(json)}\n${said}\n${response.status} ${text.slice(0, 500)}`
       const isNodes = response.status === 503 && /engine node|a message/.test(text)
-      // his own engine, wherever it computes: what it calls its own fault is one of the service
-      const isOwn = whose === 'the operator’s' && response.status === 500 && said.includes('"internal"')
-      expect(response.status < 500 || response.status === 501 || isNodes || isOwn, what).toBe(true)
+      expect(response.status < 500 || response.status === 501 || isNodes, what).toBe(true)
+      // the key is good, and what was asked for is there
+      expect([401, 403, 404, 409, 499], what).not.toContain(response.status)
       for (const secret of ['    at ', 'node_modules', service.dataDir]) expect(text.includes(secret), what).toBe(false)
       if (i === 0) pids.push(...service.enginePids())
       seen.set(response.status, (seen.get(response.status) ?? 0) + 1)

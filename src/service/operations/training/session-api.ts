@@ -3,14 +3,23 @@
  */
 
 import type { Readable } from 'node:stream'
-import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
-import type { SessionReport, TrainingSessionSpec } from '#contract/processes/training-session.js'
+import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import {
+  SESSION_FILES,
+  type SessionFile,
+  type SessionReport,
+  type TrainingSessionSpec,
+} from '#contract/processes/training-session.js'
 import { type BaseModelFiles, MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
+import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { findTrainingSession, listSessionFiles } from '#service/storage/tinker/training-sessions.js'
 import type { ServiceContext } from '../context.js'
 import { assertAdapter } from '../models/uploaded-adapter.js'
+
+/** What every save has. */
+const ADAPTER_FILES = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE]
 
 export interface SessionApiService {
   /** Refuses whoever does not hold the session; asked before a body is read. */
@@ -50,19 +59,26 @@ export function createSessionApiService(
     throw new NotFoundError('base_model_not_found', `base model "${session?.baseModel ?? ''}" is not served here`)
   }
 
-  /** The report of a worker of another machine: what it saved is an adapter, or the save has failed. */
+  /** What was saved is what its worker stored for it, and from another machine an adapter, or the save has failed. */
   async function checkedReport(claim: AttemptClaim, report: SessionReport): Promise<SessionReport> {
-    const { files, ...rest } = report
-    if (files === undefined || sessions.heldBy(claim).remote === null) return report
-    const { session, base } = await open(claim)
-    const digests = Object.fromEntries(files.map(({ name, sha256 }) => [name, sha256]))
+    const { turns, remote } = sessions.heldBy(claim)
+    const saving = turns.saving()
+    const { files = [], ...rest } = report
+    if (saving === null || report.order !== saving.order || report.error !== undefined) return rest
     try {
-      await assertAdapter(context, { base, entity: session.entity, rank: session.rank, files: digests })
+      assertStored(files, saving.stored)
+      if (remote !== null) await assertSaved(claim, files)
       return report
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error
       return { ...rest, error: { code: error.code, message: error.message, is_user_error: false } }
     }
+  }
+
+  async function assertSaved(claim: AttemptClaim, files: readonly SessionFile[]): Promise<void> {
+    const { session, base } = await open(claim)
+    const digests = Object.fromEntries(files.map(({ name, sha256 }) => [name, sha256]))
+    await assertAdapter(context, { base, entity: session.entity, rank: session.rank, files: digests })
   }
 
   return {
@@ -93,7 +109,15 @@ export function createSessionApiService(
       return openOrLink(blobs, sha256, { mayLink })
     },
     putFile: async (claim, sha256, body) => {
-      await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
+      const { turns } = sessions.heldBy(claim)
+      const stored = turns.saving()?.stored
+      if (stored === undefined || (stored.size >= SESSION_FILES.length && !stored.has(sha256)))
+        throw new ConflictError(
+          'nothing_to_save',
+          `an order to save has at most ${SESSION_FILES.length} files, others none`,
+        )
+      const { sizeBytes } = await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
+      stored.set(sha256, sizeBytes)
       sessions.heldBy(claim).watch.note('moved')
     },
     heartbeat: (claim, { progress }) => {
@@ -108,4 +132,17 @@ export function createSessionApiService(
       return sessions.heldBy(claim).turns.turn(checked, output)
     },
   }
+}
+
+/**
+ * Digests of what others stored are refused: a save that names one would make their bytes its own.
+ *
+ * @throws {InvalidRequestError} `checkpoint_incomplete`
+ */
+function assertStored(files: readonly SessionFile[], stored: ReadonlyMap<string, number>): void {
+  const other = files.find(({ sha256, size_bytes: sizeBytes }) => stored.get(sha256) !== sizeBytes)
+  const missing = ADAPTER_FILES.find((name) => !files.some((file) => file.name === name))
+  const named = other?.name ?? missing
+  if (named !== undefined)
+    throw new InvalidRequestError('checkpoint_incomplete', `file "${named}" was not stored by the worker that saved`)
 }

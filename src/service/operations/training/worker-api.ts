@@ -21,7 +21,7 @@ import {
 import { encodeManifest } from '#formats/checkpoint-manifest.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
-import { completeJob, failAttempt } from '#service/queue/outcome.js'
+import { type Completion, collectFiles, completeJob, failAttempt } from '#service/queue/outcome.js'
 import { isRemoteOwner } from '#service/queue/queue.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
@@ -138,13 +138,20 @@ export function createWorkerApiService(context: Context): WorkerApiService {
   }
 
   /**
-   * What a worker of another machine made is looked at before it is a checkpoint; a job whose adapter is none ends.
+   * What a job ends with was stored by its attempt. What a worker of another machine made is looked at before it is a checkpoint; a
+   * job whose adapter is none ends.
    *
-   * @throws {InvalidRequestError} `adapter_refused`
+   * @throws {InvalidRequestError} `checkpoint_incomplete`, `adapter_refused`
    */
-  async function assertMade(claim: AttemptClaim, files: WorkerCompletion['files']): Promise<void> {
+  async function assertMade(claim: AttemptClaim, files: Completion['files']): Promise<void> {
     const { job, state } = await checkLease(db, claim)
-    if (state === 'completed' || !isRemoteOwner(job.leaseOwner)) return
+    if (state === 'completed') return
+    // before anything is read: what the attempt did not store may be another's
+    for (const { name, sha256 } of await collectFiles(db, claim, files)) {
+      if (!(await blobs.has(sha256)))
+        throw new InvalidRequestError('checkpoint_incomplete', `file "${name}" was not uploaded`)
+    }
+    if (!isRemoteOwner(job.leaseOwner)) return
     const { model, base } = await baseModelOf(job)
     const parent = await findCheckpoint(db, model.id, job.parentStep ?? 0)
     const shape = parent === null ? null : await readAdapterShape(context, parent)
@@ -340,12 +347,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
           { sha256: file.sha256, sizeBytes: file.size_bytes },
         ]),
       )
-      for (const [name, file] of Object.entries(files)) {
-        if (!(await blobs.has(file.sha256))) {
-          throw new InvalidRequestError('checkpoint_incomplete', `file "${name}" was not uploaded`)
-        }
-      }
-      await assertMade(claim, completion.files)
+      await assertMade(claim, files)
       // last of all files: a checkpoint without it does not exist
       const manifest = await blobs.put([encodeManifest(files)])
       const step = await completeJob(db, ids, claim, {

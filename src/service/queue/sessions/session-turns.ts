@@ -82,6 +82,8 @@ export interface SessionTurns {
   hasMoved(): boolean
   /** Whether its worker is to load the file. */
   isOrdered(sha256: string): boolean
+  /** The order to save that its worker has. `stored`: files stored for it, size by digest; whoever takes one notes it there. */
+  saving(): { readonly order: number; readonly stored: Map<string, number> } | null
   /** Why the session could not be brought back; null while it can. */
   brokenBy(): string | null
   /** Ends all waiting turns. */
@@ -97,6 +99,8 @@ interface Current {
   readonly next: SessionRequestRecord | null
   readonly frame: Uint8Array
   readonly task: Task
+  /** Files that its worker has stored for it, size by digest. */
+  readonly stored: Map<string, number>
   readonly issuedAtMs: number
 }
 
@@ -166,7 +170,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     orders += 1
     const frame = encodeFrame({ ...task, order: orders }, more.bytes ?? undefined)
     const { request = null, next = null } = more
-    current = { order: orders, purpose, request, next, frame, task, issuedAtMs: clock.monotonicMs() }
+    current = { order: orders, purpose, request, next, frame, task, stored: new Map(), issuedAtMs: clock.monotonicMs() }
     idleSinceMs = null
     return frame
   }
@@ -393,6 +397,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     servedMs: () => (servedSinceMs === null ? 0 : clock.monotonicMs() - servedSinceMs),
     currentSeq: () => (current?.purpose === 'request' ? (current.request?.seq ?? null) : null),
     isOrdered: (sha256) => current?.task.type === 'load' && current.task.files.some((file) => file.sha256 === sha256),
+    saving: () => (current?.task.type === 'save' ? current : null),
     hasMoved: () => hasMoved,
     brokenBy: () => broken,
     stop: () => {

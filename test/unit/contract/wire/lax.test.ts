@@ -48,6 +48,18 @@ describe('lax scalars', () => {
     expect(problems(schema, input)).toEqual([{ loc: ['body'], msg: expect.any(String), type }])
   })
 
+  it.each([
+    [laxNumber(), '1'],
+    [laxNumber(), ' '],
+    [laxInteger(), '1'],
+    [laxInteger(), '_1'],
+    [laxInt64(), '0'],
+  ])('refuses a megabyte of text at once: case %#', (schema, part) => {
+    // minutes, where each of its digits is looked at once for each before it
+    expect(schema.safeParse(`1${part.repeat(1_000_000 / part.length)}x`).success).toBe(false)
+    expect(schema.safeParse('1'.repeat(1_000_000)).success).toBe(false)
+  })
+
   it('treats null and absence of an optional field alike', () => {
     const schema = z.object({ n: laxInteger().nullish() })
     expect(schema.parse({})).toEqual({})

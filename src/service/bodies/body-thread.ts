@@ -26,10 +26,11 @@ const YOUNG_MB = 24
 /** A thread without work for this long ends. */
 const IDLE_MS = 15_000
 
-export function createBodyThread(options: BodyThreadOptions): BodyThread {
+/** @param module entry of the thread, below `src/` */
+export function createBodyThread(module: string, options: BodyThreadOptions): BodyThread {
   let isClosed = false
   const thread = createAskedThread<ThreadTask, unknown, PlainError>({
-    module: 'service/bodies/thread-main.js',
+    module,
     thread: {
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb, maxYoungGenerationSizeMb: YOUNG_MB },
       workerData: { niceness: options.niceness },

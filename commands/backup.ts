@@ -35,7 +35,7 @@ export const backup = defineCommand({
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const database = config.get('database')
     if (database !== null) throw rowsElsewhere(database)
-    const { createBackup } = await import('#service/operations/backup/backup.js')
+    const { createBackup } = await import('#plugins/data-directory.js')
     const { file, sizeBytes, schema, blobs, bytes, blobStore, damaged } = await createBackup(dataDir, args.file, {
       isReplacing: flags.force,
       signal,

@@ -23,7 +23,7 @@ export const restore = defineCommand({
   next: ['trainyard serve --data-dir <dir>'],
   async run({ config, output, args }) {
     const target = resolve(config.get('data-dir') ?? config.paths.dataDir)
-    const { restoreBackup } = await import('#service/operations/backup/restore.js')
+    const { restoreBackup } = await import('#plugins/data-directory.js')
     const { dataDir, program, createdAt, schema, blobs, bytes, blobStore, damaged } = await restoreBackup(
       args.file,
       target,

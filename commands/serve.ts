@@ -57,7 +57,8 @@ export const serve = defineCommand({
     const settings = serviceSettings(config)
     const dataDir = settings.dataDir ?? resolve(config.paths.dataDir)
     assertOpenFiles()
-    const { createService, isBuiltInModel, startIdleCollection } = await import('#service/create-service.js')
+    const { createService } = await import('#plugins/service.js')
+    const { isBuiltInModel, startIdleCollection } = await import('#service/create-service.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
     for (const text of settings.baseModels) {
       baseModels.push(isBuiltInModel(text) ? text : await parseBaseModel(text))

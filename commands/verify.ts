@@ -28,7 +28,7 @@ export const verify = defineCommand({
     const isLocal = flags.local || config.resolve('data-dir').source === 'flag'
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const events = isLocal
-      ? (await import('#service/operations/backup/verify-storage.js')).verifyDataDir(dataDir, signal)
+      ? (await import('#plugins/data-directory.js')).verifyDataDir(dataDir, signal)
       : (await connect()).verify({ signal })
     let report: StorageReport | null = null
     for await (const event of events) if (event.object === 'storage_report') report = event

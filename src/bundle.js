@@ -25,6 +25,7 @@ const entryPoints = [
   { in: 'src/rl.ts', out: 'rl' },
   // what kill tests run as a server; no part of the package
   { in: 'src/service/test-door.ts', out: 'test-door' },
+  { in: 'src/plugins/index.ts', out: 'plugins' },
   ...ENTRY_POINTS.map((name) => ({ in: source(name), out: name.replace(/\.js$/, '') })),
 ]
 

@@ -50,7 +50,7 @@ export const createKey = defineCommand({
       return output.result(created, created.key, [created.key])
     }
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
-    const { createLocalKey } = await import('#service/operations/access/local-keys.js')
+    const { createLocalKey } = await import('#plugins/data-directory.js')
     const limits = {
       name,
       scope,

@@ -37,7 +37,7 @@ export const move = defineCommand({
   async run({ config, environment, io, output, flags, signal }) {
     // a setting of the environment may be either side's
     const given = <K extends SettingKey>(key: K) => (config.resolve(key).source === 'flag' ? config.get(key) : null)
-    const { moveService } = await import('#service/operations/move/move.js')
+    const { moveService } = await import('#plugins/data-directory.js')
     const isDryRun = flags.dryRun
     const progress = startProgress(io, output.mode === 'human', 'opening both sides')
     const { places, tables, blobs, bytes, present, damaged, baseModelsLeft } = await moveService({

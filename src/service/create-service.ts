@@ -13,6 +13,7 @@ import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
 import { createPlacement } from './assembly/placement.js'
+import { loadPlugins } from './assembly/plugins.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
 import { chooseDevice } from './assembly/served-device.js'
 import { readServedModels } from './assembly/served-models.js'
@@ -21,6 +22,7 @@ import { type ServiceSeams, type Start, startEnvironment } from './assembly/star
 import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
+import type { Installed } from './plugin.js'
 import type { WorkerKind } from './queue/takers.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
@@ -58,13 +60,14 @@ export interface Service {
 /**
  * Starts a service.
  *
+ * @param installed what it does beside the core's work
  * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `database_locked`, `disk_full`, `port_in_use`,
  *   `cannot_listen`, `duplicate_base_model`, `built_in_model_damaged`,
  *   `device_refused`
- * @example const service = await createService({ dataDir: './data', port: 0 })
+ * @example const service = await createService({ dataDir: './data', port: 0 }, INSTALLED)
  */
-export async function createService(options: ServiceOptions): Promise<Service> {
-  return (await startService(options)).service
+export async function createService(options: ServiceOptions, installed: Installed): Promise<Service> {
+  return (await startService(options, installed)).service
 }
 
 /** A running service, and the part of it that tests look at. */
@@ -74,7 +77,11 @@ export interface StartedService {
 }
 
 /** As `createService`, with what tests tune and replace: for `test-door.ts`. */
-export async function startService(options: TunedServiceOptions, seams: ServiceSeams = {}): Promise<StartedService> {
+export async function startService(
+  options: TunedServiceOptions,
+  installed: Installed,
+  seams: ServiceSeams = {},
+): Promise<StartedService> {
   const settings = resolveSettings(options)
   const logger = options.logger ?? createLogger({ level: settings.logLevel, format: settings.logFormat })
   const lifetimes = createLifetimes({
@@ -83,7 +90,8 @@ export async function startService(options: TunedServiceOptions, seams: ServiceS
   })
   try {
     const { promise: failed, resolve: fail } = createDeferred<AppError>()
-    const begun = { options, settings, seams, logger, lifetimes, fail }
+    const plugins = await loadPlugins(installed)
+    const begun = { options, settings, seams, plugins, logger, lifetimes, fail }
     return await startOrEnd(lifetimes, () => assemble(begun, failed))
   } catch (error) {
     throw toStorageError(error) ?? error
@@ -111,8 +119,8 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const input = { storage, workers, served, preparedDir, placementNotes, placementKinds }
   const jobs = createJobs(start, { ...input, serverUrl: () => workerUrl })
   const placement = createPlacement(start, { storage, jobs })
-  const { services, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
-  const server = await startServer(start, { dataDir, storage, processes, jobs, services })
+  const { services, context, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
+  const server = await startServer(start, { dataDir, storage, processes, jobs, services, context })
 
   // from here on the port is this server's: what runs by itself begins
   workerUrl = server.workerUrl

@@ -5,6 +5,7 @@
  */
 import type { ServiceSeams } from './assembly/start.js'
 import { type Service, startService, type TunedServiceOptions } from './create-service.js'
+import type { Installed } from './plugin.js'
 
 export type { ServiceSeams } from './assembly/start.js'
 
@@ -21,8 +22,11 @@ export interface TestedService extends Service {
 }
 
 /** Starts a service as `createService` does. */
-export async function createTestedService({ seams, ...options }: TestedServiceOptions): Promise<TestedService> {
-  const { service, processes } = await startService(options, seams)
+export async function createTestedService(
+  { seams, ...options }: TestedServiceOptions,
+  installed: Installed,
+): Promise<TestedService> {
+  const { service, processes } = await startService(options, installed, seams)
   return {
     ...service,
     enginePids: () => processes.engines.all().flatMap((engine) => engine.pid() ?? []),

@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
-import { ENDPOINTS } from '#contract/endpoints/table.js'
 import { atMost } from '#contract/wire/maxima.js'
+import { ENDPOINTS } from '../support/service/with-plugins.js'
 import { readSourceTree } from './source-tree.js'
 
 const PROCESSES = join(import.meta.dirname, '../../src/contract/processes')

@@ -101,6 +101,7 @@ export async function run({ names, precision = 'int8', parts: asked = PARTS.join
 async function measure(name, { config, precision, parts, keptDir, print }) {
   const load = (file) => import(new URL(`../../dist/src/${file}.js`, import.meta.url))
   const { createTestedService } = await load('service/test-door')
+  const { INSTALLED } = await load('plugins/index')
   const { createLogger } = await load('base/logging/logger')
   const directory =
     keptDir === undefined ? mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-models-')) : path.join(keptDir, name)
@@ -116,7 +117,7 @@ async function measure(name, { config, precision, parts, keptDir, print }) {
   let key = null
   const start = async () => {
     const begun = performance.now()
-    service = await createTestedService(options)
+    service = await createTestedService(options, INSTALLED)
     if (service.createdApiKey) await writeFile(keyFile, service.createdApiKey)
     key = readFileSync(keyFile, 'utf8')
     await complete(service, key, { name, count: 1, streams: 1 })

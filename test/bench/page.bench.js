@@ -18,7 +18,8 @@ import { scheduled } from './loads/pages.js'
 import { createClient, quantile } from './support/http-load.js'
 
 const { openDatabase } = await import('../../dist/src/service/storage/database.js')
-const { createLocalKey } = await import('../../dist/src/service/operations/access/local-keys.js')
+const { parts } = await import('../support/built-parts.mjs')
+const { createLocalKey } = await import('../../dist/src/plugins/data-directory.js')
 
 export const title = 'The page: 10,000 models, 1,000 jobs and 2,000 steps of one'
 
@@ -31,7 +32,7 @@ export async function run(_options, print = () => {}) {
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-page-'))
   try {
     const file = path.join(directory, 'trainyard.sqlite3')
-    await (await openDatabase(file)).close()
+    await (await openDatabase(file, { parts })).close()
     const sqlite = openSqlite(file)
     const job = fillLargeDatabase(sqlite, COUNTS)
     sqlite.close()

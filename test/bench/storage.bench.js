@@ -13,6 +13,7 @@ import { runPages } from './loads/pages.js'
 
 const dist = '../../dist/src'
 const { openDatabase } = await import(`${dist}/service/storage/database.js`)
+const { parts } = await import('../support/built-parts.mjs')
 const { listModels } = await import(`${dist}/service/storage/models.js`)
 const { findJob, listJobs } = await import(`${dist}/service/storage/training-jobs.js`)
 const { listEvents } = await import(`${dist}/service/storage/events.js`)
@@ -37,9 +38,9 @@ export async function run(options = {}, print = () => {}) {
 }
 
 async function measure(file, models, events) {
-  await (await openDatabase(file)).close()
+  await (await openDatabase(file, { parts })).close()
   fill(file, models, events)
-  const { db, close } = await openDatabase(file)
+  const { db, close } = await openDatabase(file, { parts })
   const page = { entity: 'local', limit: 100 }
   const rows = []
   const time = async (name, count, action) => {

@@ -6,17 +6,21 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
-import { API_ROUTES, ROUTES } from '#contract/endpoints/table.js'
+import { INSTALLED } from '#plugins/index.js'
+import { handlersLater, loadPlugins } from '#service/assembly/plugins.js'
 import { createApp } from '#service/http/app.js'
 import { patternOf } from '#service/http/handlers.js'
 import { createOpenApiDocument, described } from '#service/http/openapi/document.js'
 import { createPublicAddress } from '#service/http/public-address.js'
+import { API_ROUTES, ROUTES, TABLE } from '../support/service/with-plugins.js'
 
 /** Routes without their services: nothing is called here. */
-function boundRoutes(): string[] {
+async function boundRoutes(): Promise<string[]> {
   const services = new Proxy({}, { get: () => ({}) }) as never
   const app = createApp({
     services,
+    table: TABLE,
+    plugins: handlersLater(await loadPlugins(INSTALLED), () => ({}) as never),
     baseModels: [],
     limits: { maxConcurrentRequests: 1, requestsPerMinute: null },
     version: '0',
@@ -28,7 +32,7 @@ function boundRoutes(): string[] {
   return app.routes.filter(({ method }) => method !== 'ALL').map(({ method, path }) => `${method} ${path}`)
 }
 
-const document = createOpenApiDocument('0.0.0')
+const document = createOpenApiDocument(TABLE, '0.0.0')
 const operations = Object.entries(document['paths'] as JsonObject).flatMap(([path, methods]) =>
   Object.entries(methods as JsonObject).map(([method, operation]) => ({
     path,
@@ -38,8 +42,8 @@ const operations = Object.entries(document['paths'] as JsonObject).flatMap(([pat
 )
 
 describe('openapi.json', () => {
-  it('has every route of the application but those of workers and nodes, and no other', () => {
-    expect(boundRoutes().sort()).toEqual(ROUTES.map((route) => `${route.method} ${patternOf(route)}`).sort())
+  it('has every route of the application but those of workers and nodes, and no other', async () => {
+    expect((await boundRoutes()).sort()).toEqual(ROUTES.map((route) => `${route.method} ${patternOf(route)}`).sort())
     for (const { path } of ROUTES.filter((route) => !API_ROUTES.includes(route)))
       expect(path).toMatch(/^\/internal\/(worker|engine)\//)
     const listed = API_ROUTES.map(described).map(({ method, path }) => `${method} ${path}`)

@@ -7,11 +7,11 @@ import path from 'node:path'
 import { expect, test } from 'vitest'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
 import { ENGINE_NODE } from '#contract/endpoints/engine-nodes.js'
-import { ENDPOINTS } from '#contract/endpoints/table.js'
 import { WORKER } from '#contract/endpoints/worker.js'
 import { commandTable } from '../../commands/program.js'
 import { settings } from '../../src/cli/config/schema.js'
 import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
+import { ENDPOINTS } from '../support/service/with-plugins.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 

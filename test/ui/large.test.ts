@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDatabase } from '#service/storage/database.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { fillLargeDatabase } from '../support/large-database.js'
 import { createTestService, type TestService } from '../support/service/create-test-service.js'
+import { openDatabase } from '../support/service/with-plugins.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
 
 const COUNTS = { models: 10_000, jobs: 1000, steps: 2000, gradientSteps: 2000 }

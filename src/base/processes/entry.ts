@@ -18,7 +18,7 @@ export const ENTRY_POINTS = [
   'inference/node/main.js',
   'model/export/main.js',
   'model/inspection/thread-main.js',
-  'service/bodies/thread-main.js',
+  'plugins/body-thread.js',
   'service/processes/schema-check-main.js',
   'training/worker/heartbeat-thread.js',
   'training/worker/main.js',

@@ -68,11 +68,6 @@ export function tokenIds<S extends z.ZodType>(schema: S): Of<S> {
   return { schema, size: 'smallBytes', reader: { maxContainers: 1000, maxValues: 2_000_000, maxKeys: 1000 } }
 }
 
-/** Lines of a run. */
-export function runLines<S extends z.ZodType>(schema: S): Of<S> {
-  return { schema, size: 'chatBytes', reader: { maxContainers: 10_000, maxValues: 300_000 } }
-}
-
 /**
  * Trajectory groups. The counts are of one group: a million sampled tokens with their logprobs. Eleven million names kept the thread
  * that reads all large bodies for more than five minutes, collecting garbage near the end of its heap.

@@ -7,7 +7,7 @@
 import type { z } from 'zod'
 import type { KeyScope } from '../wire/access/key-words.js'
 
-/** Sections of the reference, in this order. */
+/** The core's sections of the reference, in this order. */
 export const TAGS = [
   'Chat and text',
   'Models',
@@ -16,7 +16,6 @@ export const TAGS = [
   'Fine-tuning (OpenAI)',
   'Webhooks',
   'Keys and usage',
-  'wandb client',
   'Tinker client',
   'Server',
 ] as const
@@ -73,12 +72,12 @@ export interface JsonBody<S extends z.ZodType = z.ZodType> {
 export type EndpointScope = KeyScope | 'open' | 'attempt'
 
 export interface Endpoint {
-  /** Section of the reference; null for what is no part of the API. */
-  readonly tag: (typeof TAGS)[number] | null
+  /** Section of the reference: of `TAGS` or a plugin's own; null for what is no part of the API. */
+  readonly tag: string | null
   /** One sentence without a full stop. */
   readonly summary: string
-  /** Whose format it is. */
-  readonly origin: 'ours' | 'hosted' | 'OpenAI' | 'vLLM' | 'Anthropic' | 'llama.cpp' | 'W&B' | 'Tinker'
+  /** Whose format it is: `ours`, `hosted` or a name. */
+  readonly origin: string
   readonly scope: EndpointScope
   readonly query?: z.ZodObject
   /** JSON, a form or the bytes (`upload`), or another media type. */

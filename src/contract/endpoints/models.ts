@@ -10,8 +10,7 @@ import {
   keepRuleSchema,
   setKeepRuleSchema,
 } from '../wire/checkpoints.js'
-import { modelRunListSchema, runLineListSchema } from '../wire/compatible/wandb.js'
-import { orderedPageQuerySchema, pageQuerySchema } from '../wire/list.js'
+import { orderedPageQuerySchema } from '../wire/list.js'
 import { compareLogsQuerySchema, logComparisonSchema } from '../wire/log-comparison.js'
 import { modelMetricsQuerySchema, modelMetricsSchema } from '../wire/model-metrics.js'
 import {
@@ -162,22 +161,6 @@ export const MODELS = endpoints({
     query: checkpointFilesQuerySchema,
     answer: 'application/octet-stream',
     parameters: { name: 'Name of the file, as the list of the same format has it' },
-  },
-  'GET /v1/preview/models/{model_id}/runs': {
-    tag,
-    summary: 'List the runs the wandb client logged about the model',
-    origin: 'ours',
-    scope: 'read',
-    query: pageQuerySchema,
-    answer: modelRunListSchema,
-  },
-  'GET /v1/preview/models/{model_id}/runs/{run_id}/history': {
-    tag,
-    summary: 'Read what was logged to a run',
-    origin: 'ours',
-    scope: 'read',
-    query: pageQuerySchema,
-    answer: runLineListSchema,
   },
   'POST /v1/preview/models/{model_id}/log': {
     tag,

@@ -12,7 +12,6 @@ const CHECKPOINT_STEP = 'Step of the checkpoint: a number, or `latest`; 0 is the
 /** Names in paths. */
 const IN_PATH: Readonly<Record<string, string>> = {
   delivery_id: 'Id of a delivery, as the list of deliveries has it',
-  entity: 'Entity of the run: the one of the key',
   file: 'File name of the picture',
   group: 'Index of a trajectory group in its job, from 0',
   trajectory: 'Index of a trajectory in its group, from 0',
@@ -27,10 +26,7 @@ const IN_PATH: Readonly<Record<string, string>> = {
   path: 'Address within the page, for example `jobs`; below `assets/`, a file of its build',
   page: 'Name of the page, for example `api`',
   probe_id: 'Id of a watched prompt',
-  project: 'Project of the run',
   response_id: 'Id of a stored response',
-  run: 'Name of the run: the id that `wandb.init` was given or made',
-  run_id: 'Id of a run, as the list of runs has it',
   sampler_id: 'Id of a sampler, as its creation answers it',
   session_id: 'Id of a session, not its token',
   step: CHECKPOINT_STEP,
@@ -80,7 +76,6 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   step: 'Only logs of this step',
   to: 'Last day, included, `YYYY-MM-DD`; default today',
   to_step: 'Highest step; default the last',
-  token: 'Signature of the address, as the wandb client was given it',
   topics:
     'Only these, separated by commas: `job`, `checkpoint`, `log`, `model`, `probe`, `base_model`, `server`; default all',
   x: 'What stretches of equal length are taken along; default `step`',

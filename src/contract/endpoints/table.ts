@@ -1,9 +1,10 @@
 /**
- * All endpoints, in the order of the reference, and what their keys say. Where two paths fit a request, the first is served.
+ * The core's endpoints, in the order of the reference, what their keys say, and how rows of plugins come between them. Where two
+ * paths fit a request, the first is served.
  */
 import type { z } from 'zod'
 import { ACCESS } from './access.js'
-import type { Endpoint, JsonBody, Key, Method } from './endpoint.js'
+import { type Endpoint, type JsonBody, type Key, type Method, TAGS } from './endpoint.js'
 import { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
@@ -14,7 +15,6 @@ import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
 import { FINE_TUNING, TRAINING } from './training.js'
-import { WANDB } from './wandb.js'
 import { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
 
@@ -29,7 +29,6 @@ export const ENDPOINTS = Object.freeze({
   ...FILES,
   ...FINE_TUNING,
   ...ACCESS,
-  ...WANDB,
   ...TINKER,
   ...SERVER,
   ...ENGINE_NODE_LIST,
@@ -41,14 +40,15 @@ type Endpoints = typeof ENDPOINTS
 export type EndpointKey = keyof Endpoints
 export type EndpointOf<K extends EndpointKey> = Endpoints[K]
 
+type Rows = Readonly<Record<string, Endpoint>>
+
 type Parameters<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
   ? (Name extends `+${infer Plain}` ? Plain : Name) | Parameters<Rest>
   : never
 /** The parameters of a path, by name. */
-export type ParametersOf<K extends EndpointKey> = { readonly [Name in Parameters<K>]: string }
-export type QueryOf<K extends EndpointKey> = Endpoints[K] extends { readonly query: infer S extends z.ZodType }
-  ? z.output<S>
-  : never
+export type ParametersOf<K extends string> = { readonly [Name in Parameters<K>]: string }
+/** The checked query of a row. */
+export type QueryOf<R extends Endpoint> = R extends { readonly query: infer S extends z.ZodType } ? z.output<S> : never
 /** Endpoints with a JSON body. */
 export type BodyKey = { [K in EndpointKey]: Endpoints[K] extends { readonly body: JsonBody } ? K : never }[EndpointKey]
 /** Those whose `trajectory_groups` are streamed. */
@@ -64,13 +64,13 @@ type Shown<T> = T extends readonly (infer Item)[]
     ? { readonly [Name in keyof T]: Shown<T[Name]> }
     : T
 /** The JSON of an answer; never for one that is something else. */
-export type AnswerOf<K extends EndpointKey> = Endpoints[K]['answer'] extends infer S extends z.ZodType
-  ? Shown<z.output<S>>
-  : never
+export type AnswerOf<K extends EndpointKey> = AnswerOfRow<Endpoints[K]>
+/** The same of a row. */
+export type AnswerOfRow<R extends Endpoint> = R['answer'] extends infer S extends z.ZodType ? Shown<z.output<S>> : never
 
 /**
- * What a client says: the fields of a schema's input. Scalars are also taken as text, which their schemas call unknown: a client gives what
- * comes out of them.
+ * What a client says: the fields of a schema's input. Scalars are also taken as text, which their schemas call unknown: a client
+ * gives what comes out of them.
  */
 type Given<I, O> = Shown<{ [Name in keyof I]: GivenValue<I[Name], Name extends keyof O ? O[Name] : unknown> }>
 type GivenValue<I, O> = unknown extends I ? O : I extends readonly unknown[] ? GivenItems<I, O> : I
@@ -84,22 +84,56 @@ export type GivenBody<K extends BodyKey> = Endpoints[K] extends { readonly body:
 /** An endpoint, or an alias of one, with its method and path. */
 export interface Route extends Endpoint {
   /** Of the endpoint: an alias is served by the same handler. */
-  readonly key: EndpointKey
+  readonly key: Key
   readonly method: Method
   /** With `{name}` and `{+name}` for parameters. */
   readonly path: string
 }
 
-/** Every endpoint and alias, an alias behind what it means. */
-export const ROUTES: readonly Route[] = Object.entries<Endpoint>(ENDPOINTS).flatMap(([key, row]) =>
-  Object.entries<string>({ [key]: row.summary, ...row.aliases }).map(([name, summary]) => {
-    const [method, path] = name.split(' ') as [Method, string]
-    return { ...row, key: key as EndpointKey, method, path, summary }
-  }),
-)
+/** Rows of a plugin that stand together in the table. */
+export interface EndpointRun<T extends Rows = Rows> {
+  /** The row of the core that they stand behind. */
+  readonly after: EndpointKey
+  readonly rows: T
+}
 
-/** What is part of the API: every route but the worker's. */
-export const API_ROUTES: readonly Route[] = ROUTES.filter(({ tag }) => tag !== null)
+/** A section of the reference that a plugin adds. */
+export interface Section {
+  readonly name: string
+  /** The core's section that it stands behind. */
+  readonly after: (typeof TAGS)[number]
+}
+
+/** All endpoints of a service, in the order of the reference. */
+export interface EndpointTable {
+  readonly endpoints: Readonly<Record<Key, Endpoint>>
+  /** Every endpoint and alias, an alias behind what it means. */
+  readonly routes: readonly Route[]
+  /** What is part of the API: every route but the worker's. */
+  readonly apiRoutes: readonly Route[]
+  /** Sections of the reference, in their order. */
+  readonly sections: readonly string[]
+}
+
+/** The core's rows with those of plugins between them. */
+export function createEndpointTable(runs: readonly EndpointRun[] = [], added: readonly Section[] = []): EndpointTable {
+  const entries = Object.entries<Endpoint>(ENDPOINTS).flatMap((entry) => [
+    entry,
+    ...runs.filter(({ after }) => after === entry[0]).flatMap(({ rows }) => Object.entries<Endpoint>(rows)),
+  ])
+  const routes = entries.flatMap(([key, row]) =>
+    Object.entries<string>({ [key]: row.summary, ...row.aliases }).map(([name, summary]) => {
+      const [method, path] = name.split(' ') as [Method, string]
+      return { ...row, key: key as Key, method, path, summary }
+    }),
+  )
+  return {
+    endpoints: Object.fromEntries(entries),
+    routes,
+    apiRoutes: routes.filter(({ tag }) => tag !== null),
+    sections: TAGS.flatMap((tag) => [tag, ...added.filter(({ after }) => after === tag).map(({ name }) => name)]),
+  }
+}
 
 /** The key of an endpoint is its method and path. */
 export type { Key }

@@ -36,7 +36,7 @@ const CLOSE_MS = 5000
  * await local.close()
  */
 export async function startLocal(options: LocalOptions = {}): Promise<LocalService> {
-  const { createService } = await import('#service/create-service.js')
+  const { createService } = await import('#plugins/service.js')
   const lifetimes = createLifetimes()
   return startOrEnd(lifetimes, async () => {
     const dataDir = options.dataDir ?? (await makeTemporaryFolder(lifetimes))

@@ -5,8 +5,6 @@ import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { createFineTuningService } from '../facades/fine-tuning/fine-tuning.js'
 import { createTinkerService } from '../facades/tinker/tinker.js'
-import { createModelRunService } from '../facades/wandb/model-runs.js'
-import { createWandbService } from '../facades/wandb/wandb.js'
 import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
 import { createDownloadService } from '../operations/access/downloads.js'
@@ -56,6 +54,7 @@ import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { onDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
+import { findArtifactRows } from './plugins.js'
 import type { Processes } from './processes.js'
 import type { ServedModels } from './served-models.js'
 import type { Start } from './start.js'
@@ -63,6 +62,8 @@ import { type Storage, webhookTiming } from './storage.js'
 
 export interface Operations {
   readonly services: AppOptions['services']
+  /** What operations of plugins work with, too. */
+  readonly context: ServiceContext
   readonly outbox: Outbox
   readonly probes: ProbeRunner
 }
@@ -161,6 +162,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainingDataRoot: settings.trainingDataRoot,
     maxContextLength: settings.maxContextLength,
     remoteData,
+    artifactRows: (tenant, artifact) => findArtifactRows(start.plugins, db, { tenant, artifact }),
     trainWorkers: settings.trainWorkers,
     deviceNotes: start.device.notes,
     maxQueuedJobs: settings.maxQueuedJobs,
@@ -233,10 +235,8 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       reportMs: options.tuning?.engineNodeReportMs ?? NODE_REPORT_MS,
       hosts: createEngineNodeHosts(settings.engineNodeHosts, lookUp),
     }),
-    wandb: createWandbService(context),
     modelMetrics: createModelMetricsService(context),
-    modelRuns: createModelRunService(context),
     webhooks: createWebhookService(context, { rules, outbox }),
   }
-  return { services, outbox, probes }
+  return { services, context, outbox, probes }
 }

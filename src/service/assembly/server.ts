@@ -11,13 +11,15 @@ import { type CutReason, UNREAD_MS } from '../http/connections/connections.js'
 import { createStreamShares } from '../http/connections/stream-shares.js'
 import type { App, AppOptions } from '../http/environment.js'
 import { type Listening, listen } from '../http/listen.js'
-import { asksForKey } from '../http/middleware/auth.js'
+import { createKeyQuestion } from '../http/middleware/auth.js'
 import { createPublicAddress } from '../http/public-address.js'
 import { ensureApiKey, type FirstKey, findLocalKey, isKeyFileLost } from '../operations/access/local-keys.js'
+import type { PluginService } from '../plugin.js'
 import { queueFull } from '../processes/engine-errors.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { toStorageError } from '../storage/database.js'
 import type { Jobs } from './jobs.js'
+import { handlersLater } from './plugins.js'
 import type { Processes } from './processes.js'
 import type { Start } from './start.js'
 import type { Storage } from './storage.js'
@@ -28,6 +30,7 @@ export interface ServerInput {
   readonly processes: Pick<Processes, 'engines' | 'metrics'>
   readonly jobs: Pick<Jobs, 'dispatcher' | 'sessions'>
   readonly services: AppOptions['services']
+  readonly context: PluginService['context']
 }
 
 export interface Server {
@@ -62,6 +65,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   const limits = { ...settings, unreadMs: options.tuning?.unreadAnswerMs ?? UNREAD_MS }
   const onCut = (reason: CutReason, count: number): void => logger.warn({ reason, count }, 'http.connection_cut')
   const address = { host: settings.host, port: settings.port }
+  const asksForKey = createKeyQuestion(start.plugins.table)
   const governed = {
     ...{ limits, onCut, senders: publicAddress },
     asksForKey: ({ method = '', url = '' }: IncomingMessage) =>
@@ -93,13 +97,16 @@ function createServerApp(
   input: ServerInput,
   { publicAddress, closing }: Pick<AppOptions, 'publicAddress' | 'closing'>,
 ): App {
-  const { options, settings, logger } = start
+  const { options, settings, logger, plugins } = start
   const {
     services,
+    context,
     storage: { ids, bodies, group },
     processes: { engines, metrics },
   } = input
-  return createApp({
+  const app: AppOptions = {
+    table: plugins.table,
+    plugins: handlersLater(plugins, () => ({ context, app })),
     services,
     logger,
     clock: systemClock,
@@ -119,7 +126,8 @@ function createServerApp(
     countServers: () => group?.count() ?? 1,
     closing,
     translateError: toStorageError,
-  })
+  }
+  return createApp(app)
 }
 
 /** Workers run on this machine: they call loopback, whatever address the server is bound to. */

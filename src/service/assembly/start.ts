@@ -6,6 +6,7 @@ import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
 import type { ResolvedSettings, TunedServiceOptions } from '../options.js'
+import type { LoadedPlugins } from './plugins.js'
 import type { ServedDevice } from './served-device.js'
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -27,6 +28,7 @@ export interface ServiceSeams {
 }
 
 export interface Start {
+  readonly plugins: LoadedPlugins
   readonly options: TunedServiceOptions
   readonly settings: ResolvedSettings
   readonly seams: ServiceSeams

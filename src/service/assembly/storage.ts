@@ -139,7 +139,12 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     ),
   )
 
-  const bodies = createBodyStore({ limits: bodyLimits(start), temporaryPath: blobs.temporaryPath })
+  const bodies = createBodyStore({
+    limits: bodyLimits(start),
+    bodyOf: start.plugins.bodyOf,
+    thread: start.plugins.bodyThread,
+    temporaryPath: blobs.temporaryPath,
+  })
   lifetimes.add('bodies', () => bodies.close())
   const modelCount = await countModels(db)
   return { db, blobs, ids, usage, bodies, group, inTurn, requestSweep: () => sweeper.request(), modelCount }
@@ -147,13 +152,13 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
 
 /** A file of the data directory, or the database that the settings name, once it is clear that it belongs to what lies beside it. */
 async function openRows(
-  { settings, seams, logger, fail, options }: Start,
+  { settings, seams, logger, fail, options, plugins: { parts } }: Start,
   dataDir: DataDir,
   { adoption, isSharing }: { readonly adoption: Adoption; readonly isSharing: boolean },
 ): Promise<OpenedRows> {
   if (settings.database === null) {
     const maxPages = seams.maxDatabasePages
-    const file = await openOwnDatabase(dataDir, { adoption, ...(maxPages === undefined ? {} : { maxPages }) })
+    const file = await openOwnDatabase(dataDir, { adoption, parts, ...(maxPages === undefined ? {} : { maxPages }) })
     return { database: file, group: null, earlierId: null }
   }
   const id = systemIds.uuid()
@@ -162,6 +167,7 @@ async function openRows(
   const onNotice = (payload: string | null): void => group?.receive(payload)
   const database = await openOwnPostgres(settings.database, dataDir, {
     adoption,
+    parts,
     // some are held while one of several servers does what one at a time does, one as long as it places workers
     maxConnections: isSharing ? Math.max(settings.databaseConnections, 7) : settings.databaseConnections,
     onTrouble: (error) => logger.warn({ err: error }, 'database.connection_lost'),

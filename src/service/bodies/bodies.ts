@@ -1,20 +1,13 @@
 /**
- * The JSON bodies that the service reads: those of the endpoint table, and the artifact manifest, which is stored as a
- * file before it is read. Also how much may arrive, and how fast it must.
+ * The JSON bodies that the service reads: those of the endpoint table, and what is stored as a file before it is read. Also how
+ * much may arrive, and how fast it must.
  *
- * The thread that reads large bodies (`thread-main.ts`) is sent the name of a body and looks its schema up here.
+ * The thread that reads large bodies (`body-thread.ts`) is sent the name of a body and looks its schema up in a list of its own.
  */
 import type { z } from 'zod'
-import type { Endpoint, JsonBody } from '#contract/endpoints/endpoint.js'
-import {
-  type BodyKey,
-  ENDPOINTS,
-  type BodyOf as EndpointBodyOf,
-  type EndpointKey,
-  type GroupsKey,
-} from '#contract/endpoints/table.js'
+import type { JsonBody } from '#contract/endpoints/endpoint.js'
+import type { BodyKey, BodyOf as EndpointBodyOf, EndpointTable, GroupsKey } from '#contract/endpoints/table.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
-import { artifactManifestSchema } from '#contract/wire/compatible/wandb.js'
 
 /** What may be sent and how fast. Settings of the server; the defaults are `DEFAULT_BODY_LIMITS`. */
 export interface BodyLimits {
@@ -50,33 +43,30 @@ export const DEFAULT_BODY_LIMITS: BodyLimits = {
   minBytesPerSecond: 8192,
 }
 
-const STORED = {
-  // an object a file, each with an entry of the map; clients that train send a handful of files
-  'artifact manifest': {
-    schema: artifactManifestSchema,
-    size: 'chatBytes',
-    reader: { maxContainers: 25_000, maxValues: 200_000, maxKeys: 20_000 },
-  },
-} as const satisfies Readonly<Record<string, JsonBody>>
-
-/** The key of an endpoint, or the name of a stored body. */
-export type BodyName = BodyKey | keyof typeof STORED
-/** Bodies whose `trajectory_groups` are streamed. */
-export type GroupsBodyName = GroupsKey
-export type BodyOf<N extends BodyName> = N extends BodyKey ? EndpointBodyOf<N> : z.output<typeof artifactManifestSchema>
-
-/** The kind of a body. */
-export function bodyOf<N extends BodyName>(name: N): JsonBody<z.ZodType<BodyOf<N>>>
-export function bodyOf(name: BodyName): JsonBody {
-  return name in STORED ? STORED[name as keyof typeof STORED] : ENDPOINTS[name as BodyKey].body
+/** JSON that is a file here before it is read: it has no endpoint, and a name for the thread that reads it. */
+export interface StoredBody<S extends z.ZodType = z.ZodType> extends JsonBody<S> {
+  readonly name: string
 }
 
-export const BODY_NAMES: readonly BodyName[] = [
-  ...(Object.keys(ENDPOINTS) as EndpointKey[]).filter(hasJsonBody),
-  ...(Object.keys(STORED) as (keyof typeof STORED)[]),
-]
+/** The key of an endpoint of the core. */
+export type BodyName = BodyKey
+/** Bodies whose `trajectory_groups` are streamed. */
+export type GroupsBodyName = GroupsKey
+export type BodyOf<N extends BodyName> = EndpointBodyOf<N>
 
-function hasJsonBody(key: EndpointKey): key is BodyKey {
-  const row: Endpoint = ENDPOINTS[key]
-  return typeof row.body === 'object'
+/** Finds the kind of a body by the key of its endpoint, or by its name where it was stored. */
+export type BodyFinder = (name: string) => JsonBody
+
+/** Makes it from a table, and from what plugins store. */
+export function createBodyFinder(
+  { endpoints }: Pick<EndpointTable, 'endpoints'>,
+  stored: readonly StoredBody[] = [],
+): BodyFinder {
+  const kinds = new Map<string, JsonBody>(stored.map((body) => [body.name, body]))
+  for (const [key, { body }] of Object.entries(endpoints)) if (typeof body === 'object') kinds.set(key, body)
+  return (name) => {
+    const kind = kinds.get(name)
+    if (kind === undefined) throw new Error(`no body is called "${name}"`)
+    return kind
+  }
 }

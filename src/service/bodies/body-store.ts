@@ -6,11 +6,15 @@
  * many slow bodies cost disk and nothing else. Keys share: several bodies of one key hold at most half of that room, and parts
  * that arrive and bodies that are read take turns by key.
  */
+
 import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
+import type { z } from 'zod'
 import { AppError } from '#base/errors/errors.js'
+import type { EntryPoint } from '#base/processes/entry.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
 import { createTurns } from '#base/util/turns.js'
-import { type BodyLimits, type BodyName, type BodyOf, bodyOf, type GroupsBodyName } from './bodies.js'
+import type { JsonBody } from '#contract/endpoints/endpoint.js'
+import type { BodyFinder, BodyLimits, BodyName, BodyOf, GroupsBodyName, StoredBody } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
 import { createDiskShares } from './disk-shares.js'
 import { createGroupReading } from './group-reading.js'
@@ -53,7 +57,9 @@ export interface BodyStore {
   /** The bytes of a body, which nothing but its first 64 kB is read of on the event loop. */
   bytesOf(body: ReceivedBody): Promise<Uint8Array>
   /** A body that was stored before it is read. @throws {AppError} as `parseBody`, and `request_too_large` */
-  parseFile<N extends BodyName>(name: N, path: string, key: string): Promise<ParsedBody<BodyOf<N>>>
+  parseFile<S extends z.ZodType>(kind: StoredBody<S>, path: string, key: string): Promise<ParsedBody<z.output<S>>>
+  /** How many bytes a body may have, by its endpoint. */
+  maxBytesOf(name: string): number
   /** @throws {AppError} as `parseBody`, and {DataError} with the path of the element that is wrong */
   readGroups<N extends GroupsBodyName>(name: N, body: ReceivedBody): Promise<ReceivedGroups<N>>
   close(): Promise<void>
@@ -61,6 +67,9 @@ export interface BodyStore {
 
 export interface BodyStoreOptions {
   readonly limits: BodyLimits
+  readonly bodyOf: BodyFinder
+  /** Entry of the thread that reads large bodies, below `src/`: it knows the same bodies (`read-bodies.ts`). */
+  readonly thread: EntryPoint
   /** An unused path for a file; the folder is emptied at the next start. */
   readonly temporaryPath: () => string
 }
@@ -97,9 +106,9 @@ const BULK_TURNS = { what: 'bodies of groups', atOnce: MAX_OPEN_GROUPS - 1, spar
 const NEVER = new AbortController().signal
 
 export function createBodyStore(options: BodyStoreOptions): BodyStore {
-  const { limits, temporaryPath } = options
-  const chatThread = createBodyThread(CHAT_THREAD)
-  const bulkThread = createBodyThread(BULK_THREAD)
+  const { limits, temporaryPath, bodyOf } = options
+  const chatThread = createBodyThread(options.thread, CHAT_THREAD)
+  const bulkThread = createBodyThread(options.thread, BULK_THREAD)
   const arriving = createReadTurns(PARTS_PER_ROUND)
   const chatTurns = createTurns(CHAT_TURNS)
   const bulkTurns = createTurns(BULK_TURNS)
@@ -186,17 +195,13 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
     }
   }
 
-  function isSmall(body: ReceivedBody, source: BodySource): source is { readonly bytes: Uint8Array } {
-    return body.sizeBytes <= INLINE_BYTES && 'bytes' in source
-  }
-
   return {
     limits,
     receive,
     parse: async <N extends BodyName>(name: N, body: ReceivedBody) => {
       const source = body.take()
       const value = isSmall(body, source)
-        ? parseBody(name, [source.bytes])
+        ? parseBody(bodyOf(name), [source.bytes])
         : await chatTurns.take(body.key, NEVER, () => chatThread.run({ type: 'parse', name, source }))
       return value as ParsedBody<BodyOf<N>>
     },
@@ -210,17 +215,19 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       return { read, bytes: bytes ?? (await bytesOf(source)) }
     },
     bytesOf: async (body) => bytesOf(body.take()),
-    parseFile: async <N extends BodyName>(name: N, path: string, key: string) => {
+    maxBytesOf: (name) => maxBytesOf(bodyOf(name), limits),
+    parseFile: async <S extends z.ZodType>(kind: StoredBody<S>, path: string, key: string) => {
       const { size } = await stat(path)
-      const maxBytes = maxBytesOf(name, limits)
+      const { name } = kind
+      const maxBytes = maxBytesOf(kind, limits)
       if (size > maxBytes) {
         throw new AppError('too_large', 'request_too_large', `the body is larger than ${maxBytes} bytes`)
       }
       const value =
         size <= INLINE_BYTES
-          ? parseBody(name, [await readFile(path)])
+          ? parseBody(kind, [await readFile(path)])
           : await chatTurns.take(key, NEVER, () => chatThread.run({ type: 'parse', name, source: { path } }))
-      return value as ParsedBody<BodyOf<N>>
+      return value as ParsedBody<z.output<S>>
     },
     readGroups: async <N extends GroupsBodyName>(name: N, body: ReceivedBody) => {
       const path = temporaryPath()
@@ -228,7 +235,9 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const task = { type: 'groups', name, source, targetPath: path, maxGroupBytes: limits.groupBytes } as const
       try {
         const read = (
-          isSmall(body, source) ? readAtOnce(task) : await bulkTurns.take(body.key, NEVER, () => bulkThread.run(task))
+          isSmall(body, source)
+            ? readAtOnce(task, bodyOf(name))
+            : await bulkTurns.take(body.key, NEVER, () => bulkThread.run(task))
         ) as GroupsRead
         return { ...read, request: read.request as BodyOf<N>, path }
       } catch (error) {
@@ -240,6 +249,10 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       await Promise.all([chatThread.close(), bulkThread.close()])
     },
   }
+}
+
+function isSmall(body: ReceivedBody, source: BodySource): source is { readonly bytes: Uint8Array } {
+  return body.sizeBytes <= INLINE_BYTES && 'bytes' in source
 }
 
 /** Writes the parts one behind the other, without a copy of them in one piece. */
@@ -261,12 +274,12 @@ async function bytesOf(source: BodySource): Promise<Uint8Array> {
 }
 
 /** How many bytes a body of this kind may have. */
-export function maxBytesOf(name: BodyName, limits: BodyLimits): number {
-  return limits[bodyOf(name).size]
+export function maxBytesOf({ size }: Pick<JsonBody, 'size'>, limits: BodyLimits): number {
+  return limits[size]
 }
 
-function readAtOnce(task: GroupsTask): GroupsRead {
-  const reading = createGroupReading(task)
+function readAtOnce(task: GroupsTask, kind: JsonBody): GroupsRead {
+  const reading = createGroupReading(task, kind)
   try {
     for (;;) {
       const read = reading.step()

@@ -6,6 +6,7 @@
  */
 import { AppError, shuttingDown } from '#base/errors/errors.js'
 import { createAskedThread } from '#base/processes/ask-thread.js'
+import type { EntryPoint } from '#base/processes/entry.js'
 import { fromPlainError, type PlainError, type ThreadTask } from './thread-protocol.js'
 
 export interface BodyThread {
@@ -26,10 +27,10 @@ const YOUNG_MB = 24
 /** A thread without work for this long ends. */
 const IDLE_MS = 15_000
 
-export function createBodyThread(options: BodyThreadOptions): BodyThread {
+export function createBodyThread(entry: EntryPoint, options: BodyThreadOptions): BodyThread {
   let isClosed = false
   const thread = createAskedThread<ThreadTask, unknown, PlainError>({
-    entry: 'service/bodies/thread-main.js',
+    entry,
     thread: {
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb, maxYoungGenerationSizeMb: YOUNG_MB },
       workerData: { niceness: options.niceness },

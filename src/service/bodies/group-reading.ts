@@ -8,13 +8,14 @@ import { AppError } from '#base/errors/errors.js'
 import { stringifyExact } from '#base/json/exact-json.js'
 import type { JsonValue } from '#base/util/json.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
+import type { JsonBody } from '#contract/endpoints/endpoint.js'
 import { countBatch } from '#formats/rows/metrics.js'
 import { createDataNotes } from '#formats/rows/notes/data-notes.js'
 import { isWellFormedJson } from '#formats/rows/notes/json-text.js'
 import { type ParseOptions, parseTrajectoryGroup } from '#formats/rows/parse.js'
 import { encodeTotals, splitTotals } from '#formats/rows/split-metrics.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
-import { bodyOf } from './bodies.js'
+import type { BodyOf } from './bodies.js'
 import { createJsonReader, type JsonInput } from './json-reader.js'
 import { createMetricNames } from './metric-names.js'
 import { ignoredFieldsOf, parseWith } from './parse-body.js'
@@ -40,7 +41,8 @@ export interface GroupReading {
   discard(): void
 }
 
-export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading {
+/** @param kind of the body that the task names */
+export function createGroupReading(task: Omit<GroupsTask, 'type'>, kind: JsonBody): GroupReading {
   const chunks = readSlices(task.source)
   const target = createLineFile(task.targetPath)
   const kept: TrajectoryGroup[] = []
@@ -56,7 +58,7 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
     },
   }
   const reader = createJsonReader({
-    ...bodyOf(task.name).reader,
+    ...kind.reader,
     maxElementBytes: task.maxGroupBytes,
     elements: { key: 'trajectory_groups', onElement: add },
   })
@@ -87,9 +89,9 @@ export function createGroupReading(task: Omit<GroupsTask, 'type'>): GroupReading
   }
 
   function finish(): GroupsRead {
-    const { schema } = bodyOf(task.name)
+    const { schema } = kind
     const body = reader.finish()
-    const request = parseWith(schema, body, 'body')
+    const request = parseWith(schema, body, 'body') as BodyOf<typeof task.name>
     const ignoredFields = ignoredFieldsOf(schema, body)
     const totals = 'split' in request ? encodeTotals(splitTotals(kept, request.split)) : null
     return {

@@ -6,8 +6,8 @@
  */
 import { z } from 'zod'
 import { AppError } from '#base/errors/errors.js'
+import type { JsonBody } from '#contract/endpoints/endpoint.js'
 import { RequestValidationError, toSentences, toValidationProblems } from '#contract/wire/errors.js'
-import { type BodyName, bodyOf } from './bodies.js'
 import { createJsonReader } from './json-reader.js'
 
 /** A checked body. */
@@ -21,8 +21,8 @@ export interface ParsedBody<T = unknown> {
 const MAX_NAMED = 20
 
 /** @throws {AppError} `malformed_json`, `request_too_large`; {RequestValidationError} for a body that does not fit */
-export function parseBody(name: BodyName, chunks: Iterable<Uint8Array>): ParsedBody {
-  const { schema, reader: options, idle: idleOf, told = [] } = bodyOf(name)
+export function parseBody(kind: JsonBody, chunks: Iterable<Uint8Array>): ParsedBody {
+  const { schema, reader: options, idle: idleOf, told = [] } = kind
   const reader = createJsonReader(options)
   for (const chunk of chunks) reader.push(chunk)
   const body = reader.finish()

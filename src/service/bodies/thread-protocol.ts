@@ -8,7 +8,7 @@ import { RequestValidationError, type ValidationProblem } from '#contract/wire/e
 import type { BatchCounts } from '#formats/rows/metrics.js'
 import type { encodeTotals } from '#formats/rows/split-metrics.js'
 import type { LossRequestHead } from '#formats/tinker/loss-request.js'
-import type { BodyName, GroupsBodyName } from './bodies.js'
+import type { GroupsBodyName } from './bodies.js'
 
 /** Bodies of groups that a thread has open at once. */
 export const MAX_OPEN_GROUPS = 4
@@ -18,7 +18,8 @@ export type BodySource = { readonly bytes: Uint8Array } | { readonly path: strin
 
 export interface ParseTask {
   readonly type: 'parse'
-  readonly name: BodyName
+  /** As the thread's own list has it. */
+  readonly name: string
   readonly source: BodySource
 }
 

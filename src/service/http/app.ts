@@ -1,13 +1,12 @@
 /**
  * The HTTP application: middleware in order, then the handlers of all endpoints, a file a resource. What there is stands in the table,
- * `contract/endpoints/table.ts`.
+ * `contract/endpoints/table.ts`; handlers of plugins are loaded when one is called.
  *
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
 import { Hono } from 'hono'
 import { getPathNoStrict } from 'hono/utils/url'
 import { AppError, shuttingDown } from '#base/errors/errors.js'
-import { ROUTES } from '#contract/endpoints/table.js'
 import type { App, AppEnvironment, AppOptions } from './environment.js'
 import { bindEndpoints, type Handlers, patternOf } from './handlers.js'
 import { accessLog } from './middleware/access-log.js'
@@ -42,7 +41,6 @@ import { sessionHandlers } from './routes/sessions.js'
 import { tinkerHandlers } from './routes/tinker.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
 import { uiHandlers } from './routes/ui.js'
-import { wandbHandlers } from './routes/wandb.js'
 import { webhookHandlers } from './routes/webhooks.js'
 import { requireLease, workerHandlers } from './routes/worker.js'
 
@@ -74,7 +72,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
     ...uiHandlers(options),
-    ...wandbHandlers(options),
     ...webhookHandlers(options),
     ...workerHandlers(options),
   }
@@ -107,7 +104,7 @@ export function createApp(options: AppOptions): App {
   })
   app.use('*', bearerAuth(options))
   app.use('*', limitRequests(options))
-  const proven = new Set(ROUTES.filter(({ scope }) => scope === 'attempt').map(patternOf))
+  const proven = new Set(options.table.routes.filter(({ scope }) => scope === 'attempt').map(patternOf))
   for (const path of proven) app.use(path, requireLease(options))
   bindEndpoints(app, createHandlers(options), options)
 

@@ -6,7 +6,7 @@ import { Readable } from 'node:stream'
 import type { z } from 'zod'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { BodyLimits, BodyName, BodyOf, GroupsBodyName } from '#service/bodies/bodies.js'
-import { maxBytesOf, type ReceivedBody, type ReceivedGroups } from '#service/bodies/body-store.js'
+import type { ReceivedBody, ReceivedGroups } from '#service/bodies/body-store.js'
 import { ignoredFieldsOf, parseWith } from '#service/bodies/parse-body.js'
 import { TICKET } from '#service/operations/access/downloads.js'
 import type { Principal } from '#service/operations/context.js'
@@ -73,7 +73,7 @@ async function receiveJson(c: RequestContext, name: BodyName): Promise<ReceivedB
     )
   }
   const bodies = c.get('bodies')
-  return bodies.receive(readBytes(c, maxBytesOf(name, bodies.limits)), keyOf(c))
+  return bodies.receive(readBytes(c, bodies.maxBytesOf(name)), keyOf(c))
 }
 
 /** Whose body it is; workers have a token of their job instead of a key. */

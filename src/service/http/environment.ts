@@ -6,11 +6,10 @@ import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
+import type { EndpointTable, Key } from '#contract/endpoints/table.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
 import type { FineTuningService } from '#service/facades/fine-tuning/fine-tuning.js'
 import type { TinkerService } from '#service/facades/tinker/tinker.js'
-import type { ModelRunService } from '#service/facades/wandb/model-runs.js'
-import type { WandbService } from '#service/facades/wandb/wandb.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
 import type { DownloadService } from '#service/operations/access/downloads.js'
@@ -67,7 +66,20 @@ export interface Admission {
   leave(c: RequestContext): void
 }
 
+/** A handler as the router calls it, whatever its row says. */
+export type BoundHandler = (call: never) => object | Promise<object>
+
+/** Handlers that are loaded when the first request for one of their rows comes. */
+export interface LoadedLater {
+  readonly keys: readonly Key[]
+  load(): Promise<Readonly<Record<string, BoundHandler>>>
+}
+
 export interface AppOptions {
+  /** What is served. */
+  readonly table: EndpointTable
+  /** Handlers of plugins. */
+  readonly plugins: readonly LoadedLater[]
   readonly services: {
     readonly auth: AuthService
     readonly keys: KeyService
@@ -102,9 +114,7 @@ export interface AppOptions {
     readonly tinker: TinkerService
     readonly workerClaims: WorkerClaimService
     readonly engineNodes: EngineNodeService
-    readonly wandb: WandbService
     readonly modelMetrics: ModelMetricsService
-    readonly modelRuns: ModelRunService
     readonly webhooks: WebhookService
   }
   readonly logger: Logger

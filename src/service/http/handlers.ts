@@ -3,62 +3,89 @@
  * compile; a route without a row cannot be made.
  */
 
-import type { Endpoint } from '#contract/endpoints/endpoint.js'
-import {
-  type AnswerOf,
-  type BodyKey,
+import type { z } from 'zod'
+import type { Endpoint, JsonBody } from '#contract/endpoints/endpoint.js'
+import type {
+  AnswerOfRow,
+  BodyKey,
   ENDPOINTS,
-  type EndpointKey,
-  type EndpointOf,
-  type GroupsKey,
-  type ParametersOf,
-  type QueryOf,
-  ROUTES,
-  type Route,
+  EndpointTable,
+  GroupsKey,
+  Key,
+  ParametersOf,
+  QueryOf,
+  Route,
 } from '#contract/endpoints/table.js'
 import type { KeyScope } from '#contract/wire/access/key-words.js'
-import type { BodyOf } from '#service/bodies/bodies.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import type { Principal } from '#service/operations/context.js'
 import { readGroups, readJson, readQuery } from './body.js'
-import type { App, AppOptions, RequestContext } from './environment.js'
+import type { App, AppOptions, BoundHandler, LoadedLater, RequestContext } from './environment.js'
 
-/** One request for an endpoint. */
-export interface Call<K extends EndpointKey> {
+/** One request for the endpoint of a key and its row. */
+export interface CallOf<K extends string, R extends Endpoint> {
   readonly c: RequestContext
   /** Whose key it is, where one is asked for. */
-  readonly principal: EndpointOf<K>['scope'] extends KeyScope ? Principal : undefined
+  readonly principal: R['scope'] extends KeyScope ? Principal : undefined
   readonly params: ParametersOf<K>
   /** Checks the query and names what of it is ignored. */
-  query(): QueryOf<K>
+  query(): QueryOf<R>
   /** Takes the body and checks it: when it is asked for, so that a stranger's is not taken. */
-  body(): Promise<K extends GroupsKey ? ReceivedGroups<K> : K extends BodyKey ? BodyOf<K> : never>
+  body(): Promise<K extends GroupsKey ? ReceivedGroups<K> : CheckedBody<R>>
 }
 
+type CheckedBody<R extends Endpoint> = R extends { readonly body: JsonBody<infer S> } ? z.output<S> : never
+
 /** Answers with JSON, or with a response of its own. */
-type Reply<K extends EndpointKey> = AnswerOf<K> | Response
-export type Handler<K extends EndpointKey> = (call: Call<K>) => Reply<K> | Promise<Reply<K>>
+type Reply<R extends Endpoint> = AnswerOfRow<R> | Response
+type Handler<K extends string, R extends Endpoint> = (call: CallOf<K, R>) => Reply<R> | Promise<Reply<R>>
 
-export type Handlers = { readonly [K in EndpointKey]: Handler<K> }
+/** A handler for each row. */
+export type HandlersOf<T> = {
+  readonly [K in keyof T & string]: T[K] extends Endpoint ? Handler<K, T[K]> : never
+}
 
-/** Some handlers: checks them against their rows. */
-export function handlers<H extends Partial<Handlers>>(some: H & Record<Exclude<keyof H, EndpointKey>, never>): H {
+/** The core's handlers. */
+export type Handlers = HandlersOf<typeof ENDPOINTS>
+/** One request for an endpoint of the core. */
+export type Call<K extends keyof Handlers> = CallOf<K, (typeof ENDPOINTS)[K]>
+
+/** Some handlers of the core: checks them against their rows. */
+export function handlers<H extends Partial<Handlers>>(some: H & Record<Exclude<keyof H, keyof Handlers>, never>): H {
   return some
 }
 
 /** Makes a route of every row and its handler. */
-export function bindEndpoints(app: App, all: Handlers, options: Pick<AppOptions, 'admission'>): void {
-  for (const route of ROUTES) {
-    const handle = all[route.key] as (call: object) => object | Promise<object>
+export function bindEndpoints(
+  app: App,
+  own: Readonly<Record<string, BoundHandler>>,
+  options: Pick<AppOptions, 'admission' | 'table' | 'plugins'>,
+): void {
+  const all = new Map(Object.entries(own))
+  for (const { keys, load } of options.plugins) for (const key of keys) all.set(key, loadedHandler(key, load))
+  for (const route of options.table.routes) {
+    const handle = all.get(route.key)
+    if (handle === undefined) throw new Error(`endpoint "${route.key}" has no handler`)
     app.on(route.method, patternOf(route), async (c) => {
-      const answer = await handle(callOf(c, route, options))
+      const answer = await handle(callOf(c, route, options) as never)
       return answer instanceof Response ? answer : c.json(answer)
     })
   }
 }
 
-function callOf(c: RequestContext, { key }: Route, { admission }: Pick<AppOptions, 'admission'>): object {
-  const { query, body, isAdmitted }: Endpoint = ENDPOINTS[key]
+function loadedHandler(key: Key, load: LoadedLater['load']): BoundHandler {
+  return async (call) => {
+    const handle = (await load())[key]
+    if (handle === undefined) throw new Error(`endpoint "${key}" has no handler`)
+    return handle(call)
+  }
+}
+
+function callOf(
+  c: RequestContext,
+  { key, query, body, isAdmitted }: Route,
+  { admission }: Pick<AppOptions, 'admission'>,
+): object {
   return {
     c,
     principal: c.get('principal'),
@@ -78,9 +105,9 @@ export function patternOf({ path }: Pick<Route, 'path'>): string {
   )
 }
 
-const byPattern = new Map(ROUTES.map((route) => [`${route.method} ${patternOf(route)}`, route]))
-
-/** The row behind a route of the application. */
-export function routeOf(bound: { readonly method: string; readonly path: string }): Route | undefined {
-  return byPattern.get(`${bound.method} ${bound.path}`)
+/** Finds the row behind a route of the application. */
+export function createRouteFinder({ routes }: Pick<EndpointTable, 'routes'>) {
+  const byPattern = new Map(routes.map((route) => [`${route.method} ${patternOf(route)}`, route]))
+  return (bound: { readonly method: string; readonly path: string }): Route | undefined =>
+    byPattern.get(`${bound.method} ${bound.path}`)
 }

@@ -17,6 +17,7 @@ import type { SessionRunner } from '#service/queue/sessions/session-runner.js'
 import type { JobSignals } from '#service/queue/signals.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import type { Tenant } from './access/principal.js'
 import type { UsageService } from './access/usage.js'
 import type { ActivityFeed } from './activity/feed.js'
 import type { BaseModelFilesBook } from './base-models/base-model-files.js'
@@ -73,6 +74,8 @@ export interface ServiceContext {
   readonly trainingDataRoot: string | null
   /** `https:` training data. */
   readonly remoteData: RemoteData
+  /** The rows in an artifact that no file was registered as: the digest of the blob; null: there is none. */
+  readonly artifactRows: (tenant: Tenant, artifact: string) => Promise<string | null>
   readonly leaseMs: number
   /** Ceiling for prompt and answer, tokens; null for each model's own. */
   readonly maxContextLength: number | null

@@ -21,8 +21,9 @@ import {
   type Transaction,
 } from 'kysely'
 import { AppError, StorageError, toOpenFilesError } from '#base/errors/errors.js'
-import { MIGRATIONS } from './migrations/index.js'
+import { migrationsWith } from './migrations/index.js'
 import type { Schema } from './schema.js'
+import { type SchemaPart, withParts } from './schema-part.js'
 import { isSqliteError, openSqlite, type Sqlite, StatementCache } from './sqlite.js'
 import { WriteAheadLog } from './upkeep/write-ahead-log.js'
 
@@ -40,6 +41,8 @@ export interface OpenDatabase {
 }
 
 export interface DatabaseOptions {
+  /** What plugins add to it. Default: nothing */
+  readonly parts?: readonly SchemaPart[]
   /** Most pages of 4096 bytes; beyond it writes fail as on a full disk. Default: no limit. */
   readonly maxPages?: number
   /** False leaves the tables as they are, beside a server that has them open. Default true. */
@@ -79,10 +82,11 @@ export async function openDatabase(path: string, options: DatabaseOptions = {}):
   const log = sqlite.pragma('journal_mode', { simple: true }) === 'wal' ? new WriteAheadLog(`${path}-wal`) : null
   const statements = new StatementCache(sqlite, () => log?.assertNamed())
   if (log !== null) sqlite.pragma('synchronous = NORMAL')
-  const db = new Kysely<Schema>({ dialect: new Dialect(statements, log) })
+  const { parts = [] } = options
+  const db = withParts(new Kysely<Schema>({ dialect: new Dialect(statements, log) }), parts)
   try {
     await options.beforeMigrating?.(db)
-    if (options.isMigrating ?? true) await migrate(db)
+    if (options.isMigrating ?? true) await migrate(db, migrationsWith(parts))
     statements.clear()
     sqlite.pragma(`busy_timeout = ${BUSY_MS}`)
   } catch (error) {
@@ -197,10 +201,7 @@ function connect(path: string): Sqlite {
  *
  * @throws {StorageError} `migration_failed`, `database_newer`
  */
-export async function migrate(
-  db: Kysely<Schema>,
-  migrations: Readonly<Record<string, Migration>> = MIGRATIONS,
-): Promise<void> {
+export async function migrate(db: Kysely<Schema>, migrations: Readonly<Record<string, Migration>>): Promise<void> {
   const provider = { getMigrations: async () => ({ ...migrations }) }
   const { error } = await new Migrator({ db, provider }).migrateToLatest()
   if (error === undefined) return

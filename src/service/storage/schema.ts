@@ -9,7 +9,6 @@ import type { FineTuningTables } from './fine-tuning/tables.js'
 import type { ProbeTables } from './probes/tables.js'
 import type { ResponseTables } from './responses/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
-import type { WandbTables } from './wandb/tables.js'
 import type { WebhookTables } from './webhooks/tables.js'
 
 export interface ApiKeysTable {
@@ -374,13 +373,7 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema
-  extends WandbTables,
-    FineTuningTables,
-    WebhookTables,
-    TinkerTables,
-    ProbeTables,
-    ResponseTables {
+export interface Schema extends FineTuningTables, WebhookTables, TinkerTables, ProbeTables, ResponseTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable

@@ -15,7 +15,8 @@ import { startService } from '../../support/service/service-process.js'
 import { createClient, processorSeconds, quantile } from '../support/http-load.js'
 
 const { openDatabase } = await import('../../../dist/src/service/storage/database.js')
-const { createLocalKey } = await import('../../../dist/src/service/operations/access/local-keys.js')
+const { parts } = await import('../../support/built-parts.mjs')
+const { createLocalKey } = await import('../../../dist/src/plugins/data-directory.js')
 
 const MODELS = 100_000
 const JOBS = 10_000
@@ -44,7 +45,7 @@ export async function runPages(print) {
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-pages-'))
   try {
     const file = path.join(directory, 'trainyard.sqlite3')
-    await (await openDatabase(file)).close()
+    await (await openDatabase(file, { parts })).close()
     fill(file)
     await createLocalKey(directory)
     const service = await startService({ keptDir: directory })

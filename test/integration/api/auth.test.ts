@@ -8,10 +8,10 @@ import { networkInterfaces } from 'node:os'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { ROUTES } from '#contract/endpoints/table.js'
 import { patternOf } from '#service/http/handlers.js'
 import { createApiKey } from '#service/storage/api-keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { ROUTES } from '../../support/service/with-plugins.js'
 
 let service: TestService
 beforeAll(async () => {

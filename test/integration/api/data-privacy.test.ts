@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
+import { createLocalKey } from '#plugins/data-directory.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { runCli } from '../../support/service/run-cli.js'
 

@@ -12,7 +12,7 @@ import { createLogger } from '#base/logging/logger.js'
 import { DEVICE_TOLERANCE, placementOf, proveDevice, speedupOf } from '#contract/processes/device-proof.js'
 import type { SystemCheckResponse } from '#contract/wire/health.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import { createTestedService, type ServiceSeams } from '#service/test-door.js'
+import type { ServiceSeams } from '#service/test-door.js'
 import { worstOf } from '../../../src/devices/prove.js'
 import { openSmallModel } from '../../../src/devices/small-graphs.js'
 import {
@@ -21,6 +21,7 @@ import {
   noVulkan,
   softwareVulkan,
 } from '../../support/reference/software-vulkan.js'
+import { createTestedService } from '../../support/service/with-plugins.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
 
 /** Far above what it takes: all of this file ran in 27 s on two quiet cores, in software; others may want the processor too. */

@@ -15,9 +15,10 @@ import {
   onDuty,
   withBlobLocked,
 } from '#service/storage/postgres/locks.js'
-import { isServerConnected, notifyServers, openPostgres } from '#service/storage/postgres/open-postgres.js'
+import { isServerConnected, notifyServers } from '#service/storage/postgres/open-postgres.js'
 import { claimDirectory } from '#service/storage/upkeep/ownership.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../support/local-postgres.js'
+import { openPostgres } from '../../support/service/with-plugins.js'
 import { until } from '../../support/until.js'
 
 const BLOB = 'ff'.repeat(32)

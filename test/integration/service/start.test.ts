@@ -9,8 +9,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
-import { createTestedService, type ServiceSeams, type TestedServiceOptions } from '#service/test-door.js'
+import type { ServiceSeams, TestedServiceOptions } from '#service/test-door.js'
 import { type HeldResources, heldFor, untilReleased } from '../../support/service/held-resources.js'
+import { createTestedService } from '../../support/service/with-plugins.js'
 import { until } from '../../support/until.js'
 
 /** In the order of their start. */

@@ -12,10 +12,11 @@ import { createIdSource, timeOfId } from '#base/util/ids.js'
 import { type BlobSweeper, createBlobSweeper } from '#service/operations/blob-sweeper.js'
 import { createLocalBlobs, type LocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import type { OpenDatabase } from '#service/storage/database.js'
 import { deleteFileRow, insertFile } from '#service/storage/files.js'
-import { BLOB_COLUMNS } from '#service/storage/upkeep/blob-references.js'
+import { blobColumnsOf } from '#service/storage/upkeep/blob-references.js'
 import { listRuns } from '#service/storage/upkeep/unnamed-blobs.js'
+import { openDatabase } from '../../support/service/with-plugins.js'
 
 const HOUR_MS = 3_600_000
 const GRACE_MS = 24 * HOUR_MS
@@ -239,11 +240,13 @@ it('every column that names a blob notes what it lets go', async () => {
     select m.name as "table", c.name as "column" from sqlite_master as m, pragma_table_info(m.name) as c
     where m.type = 'table' and c.name like '%sha256' and m.name <> 'unnamed_blobs'`.execute(db)
   expect(rows.map((row) => `${row.table}.${row.column}`).sort()).toEqual(
-    BLOB_COLUMNS.map((each) => each.join('.')).sort(),
+    blobColumnsOf(db)
+      .map((each) => each.join('.'))
+      .sort(),
   )
   const triggers = await sql<{ name: string }>`select name from sqlite_master where type = 'trigger'`.execute(db)
   const names = new Set(triggers.rows.map((row) => row.name))
-  for (const [table, column] of BLOB_COLUMNS) {
+  for (const [table, column] of blobColumnsOf(db)) {
     expect([names.has(`${table}_${column}_dropped`), names.has(`${table}_${column}_changed`)], table).toEqual([
       true,
       true,

@@ -14,12 +14,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
+import { wandbTables } from '#plugins/wandb/storage/tables.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
-import { openDatabase } from '#service/storage/database.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
+import { openDatabase } from '../../support/service/with-plugins.js'
 
 const SCRIPT = join(import.meta.dirname, '../../support/stand-ins/crash-at-write.mjs')
 const folder = await mkdtemp(join(tmpdir(), 'trainyard-crashes-'))
@@ -73,10 +74,11 @@ function run(dataDir: string, transition: string, point: number, copied: readonl
 /** Starts on the directory as a server does, checks what must always hold, and tells what is there without its ids. */
 async function stateOf(dataDir: string): Promise<unknown> {
   const directory = await openDataDir(dataDir)
-  const { db, close } = await openDatabase(directory.databasePath)
-  await recoverInterrupted(db, systemIds, 60_000)
+  const { db: own, close } = await openDatabase(directory.databasePath)
+  const db = wandbTables(own)
+  await recoverInterrupted(own, systemIds, 60_000)
   const blobs = await createLocalBlobs(directory.blobsPath)
-  for (const sha256 of await listReferencedBlobs(db)) {
+  for (const sha256 of await listReferencedBlobs(own)) {
     const bytes = await readFile(blobs.pathOf(sha256))
     expect(createHash('sha256').update(bytes).digest('hex'), 'a blob that a row names').toBe(sha256)
   }

@@ -8,11 +8,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
-import { restoreBackup } from '#service/operations/backup/restore.js'
+import { restoreBackup } from '#plugins/data-directory.js'
 import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
 import { createLocalBlobs, type LocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
-import { openDatabase } from '#service/storage/database.js'
+import { openDatabase } from '../../support/service/with-plugins.js'
 
 let root: string
 beforeEach(async () => {

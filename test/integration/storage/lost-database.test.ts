@@ -6,11 +6,11 @@ import { copyFile, cp, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
+import { createLocalKey } from '#plugins/data-directory.js'
 import { openDataDir } from '#service/storage/data-dir.js'
-import { openDatabase } from '#service/storage/database.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, sampleGroup, type TestServiceOptions } from '../../support/service/create-test-service.js'
+import { openDatabase } from '../../support/service/with-plugins.js'
 
 let folder: string
 /** As it was before the last step of its model, and after it. */

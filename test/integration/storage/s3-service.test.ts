@@ -13,16 +13,15 @@ import { systemClock } from '#base/util/clock.js'
 import type { CheckpointFiles } from '#contract/wire/checkpoints.js'
 import type { StorageReport } from '#contract/wire/health.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { createBackup } from '#service/operations/backup/backup.js'
-import { restoreBackup } from '#service/operations/backup/restore.js'
+import { createBackup, restoreBackup } from '#plugins/data-directory.js'
 import { createBlobSweeper } from '#service/operations/blob-sweeper.js'
 import { parseS3Address } from '#service/storage/blobs/s3-address.js'
 import { openS3Blobs } from '#service/storage/blobs/s3-blobs.js'
 import { createCredentialSource } from '#service/storage/blobs/s3-credentials.js'
-import { openDatabase } from '#service/storage/database.js'
 import { S3_SERVERS, type S3Server } from '../../support/local-s3.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { runCli } from '../../support/service/run-cli.js'
+import { openDatabase } from '../../support/service/with-plugins.js'
 
 const ROWS = '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n'.repeat(4)
 

@@ -10,9 +10,9 @@ import { join } from 'node:path'
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { MARK_FILE } from '#service/storage/data-dir.js'
-import { MIGRATIONS } from '#service/storage/migrations/index.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
+import { MIGRATIONS } from '../../support/service/with-plugins.js'
 import { until } from '../../support/until.js'
 
 /** The first schema that was published. */

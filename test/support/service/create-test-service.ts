@@ -10,12 +10,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '#base/logging/logger.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import { createLocalKey } from '#service/operations/access/local-keys.js'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
-import { openPostgres } from '#service/storage/postgres/open-postgres.js'
-import { createTestedService, type TestedService, type TestedServiceOptions } from '#service/test-door.js'
+import { createLocalKey } from '#plugins/data-directory.js'
+import type { Installed } from '#service/plugin.js'
+import type { OpenDatabase } from '#service/storage/database.js'
+import type { TestedService, TestedServiceOptions } from '#service/test-door.js'
 import { until } from '../until.js'
 import { testDatabaseAddress } from './database-kind.js'
+import { createTestedService, openDatabase, openPostgres } from './with-plugins.js'
 
 export const STAND_INS = {
   engineHost: join(import.meta.dirname, '..', 'stand-ins', 'engine-host.mjs'),
@@ -58,27 +59,32 @@ export interface TestRequest {
 export interface TestServiceOptions extends Partial<TestedServiceOptions> {
   readonly scripted?: boolean
   readonly apiKey?: string
+  /** Default: the plugins of the package. */
+  readonly installed?: Installed
 }
 
 /** Starts it. Logs are dropped unless `logger` is given. */
-export async function createTestService(options: TestServiceOptions = {}): Promise<TestService> {
+export async function createTestService({ installed, ...options }: TestServiceOptions = {}): Promise<TestService> {
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trainyard-test-')))
   const database = options.database === undefined ? await testDatabaseAddress() : options.database
-  const service = await createTestedService({
-    port: 0,
-    logger: createLogger({ level: 'silent' }),
-    baseModels: ['trainyard/tiny-random'],
-    ...options,
-    database,
-    singleServer: database !== null && options.blobStore == null,
-    tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
-    seams: {
-      rehearsesTransactions: true,
-      ...(options.scripted === false ? {} : { entryPaths: STAND_INS }),
-      ...options.seams,
+  const service = await createTestedService(
+    {
+      port: 0,
+      logger: createLogger({ level: 'silent' }),
+      baseModels: ['trainyard/tiny-random'],
+      ...options,
+      database,
+      singleServer: database !== null && options.blobStore == null,
+      tuning: { ...options.tuning, jobs: { sweepMs: 50, backoffMs: 50, ...options.tuning?.jobs } },
+      seams: {
+        rehearsesTransactions: true,
+        ...(options.scripted === false ? {} : { entryPaths: STAND_INS }),
+        ...options.seams,
+      },
+      dataDir,
     },
-    dataDir,
-  })
+    installed,
+  )
   const apiKey = service.createdApiKey ?? options.apiKey ?? ''
 
   async function fetchPath(path: string, init: TestRequest = {}): Promise<Response> {

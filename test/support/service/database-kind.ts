@@ -3,9 +3,9 @@
  * files once more, as they stand, on the second.
  */
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
-import { openPostgres } from '#service/storage/postgres/open-postgres.js'
+import type { OpenDatabase } from '#service/storage/database.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../local-postgres.js'
+import { openDatabase, openPostgres } from './with-plugins.js'
 
 let isChosen = false
 let server: LocalPostgres | null = null

@@ -43,6 +43,7 @@ import { openDatabase } from '../../../dist/src/service/storage/database.js'
 import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
 import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-points.js'
 import { openSqlite } from '../../../dist/src/service/storage/sqlite.js'
+import { parts } from '../built-parts.mjs'
 import { moreTransitions } from './crash-transitions.mjs'
 
 const [root, name, point, points = ''] = process.argv.slice(2)
@@ -73,7 +74,7 @@ function tap(object, method, isWrite = () => true) {
 }
 
 const dataDir = await openDataDir(root)
-const { db, close } = await openDatabase(dataDir.databasePath)
+const { db, close } = await openDatabase(dataDir.databasePath, { parts })
 const statement = openSqlite(':memory:').prepare('select 1')
 const CHANGES = /^\s*(?:insert|update|delete|replace|commit)/i
 for (const method of ['run', 'all']) {

@@ -6,6 +6,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, parse } from 'node:path'
 import { Marked, type Tokens } from 'marked'
 import { packageRoot } from '#base/util/package-root.js'
+import type { EndpointTable } from '#contract/endpoints/table.js'
 import { anchorOf, escapeHtml, type PageLink, renderPage } from './page.js'
 import { renderReference } from './reference.js'
 
@@ -39,7 +40,7 @@ export interface Picture {
   readonly bytes: Uint8Array
 }
 
-export function createDocumentation(): Documentation {
+export function createDocumentation(table: EndpointTable): Documentation {
   let pages: Promise<ReadonlyMap<string, string>> | null = null
   let pictures: Promise<ReadonlyMap<string, Picture>> | null = null
   return {
@@ -48,14 +49,14 @@ export function createDocumentation(): Documentation {
       return (await pictures).get(file) ?? null
     },
     page: async (name) => {
-      pages ??= readPages()
+      pages ??= readPages(table)
       const all = await pages
       return all.get(name === '' ? (all.keys().next().value ?? '') : name) ?? null
     },
   }
 }
 
-async function readPages(): Promise<ReadonlyMap<string, string>> {
+async function readPages(table: EndpointTable): Promise<ReadonlyMap<string, string>> {
   const folder = join(packageRoot(), 'src/docs')
   const files = (await readdir(folder)).filter((file) => /[.]md$/.test(file))
   const rank = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length)
@@ -68,7 +69,7 @@ async function readPages(): Promise<ReadonlyMap<string, string>> {
   const pages = new Map(
     titled.map(({ name, text, title }) => [name, renderPage({ title, html: toHtml(text), current: name, links })]),
   )
-  const reference = { title: REFERENCE.title, html: renderReference(), current: REFERENCE.name, links }
+  const reference = { title: REFERENCE.title, html: renderReference(table), current: REFERENCE.name, links }
   return pages.set(REFERENCE.name, renderPage(reference))
 }
 

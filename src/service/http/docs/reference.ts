@@ -3,18 +3,17 @@
  */
 import type { z } from 'zod'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { TAGS } from '#contract/endpoints/endpoint.js'
-import { API_ROUTES, type Route } from '#contract/endpoints/table.js'
+import type { EndpointTable, Route } from '#contract/endpoints/table.js'
 import { described, statusesOf, toSchema } from '../openapi/document.js'
 import { anchorOf, escapeHtml } from './page.js'
 
 /** Deepest level of fields that is shown; below it the name of the type stands. */
 const MAX_DEPTH = 3
 
-export function renderReference(): string {
-  const contents = TAGS.map((tag) => `<li><a href="#${anchorOf(tag)}">${escapeHtml(tag)}</a></li>`)
-  const sections = TAGS.map((tag) => {
-    const routes = API_ROUTES.filter((route) => route.tag === tag)
+export function renderReference({ apiRoutes, sections: names }: EndpointTable): string {
+  const contents = names.map((tag) => `<li><a href="#${anchorOf(tag)}">${escapeHtml(tag)}</a></li>`)
+  const sections = names.map((tag) => {
+    const routes = apiRoutes.filter((route) => route.tag === tag)
     return `<h2 id="${anchorOf(tag)}">${escapeHtml(tag)}</h2>\n${routes.map(renderRoute).join('\n')}`
   })
   return `<h1>API reference</h1>

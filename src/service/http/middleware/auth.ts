@@ -1,21 +1,26 @@
 /**
- * Authentication, by `Authorization: Bearer` or `X-Api-Key`, and the scope that an endpoint's row asks for. Unknown paths beside guarded ones
- * are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their own tokens.
+ * Authentication, by `Authorization: Bearer` or `X-Api-Key`, and the scope that an endpoint's row asks for. Unknown paths beside
+ * guarded ones are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their own tokens.
  */
 import type { MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'
 import type { EndpointScope } from '#contract/endpoints/endpoint.js'
-import { ROUTES, type Route } from '#contract/endpoints/table.js'
+import type { EndpointTable, Route } from '#contract/endpoints/table.js'
 import { foreignEntity } from '#service/operations/access/auth.js'
 import { TICKET } from '#service/operations/access/downloads.js'
 import type { Principal } from '#service/operations/access/principal.js'
 import { requireScope } from '#service/operations/access/tenant.js'
 import { reportIgnored } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
-import { routeOf } from '../handlers.js'
+import { createRouteFinder } from '../handlers.js'
 import { noteOwner } from '../owner.js'
 
-export function bearerAuth(options: Pick<AppOptions, 'services' | 'publicAddress'>): MiddlewareHandler<AppEnvironment> {
+export function bearerAuth(
+  options: Pick<AppOptions, 'services' | 'publicAddress' | 'table'>,
+): MiddlewareHandler<AppEnvironment> {
+  const routeOf = createRouteFinder(options.table)
+  const guarded = guardedParts(options.table)
+
   /** Who made the ticket that a download comes with; null for a request without one. */
   async function ticketHolder(c: RequestContext, route: Route | undefined): Promise<Principal | null> {
     const ticket = c.req.query(TICKET)
@@ -35,8 +40,9 @@ export function bearerAuth(options: Pick<AppOptions, 'services' | 'publicAddress
   }
 
   return async function authenticate(c, next) {
-    const route = servedRoute(c)
-    const scope = route?.scope ?? unknownScope(c)
+    const bound = matchedRoutes(c).find(({ method }) => method !== 'ALL')
+    const route = bound === undefined ? undefined : routeOf(bound)
+    const scope = route?.scope ?? unknownScope(c, guarded)
     if (scope !== 'open' && scope !== 'attempt') {
       const usageProject = c.req.header('compat-project') ?? c.req.header('openai-project')
       const principal =
@@ -59,45 +65,42 @@ export function sendsFile(route: Pick<Route, 'method' | 'scope' | 'answer'>): bo
   return isFile && route.method === 'GET' && route.scope !== 'open' && route.scope !== 'attempt'
 }
 
-const AS_SENT = ROUTES.map(({ method, path, scope }) => {
-  const parts = path.split(/(\{\+?\w+\})/).map((part) => {
-    if (!part.startsWith('{')) return part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
-    return part.startsWith('{+') ? '.+' : '[^/]+'
-  })
-  return { method, scope, pattern: new RegExp(`^${parts.join('')}/?$`, 's') }
-})
-
 /**
- * Whether a request's key will be looked at, before the application has seen it. Where no row fits the path as it was sent, the answer is
- * no: nobody gains by writing it in other ways.
+ * Makes the question whether a request's key will be looked at, which is asked before the application has seen it. Where no row
+ * fits the path as it was sent, the answer is no: nobody gains by writing it in other ways.
  *
- * @param path without the query and without a proxy's prefix
+ * @returns takes the path without the query and without a proxy's prefix
  */
-export function asksForKey(method: string, path: string): boolean {
-  const row = AS_SENT.find((each) => each.method === method && each.pattern.test(path))
-  return row !== undefined && row.scope !== 'open'
-}
-
-/** The row of the route that answers. */
-function servedRoute(c: RequestContext): Route | undefined {
-  const bound = matchedRoutes(c).find(({ method }) => method !== 'ALL')
-  return bound === undefined ? undefined : routeOf(bound)
+export function createKeyQuestion({ routes }: Pick<EndpointTable, 'routes'>) {
+  const asSent = routes.map(({ method, path, scope }) => {
+    const parts = path.split(/(\{\+?\w+\})/).map((part) => {
+      if (!part.startsWith('{')) return part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&')
+      return part.startsWith('{+') ? '.+' : '[^/]+'
+    })
+    return { method, scope, pattern: new RegExp(`^${parts.join('')}/?$`, 's') }
+  })
+  return (method: string, path: string): boolean => {
+    const row = asSent.find((each) => each.method === method && each.pattern.test(path))
+    return row !== undefined && row.scope !== 'open'
+  }
 }
 
 const firstPart = (path: string): string => path.split('/')[1] ?? ''
-/** How paths begin behind which keys are asked for. */
-const GUARDED: ReadonlySet<string> = new Set(
-  ROUTES.filter(({ scope }) => scope !== 'open' && scope !== 'attempt').map(({ path }) => firstPart(path)),
-)
 
-function unknownScope(c: RequestContext): EndpointScope {
-  if (!GUARDED.has(firstPart(c.req.path))) return 'open'
+/** How paths begin behind which keys are asked for. */
+function guardedParts({ routes }: Pick<EndpointTable, 'routes'>): ReadonlySet<string> {
+  const guarded = routes.filter(({ scope }) => scope !== 'open' && scope !== 'attempt')
+  return new Set(guarded.map(({ path }) => firstPart(path)))
+}
+
+function unknownScope(c: RequestContext, guarded: ReadonlySet<string>): EndpointScope {
+  if (!guarded.has(firstPart(c.req.path))) return 'open'
   return c.req.method === 'GET' || c.req.method === 'HEAD' ? 'read' : 'write'
 }
 
 /**
- * A key in a header of its own, or a password of HTTP Basic, counts as a bearer's. A browser sends a password that somebody once typed
- * by itself: only the client that has no other way may use one.
+ * A key in a header of its own, or a password of HTTP Basic, counts as a bearer's. A browser sends a password that somebody once
+ * typed by itself: only the client that has no other way may use one.
  */
 function authorizationOf(c: RequestContext, route: Route | undefined): string | undefined {
   const authorization = c.req.header('authorization')

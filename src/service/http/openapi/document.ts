@@ -6,9 +6,8 @@
  */
 import { z } from 'zod'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { TAGS } from '#contract/endpoints/endpoint.js'
 import { describeParameter } from '#contract/endpoints/parameters.js'
-import { API_ROUTES, type Route } from '#contract/endpoints/table.js'
+import type { EndpointTable, Route } from '#contract/endpoints/table.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
 
 const ERRORS: Readonly<Record<number, string>> = {
@@ -36,9 +35,9 @@ const WITH_ID = [404, 409, 422]
 const WITH_BODY = [400, 404, 408, 409, 413, 415, 422, 429, 501]
 
 /** Makes the document. @param version of this program */
-export function createOpenApiDocument(version: string): JsonObject {
+export function createOpenApiDocument(table: EndpointTable, version: string): JsonObject {
   const paths: Record<string, Record<string, JsonValue>> = {}
-  for (const route of API_ROUTES) {
+  for (const route of table.apiRoutes) {
     const { path, method } = described(route)
     const methods = paths[path] ?? {}
     methods[method] = describeRoute(route)
@@ -55,7 +54,7 @@ export function createOpenApiDocument(version: string): JsonObject {
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
-    tags: TAGS.map((name) => ({ name })),
+    tags: table.sections.map((name) => ({ name })),
     security: [{ bearer: [] }],
     paths,
     components: {

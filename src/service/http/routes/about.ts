@@ -3,11 +3,10 @@
  * meant.
  */
 import { NotFoundError } from '#base/errors/errors.js'
-import { API_ROUTES } from '#contract/endpoints/table.js'
 import type { AppOptions } from '../environment.js'
 import { handlers, patternOf } from '../handlers.js'
 
-export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'isUiServed'>) {
+export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'isUiServed' | 'table'>) {
   return handlers({
     'GET /': ({ c }) => {
       const address = options.publicAddress.of(c)
@@ -18,7 +17,7 @@ export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddre
         version: options.version,
         description: 'a self-hosted post-training service: create, chat with and train language models by RL and SFT',
         api: `${address}/v1`,
-        endpoints: API_ROUTES.map((route) => `${route.method} ${patternOf(route)}`),
+        endpoints: options.table.apiRoutes.map((route) => `${route.method} ${patternOf(route)}`),
         docs: `${address}/docs`,
         ...(options.isUiServed ? { ui: `${address}/ui/` } : {}),
         start: 'trainyard --help, or GET /v1/models with your API key',

@@ -11,8 +11,8 @@ import { createOpenApiDocument } from '../openapi/document.js'
 /** As the document says where it is served itself. */
 const OWN_SERVER = '"servers":[{"url":"/"}]'
 
-export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddress'>) {
-  const documentation = createDocumentation()
+export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'table'>) {
+  const documentation = createDocumentation(options.table)
   let openApi: string | null = null
 
   async function answerPage(c: RequestContext, name: string): Promise<Response> {
@@ -33,7 +33,7 @@ export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddres
 
   return handlers({
     'GET /openapi.json': ({ c }) => {
-      openApi ??= JSON.stringify(createOpenApiDocument(options.version))
+      openApi ??= JSON.stringify(createOpenApiDocument(options.table, options.version))
       const address = options.publicAddress.of(c)
       const text =
         address === new URL(c.req.url).origin

@@ -3,7 +3,7 @@
  */
 import { AppError, ConflictError, InvalidRequestError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
-import { ROUTES } from '#contract/endpoints/table.js'
+import type { EndpointTable } from '#contract/endpoints/table.js'
 import { networkOf } from '../connections/network.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { handlers } from '../handlers.js'
@@ -15,8 +15,15 @@ const MINUTE_MS = 60_000
 /** Clients that are remembered at once. */
 const MOST_PEERS = 1000
 
-export function sessionHandlers({ services: { sessions, downloads }, publicAddress, isUiServed, clock }: AppOptions) {
+export function sessionHandlers({
+  services: { sessions, downloads },
+  table,
+  publicAddress,
+  isUiServed,
+  clock,
+}: AppOptions) {
   const wrongCodes = createFailureLimit(clock)
+  const fileRoutes = fileRoutesOf(table)
   return handlers({
     'POST /v1/preview/sessions': async ({ principal, body, c }) => {
       const created = await sessions.create(principal, await body())
@@ -48,7 +55,7 @@ export function sessionHandlers({ services: { sessions, downloads }, publicAddre
       }
     },
     'POST /v1/preview/downloads': async ({ principal, body, c }) => {
-      const address = readFileAddress((await body()).path)
+      const address = readFileAddress((await body()).path, fileRoutes)
       const made = await downloads.create(principal, address)
       forgetAnswer(c)
       return { object: 'download', url: publicAddress.of(c) + made.address, expires_at: made.expiresAt }
@@ -64,27 +71,34 @@ function forgetAnswer(c: RequestContext): void {
   c.header('cache-control', 'no-store')
 }
 
-const FILE_ROUTES = ROUTES.filter(sendsFile).map(({ path }) => ({
-  path,
-  pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
-}))
+interface FileRoute {
+  readonly path: string
+  readonly pattern: RegExp
+}
+
+function fileRoutesOf({ routes }: EndpointTable): readonly FileRoute[] {
+  return routes.filter(sendsFile).map(({ path }) => ({
+    path,
+    pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+  }))
+}
 
 /**
  * Path and query of a file, as the router will see them.
  *
  * @throws {InvalidRequestError} `not_downloadable`
  */
-function readFileAddress(text: string): string {
+function readFileAddress(text: string, fileRoutes: readonly FileRoute[]): string {
   const url = text.startsWith('/') && URL.canParse(text, 'http://local') ? new URL(text, 'http://local') : null
   // what begins with two slashes is another server's
   const isOwn = url?.origin === 'http://local'
-  if (url !== null && isOwn && FILE_ROUTES.some(({ pattern }) => pattern.test(url.pathname))) {
+  if (url !== null && isOwn && fileRoutes.some(({ pattern }) => pattern.test(url.pathname))) {
     const query = url.searchParams.toString()
     return `${url.pathname}${query === '' ? '' : `?${query}`}`
   }
   throw new InvalidRequestError('not_downloadable', `"${text.slice(0, 200)}" is no path of a file`, {
     param: 'path',
-    hint: `give the path and query of one of: ${FILE_ROUTES.map(({ path }) => path).join(', ')}`,
+    hint: `give the path and query of one of: ${fileRoutes.map(({ path }) => path).join(', ')}`,
   })
 }
 

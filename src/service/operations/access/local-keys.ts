@@ -20,6 +20,7 @@ import {
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
 import { openPostgres } from '#service/storage/postgres/open-postgres.js'
+import type { SchemaPart } from '#service/storage/schema-part.js'
 import { hasTable } from '#service/storage/upkeep/catalog.js'
 import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
 import { unusedName } from '#service/storage/upkeep/ownership.js'
@@ -70,23 +71,29 @@ export async function findLocalKey(
   return findApiKey(db, text.trim())
 }
 
+export interface LocalKeyPlace {
+  /** Of the PostgreSQL database that has the rows; null: a file of the directory. */
+  readonly address: string | null
+  /** What plugins add to the database. */
+  readonly parts: readonly SchemaPart[]
+}
+
 /**
  * Makes another key in a data directory, also beside a server that runs on it: the server accepts it at once.
  *
  * @param wanted its limits; by default it may do everything in the entity of the first key
- * @param address of the PostgreSQL database that has its rows; null: a file of the directory
  * @throws {NotFoundError} `data_dir_not_found` if no service has used that directory, or that database, yet
  */
 export async function createLocalKey(
   path: string,
-  wanted: Partial<Omit<NewApiKey, 'id'>> = {},
-  address: string | null = null,
+  wanted: Partial<Omit<NewApiKey, 'id'>>,
+  { address, parts }: LocalKeyPlace,
 ): Promise<LocalKey> {
   if (wanted.project != null) checkName('project', wanted.project)
   const root = resolve(path)
   const lifetimes = createLifetimes()
   try {
-    const database = address === null ? await openFileOf(root, lifetimes) : await openBeside(address)
+    const database = address === null ? await openFileOf(root, parts, lifetimes) : await openBeside(address)
     lifetimes.add('database', () => database.close())
     const apiKeyPath = join(root, 'api-key')
     const key = newApiKey(systemIds)
@@ -109,7 +116,7 @@ export async function createLocalKey(
 }
 
 /** @throws {NotFoundError} `data_dir_not_found` */
-async function openFileOf(root: string, lifetimes: Lifetimes): Promise<OpenDatabase> {
+async function openFileOf(root: string, parts: readonly SchemaPart[], lifetimes: Lifetimes): Promise<OpenDatabase> {
   const databasePath = join(root, 'trainyard.sqlite3')
   if ((await stat(databasePath).catch(() => null)) === null) {
     throw new NotFoundError('data_dir_not_found', `"${root}" is not the data directory of a service`, {
@@ -125,7 +132,7 @@ async function openFileOf(root: string, lifetimes: Lifetimes): Promise<OpenDatab
     })
   }
   lifetimes.add('data directory', () => dataDir.unlock())
-  return openOwnDatabase(dataDir)
+  return openOwnDatabase(dataDir, { parts })
 }
 
 /** @throws {NotFoundError} `data_dir_not_found` for a database without our tables */

@@ -22,6 +22,7 @@ import { packageVersion } from '#base/util/package-root.js'
 import { copyDatabase, readSnapshot, type SnapshotFacts } from '#service/storage/archive/snapshot.js'
 import { type TarEntry, writeTar } from '#service/storage/archive/tar.js'
 import { toStorageError } from '#service/storage/database.js'
+import type { SchemaPart } from '#service/storage/schema-part.js'
 import {
   type BackupEnd,
   type BackupManifest,
@@ -47,6 +48,13 @@ const ATTEMPTS = 5
 /** After this long without a write, what lies beside the target is nobody's. */
 const ABANDONED_MS = 3_600_000
 
+export interface BackupOptions {
+  /** What plugins add to the database. */
+  readonly parts: readonly SchemaPart[]
+  readonly isReplacing?: boolean
+  readonly signal?: AbortSignal
+}
+
 /**
  * Writes a backup of the data directory `path` to `file`, readable by its owner only. The file appears when it is whole.
  *
@@ -55,11 +63,7 @@ const ABANDONED_MS = 3_600_000
  * @throws {NotFoundError} `data_dir_not_found`; {ConflictError} `file_exists`; {InvalidRequestError} `file_unwritable`;
  *   {AppError} `disk_full`
  */
-export async function createBackup(
-  path: string,
-  file: string,
-  options: { readonly isReplacing?: boolean; readonly signal?: AbortSignal } = {},
-): Promise<BackupResult> {
+export async function createBackup(path: string, file: string, options: BackupOptions): Promise<BackupResult> {
   const root = resolve(path)
   const target = resolve(file)
   const databasePath = join(root, DATABASE_ENTRY)
@@ -81,7 +85,7 @@ export async function createBackup(
   await removeLeftovers(root)
   const stage = join(root, `backup-${process.pid}`)
   try {
-    const { facts, missing } = await takeStage(root, stage).catch((error: unknown) => {
+    const { facts, missing } = await takeStage(root, stage, options.parts).catch((error: unknown) => {
       throw toStorageError(error) ?? error
     })
     const end = { blobs: 0, bytes: 0, damaged: [...missing] }
@@ -133,12 +137,13 @@ async function removeAbandoned(target: string): Promise<void> {
 async function takeStage(
   root: string,
   stage: string,
+  parts: readonly SchemaPart[],
 ): Promise<{ readonly facts: SnapshotFacts; readonly missing: readonly string[] }> {
   for (let attempt = 1; ; attempt += 1) {
     await removeTree(stage)
     await mkdir(stage, { mode: 0o700 })
     await copyDatabase(join(root, DATABASE_ENTRY), join(stage, DATABASE_ENTRY))
-    const facts = await readSnapshot(join(stage, DATABASE_ENTRY))
+    const facts = await readSnapshot(join(stage, DATABASE_ENTRY), parts)
     const missing: string[] = []
     // what is kept in a bucket has versions and copies of its own there
     for (const sha256 of facts.blobStore === null ? facts.blobs : []) {

@@ -15,6 +15,7 @@ import { readSnapshot } from '#service/storage/archive/snapshot.js'
 import { readTar, type TarEntry } from '#service/storage/archive/tar.js'
 import { type DataDir, openDataDir, RESTORE_MARKER, removeEmptyDataDir, unwritable } from '#service/storage/data-dir.js'
 import { toStorageError } from '#service/storage/database.js'
+import type { SchemaPart } from '#service/storage/schema-part.js'
 import {
   type BackupEnd,
   type BackupManifest,
@@ -43,13 +44,14 @@ const MAX_TEXT_BYTES = 64 * 1024 ** 2
 /**
  * Restores `file` into the directory `path`, which must be empty or not exist.
  *
+ * @param parts what plugins add to the database
  * @throws {ConflictError} `data_dir_not_empty`, `data_dir_locked`; {NotFoundError} `file_not_found`;
  *   {InvalidRequestError} `file_unreadable`
  * @throws {StorageError} `archive_invalid`, `archive_truncated`, `archive_newer`, `archive_corrupt`, `database_newer`,
  *   `database_foreign`; nothing is
  *   left in the directory then
  */
-export async function restoreBackup(file: string, path: string): Promise<RestoreResult> {
+export async function restoreBackup(file: string, path: string, parts: readonly SchemaPart[]): Promise<RestoreResult> {
   const root = resolve(path)
   const wasThere = await checkTarget(root)
   await checkFile(file)
@@ -63,7 +65,7 @@ export async function restoreBackup(file: string, path: string): Promise<Restore
   const dataDir = await openDataDir(root, { isRestoring: true })
   try {
     await clear(root)
-    const result = await unpack(readTar(createReadStream(file)), root)
+    const result = await unpack(readTar(createReadStream(file)), root, parts)
     await dataDir.makePrivate()
     // what was renamed is there before the marker is not
     await syncFolder(root)
@@ -129,7 +131,11 @@ async function clear(root: string): Promise<void> {
   }
 }
 
-async function unpack(entries: AsyncIterable<TarEntry>, root: string): Promise<Omit<RestoreResult, 'dataDir'>> {
+async function unpack(
+  entries: AsyncIterable<TarEntry>,
+  root: string,
+  parts: readonly SchemaPart[],
+): Promise<Omit<RestoreResult, 'dataDir'>> {
   let manifest: BackupManifest | null = null
   let end: BackupEnd | null = null
   const damaged: string[] = []
@@ -157,8 +163,8 @@ async function unpack(entries: AsyncIterable<TarEntry>, root: string): Promise<O
   const known = new Set(end.damaged)
   const broken = damaged.find((sha256) => !known.has(sha256))
   if (broken !== undefined) throw corrupt(`blob ${broken}`)
-  const { blobs, schema, blobStore } = await readSnapshot(join(root, DATABASE_ENTRY))
-  await assertOwnPrograms(join(root, DATABASE_ENTRY), schema)
+  const { blobs, schema, blobStore } = await readSnapshot(join(root, DATABASE_ENTRY), parts)
+  await assertOwnPrograms(join(root, DATABASE_ENTRY), schema, parts)
   const lost = (blobStore === null ? [...blobs] : []).find((sha256) => !restored.has(sha256) && !known.has(sha256))
   if (lost !== undefined) throw invalid(`blob ${lost}, which the database names, is not in it`)
   return { ...end, program: manifest.program, createdAt: manifest.created_at, schema, blobStore }

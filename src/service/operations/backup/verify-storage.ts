@@ -12,6 +12,7 @@ import { openForReading } from '#service/storage/archive/read-database.js'
 import { digestOfFile, factsOf, listBlobs } from '#service/storage/blobs/local-blobs.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { Database } from '#service/storage/database.js'
+import type { SchemaPart } from '#service/storage/schema-part.js'
 import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
 import { mapNamers } from '#service/storage/upkeep/blob-references.js'
 import { describe, type Fit, fitOfDatabase, fitOfFile } from '#service/storage/upkeep/ownership.js'
@@ -28,9 +29,13 @@ const PROGRESS_MS = 1000
 /**
  * Verifies a data directory; a server may work in it meanwhile.
  *
+ * @param options.parts what plugins add to the database
  * @throws {NotFoundError} `data_dir_not_found`; {StorageError} `database_unreadable` for a database that is corrupt, `database_newer`
  */
-export async function* verifyDataDir(path: string, signal?: AbortSignal): AsyncGenerator<VerifyEvent> {
+export async function* verifyDataDir(
+  path: string,
+  { parts, signal }: { readonly parts: readonly SchemaPart[]; readonly signal?: AbortSignal },
+): AsyncGenerator<VerifyEvent> {
   const root = resolve(path)
   const databasePath = join(root, 'trainyard.sqlite3')
   const paths = { path: root, databasePath, blobsPath: join(root, 'blobs'), apiKeyPath: join(root, 'api-key') }
@@ -41,7 +46,7 @@ export async function* verifyDataDir(path: string, signal?: AbortSignal): AsyncG
     })
   }
   const fit = await fitOfFile(paths)
-  const database = fit === 'ours' ? await openForReading(databasePath) : null
+  const database = fit === 'ours' ? await openForReading(databasePath, parts) : null
   try {
     const place = database === null ? null : await readBlobPlace(database.db)
     if (place !== null) {

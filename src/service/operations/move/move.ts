@@ -29,6 +29,7 @@ import {
   openTarget,
   type SourceRows,
 } from '#service/storage/move/open-ends.js'
+import type { SchemaPart } from '#service/storage/schema-part.js'
 import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
 import { mapNamers } from '#service/storage/upkeep/blob-references.js'
 import { createShelf } from '../base-models/shelf.js'
@@ -41,6 +42,8 @@ export interface MoveOptions {
   /** Its directory is the source's where it names none. */
   readonly to: Place
   readonly environment: Environment
+  /** What plugins add to the database. */
+  readonly parts: readonly SchemaPart[]
   /** Looks at both and changes nothing. */
   readonly isDryRun: boolean
   readonly signal?: AbortSignal
@@ -88,7 +91,7 @@ async function move(places: MovePlaces, options: MoveOptions, ends: (() => unkno
   const { from } = places
   const { environment } = options
   if (from.directory !== null) ends.push(await lockUnchanged(from.directory))
-  const source = await openSource(from)
+  const source = await openSource(from, options.parts)
   ends.push(() => source.close())
   assertBlobsOfSource(await readBlobPlace(source.db), places, environment)
   const namers = await mapNamers(source.db)

@@ -57,7 +57,7 @@ export type StoredRows = Pick<NewJob, 'inputSha256' | 'validationSha256' | 'sour
 /** What the checks work with. */
 export type JobRequestContext = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'engines' | 'baseModels' | 'modelFacts' | 'trainingDataRoot' | 'remoteData'
+  'db' | 'blobs' | 'engines' | 'baseModels' | 'modelFacts' | 'trainingDataRoot' | 'remoteData' | 'artifactRows'
 >
 
 /** Who asks, and for a model that is stored with the job that model. */

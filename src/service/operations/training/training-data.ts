@@ -3,8 +3,8 @@
  * outside one folder is read.
  *
  * - `file-…`: a file uploaded by `POST /v1/files`;
- * - `wandb-artifact:///entity/project/name:version`: a file registered under that name, or the rows in an artifact that the
- *   wandb client uploaded;
+ * - `wandb-artifact:///entity/project/name:version`: a file registered under that name, or the rows in an artifact that a plugin
+ *   knows;
  * - `file:///…`: a file below the configured root, copied when the job is created; links that lead out are refused;
  * - `data:…`: the rows themselves, percent-encoded or base64 (RFC 2397);
  * - `https:…`: fetched once, now, from a public address (`remote-data.ts`); `http:` only from hosts the administrator named;
@@ -20,7 +20,6 @@ import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { findFile } from '#service/storage/files.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { MAX_UPLOAD_BYTES, normalizeArtifact } from '../files.js'
-import { findArtifactRows } from './artifact-rows.js'
 import { gunzip, isGzip } from './row-stream.js'
 
 /** An address and the field of the request it stands in. */
@@ -29,7 +28,7 @@ export interface DataAddress {
   readonly url: string
 }
 
-type Context = Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot' | 'remoteData'>
+type Context = Pick<ServiceContext, 'db' | 'blobs' | 'trainingDataRoot' | 'remoteData' | 'artifactRows'>
 
 /**
  * @returns the digest of the blob that holds the data, decompressed
@@ -54,7 +53,7 @@ async function findData(context: Context, principal: Principal, { field, url }: 
   if (url.startsWith('wandb-artifact:')) {
     const artifact = artifactOf({ field, url })
     const file = await findFile(context.db, principal, { artifact })
-    const uploaded = file?.sha256 ?? (await findArtifactRows(context.db, principal, artifact))
+    const uploaded = file?.sha256 ?? (await context.artifactRows(principal, artifact))
     if (uploaded === null) {
       throw notFound(
         field,

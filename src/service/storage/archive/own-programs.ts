@@ -4,15 +4,16 @@
  */
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
 import { StorageError } from '#base/errors/errors.js'
-import { MIGRATIONS } from '../migrations/index.js'
+import { migrationsWith } from '../migrations/index.js'
+import type { SchemaPart } from '../schema-part.js'
 import { openSqlite, type Sqlite } from '../sqlite.js'
 
 /**
  * @param schema the newest migration of the database
  * @throws {StorageError} `database_foreign` that names a trigger or view no migration made
  */
-export async function assertOwnPrograms(path: string, schema: string): Promise<void> {
-  const known = await listOwn(schema)
+export async function assertOwnPrograms(path: string, schema: string, parts: readonly SchemaPart[]): Promise<void> {
+  const known = await listOwn(schema, parts)
   const sqlite = openSqlite(path, { readonly: true, fileMustExist: true })
   try {
     for (const { type, name, sql } of listPrograms(sqlite)) {
@@ -43,11 +44,11 @@ function listPrograms(sqlite: Sqlite): readonly Program[] {
 }
 
 /** What the migrations up to `schema` make, by making it. */
-async function listOwn(schema: string): Promise<ReadonlyMap<string, string>> {
+async function listOwn(schema: string, parts: readonly SchemaPart[]): Promise<ReadonlyMap<string, string>> {
   const sqlite = openSqlite(':memory:')
   const db = new Kysely<unknown>({ dialect: new SqliteDialect({ database: sqlite }) })
   try {
-    const migrations = Object.fromEntries(Object.entries(MIGRATIONS).filter(([name]) => name <= schema))
+    const migrations = Object.fromEntries(Object.entries(migrationsWith(parts)).filter(([name]) => name <= schema))
     const { error } = await new Migrator({ db, provider: { getMigrations: async () => migrations } }).migrateToLatest()
     if (error !== undefined) throw error
     return new Map(listPrograms(sqlite).map(({ type, name, sql }) => [`${type} ${name}`, sql]))

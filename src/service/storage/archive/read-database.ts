@@ -12,26 +12,27 @@ import { StorageError } from '#base/errors/errors.js'
 import { removeTree } from '#base/util/move-file.js'
 import type { OpenDatabase } from '../database.js'
 import type { Schema } from '../schema.js'
+import { type SchemaPart, withParts } from '../schema-part.js'
 import { isSqliteError, openSqlite, type Sqlite } from '../sqlite.js'
 import { assertKnownSchema } from './snapshot.js'
 
 /** @throws {StorageError} `database_unreadable` for a corrupt or foreign file, `database_newer` */
-export async function openForReading(path: string): Promise<OpenDatabase> {
+export async function openForReading(path: string, parts: readonly SchemaPart[]): Promise<OpenDatabase> {
   let copy: string | null = null
   try {
     let sqlite: Sqlite
     try {
-      sqlite = openChecked(path)
+      sqlite = openChecked(path, parts)
     } catch (error) {
       if (!isSqliteError(error) || !/^SQLITE_(CANTOPEN|READONLY)/.test(error.code)) throw error
       copy = await mkdtemp(join(tmpdir(), 'trainyard-read-'))
       for (const end of ['', '-wal']) {
         if ((await stat(path + end).catch(() => null)) !== null) await copyFile(path + end, join(copy, `db${end}`))
       }
-      sqlite = openChecked(join(copy, 'db'))
+      sqlite = openChecked(join(copy, 'db'), parts)
     }
     const folder = copy
-    const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) })
+    const db = withParts(new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) }), parts)
     return {
       db,
       close: async () => {
@@ -50,12 +51,12 @@ export async function openForReading(path: string): Promise<OpenDatabase> {
   }
 }
 
-function openChecked(path: string): Sqlite {
+function openChecked(path: string, parts: readonly SchemaPart[]): Sqlite {
   const sqlite = openSqlite(path, { readonly: true, fileMustExist: true })
   try {
     const verdict: unknown = sqlite.pragma('quick_check(1)', { simple: true })
     if (verdict !== 'ok') throw new Error(String(verdict))
-    assertKnownSchema(sqlite)
+    assertKnownSchema(sqlite, parts)
     return sqlite
   } catch (error) {
     sqlite.close()

@@ -5,8 +5,9 @@ import { stat, statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Kysely, SqliteDialect } from 'kysely'
 import { AppError, StorageError } from '#base/errors/errors.js'
-import { MIGRATIONS } from '../migrations/index.js'
+import { migrationsWith } from '../migrations/index.js'
 import type { Schema } from '../schema.js'
+import { type SchemaPart, withParts } from '../schema-part.js'
 import { openSqlite, type Sqlite } from '../sqlite.js'
 import { readBlobPlace } from '../upkeep/blob-place.js'
 import { listReferencedBlobs } from '../upkeep/blob-references.js'
@@ -57,13 +58,13 @@ async function noRoom(path: string, target: string, cause: unknown): Promise<App
  *
  * @throws {StorageError} `database_unreadable`, and `database_newer` if this version of the program does not know its schema
  */
-export async function readSnapshot(path: string): Promise<SnapshotFacts> {
+export async function readSnapshot(path: string, parts: readonly SchemaPart[]): Promise<SnapshotFacts> {
   const sqlite = openSqlite(path, { readonly: true, fileMustExist: true })
-  const db = new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) })
+  const db = withParts(new Kysely<Schema>({ dialect: new SqliteDialect({ database: sqlite }) }), parts)
   try {
     const verdict: unknown = sqlite.pragma('integrity_check(1)', { simple: true })
     if (verdict !== 'ok') throw new Error(String(verdict))
-    const schema = assertKnownSchema(sqlite)
+    const schema = assertKnownSchema(sqlite, parts)
     return { schema, blobs: await listReferencedBlobs(db), blobStore: await readBlobPlace(db) }
   } catch (cause) {
     throw cause instanceof StorageError ? cause : unreadable(path, cause)
@@ -76,9 +77,10 @@ export async function readSnapshot(path: string): Promise<SnapshotFacts> {
  * @returns the newest migration
  * @throws {StorageError} `database_newer` if this version of the program does not know it
  */
-export function assertKnownSchema(sqlite: Sqlite): string {
+export function assertKnownSchema(sqlite: Sqlite, parts: readonly SchemaPart[]): string {
+  const known = migrationsWith(parts)
   const names = sqlite.prepare('select name from kysely_migration order by name').pluck().all() as string[]
-  const unknown = names.find((name) => !Object.hasOwn(MIGRATIONS, name))
+  const unknown = names.find((name) => !Object.hasOwn(known, name))
   if (unknown !== undefined) {
     throw new StorageError('database_newer', `the database has a newer schema (${unknown}) than this program knows`, {
       hint: 'use the version of the program that wrote it, or a later one',

@@ -4,8 +4,10 @@
  */
 import { type Kysely, sql } from 'kysely'
 
-/** Columns that name blobs, by table; whether what they name serves one job only and is of no use after it. */
-const COLUMNS: readonly (readonly [table: string, column: string, isTransient: 0 | 1])[] = [
+/** A column that names blobs; whether what it names serves one job only and is of no use after it. */
+type BlobColumn = readonly [table: string, column: string, isTransient: 0 | 1]
+
+const COLUMNS: readonly BlobColumn[] = [
   ['checkpoint_files', 'sha256', 0],
   ['job_files', 'sha256', 1],
   ['resume_points', 'sha256', 1],
@@ -13,9 +15,6 @@ const COLUMNS: readonly (readonly [table: string, column: string, isTransient: 0
   ['trajectory_logs', 'body_sha256', 0],
   ['training_jobs', 'input_sha256', 1],
   ['training_jobs', 'validation_sha256', 1],
-  ['wandb_artifact_files', 'sha256', 0],
-  ['wandb_run_files', 'sha256', 0],
-  ['wandb_artifacts', 'manifest_sha256', 0],
 ]
 
 /** Adds the tables, and triggers that note a digest when a row lets it go, also in a cascade; another row may name it still. */
@@ -38,7 +37,12 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     .addColumn('seen_at_ms', 'bigint')
     .addColumn('is_transient', 'integer', (c) => c.notNull())
     .execute()
-  for (const [table, column, isTransient] of COLUMNS) {
+  await createBlobTriggers(db, COLUMNS)
+}
+
+/** Notes the digests that rows of these columns let go. */
+export async function createBlobTriggers(db: Kysely<unknown>, columns: readonly BlobColumn[]): Promise<void> {
+  for (const [table, column, isTransient] of columns) {
     const note = `insert into unnamed_blobs (sha256, known_at_ms, seen_at_ms, is_transient)
       values (old.${column}, cast(unixepoch('subsec') * 1000 as integer), null, ${isTransient})
       on conflict (sha256) do update set known_at_ms = excluded.known_at_ms, seen_at_ms = null,

@@ -1,7 +1,8 @@
 /**
- * All migrations in order; the name is what the database remembers.
+ * All migrations in order, the core's and those of plugins; the name is what the database remembers.
  */
 import type { Migration } from 'kysely'
+import { mergeMigrations, type SchemaPart } from '../schema-part.js'
 import { up as initial } from './0001-to-0010/0001-initial.js'
 import { up as jobRetries } from './0001-to-0010/0002-job-retries.js'
 import { up as resumePoints } from './0001-to-0010/0003-resume-points.js'
@@ -9,7 +10,6 @@ import { up as counters } from './0001-to-0010/0004-counters.js'
 import { up as logPages } from './0001-to-0010/0005-log-pages.js'
 import { up as keysAndUsage } from './0001-to-0010/0006-keys-and-usage.js'
 import { up as jobReports } from './0001-to-0010/0007-job-reports.js'
-import { up as wandb } from './0001-to-0010/0008-wandb.js'
 import { up as fineTuning } from './0001-to-0010/0009-fine-tuning.js'
 import { up as webhooks } from './0001-to-0010/0010-webhooks.js'
 import { up as listIndexes } from './0011-list-indexes.js'
@@ -35,8 +35,8 @@ import { up as oneTime } from './0042-one-time.js'
 import { up as storedResponses } from './0044-stored-responses.js'
 import { up as keepRules } from './0045-keep-rules.js'
 
-/** Name → migration, applied in the order of the names. */
-export const MIGRATIONS: Readonly<Record<string, Migration>> = {
+/** Of the core. */
+const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0001-initial': { up: initial },
   '0002-job-retries': { up: jobRetries },
   '0003-resume-points': { up: resumePoints },
@@ -44,7 +44,6 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0005-log-pages': { up: logPages },
   '0006-keys-and-usage': { up: keysAndUsage },
   '0007-job-reports': { up: jobReports },
-  '0008-wandb': { up: wandb },
   '0009-fine-tuning': { up: fineTuning },
   '0010-webhooks': { up: webhooks },
   '0011-list-indexes': { up: listIndexes },
@@ -69,4 +68,9 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0042-one-time': { up: oneTime },
   '0044-stored-responses': { up: storedResponses },
   '0045-keep-rules': { up: keepRules },
+}
+
+/** Name → migration, applied in the order of the names. */
+export function migrationsWith(parts: readonly SchemaPart[]): Readonly<Record<string, Migration>> {
+  return mergeMigrations(MIGRATIONS, parts, ({ migrations }) => migrations)
 }

@@ -9,10 +9,11 @@ import { ConflictError, NotFoundError, StorageError } from '#base/errors/errors.
 import { openForReading } from '../archive/read-database.js'
 import { MOVE_MARKER, RESTORE_MARKER } from '../data-dir.js'
 import { type Database, type OpenDatabase, openDatabase } from '../database.js'
-import { MIGRATIONS } from '../migrations/index.js'
+import { migrationsWith } from '../migrations/index.js'
 import { parsePostgresAddress } from '../postgres/address.js'
-import { POSTGRES_MIGRATIONS } from '../postgres/migrations.js'
+import { postgresMigrationsWith } from '../postgres/migrations.js'
 import { openPostgres } from '../postgres/open-postgres.js'
+import { partsOf, type SchemaPart } from '../schema-part.js'
 import { hasTable } from '../upkeep/catalog.js'
 import { assertFits, fitOfDatabase } from '../upkeep/ownership.js'
 import { countRows } from './copy-rows.js'
@@ -29,6 +30,7 @@ export interface RowsIdentity {
   readonly mark: number
 }
 
+/** The target has what the source has, tables of plugins too (`partsOf`). */
 export interface SourceRows extends OpenDatabase, RowsIdentity {}
 
 /** A copy of rows and a look at tables are one statement after the other. */
@@ -45,9 +47,10 @@ export function nameRows({ database, directory }: RowsPlace): string {
  * @throws {NotFoundError} `source_not_found`; {ConflictError} `schema_differs`, `database_in_use`; {StorageError} `database_newer`,
  *   `database_unreadable`, `data_dir_incomplete`
  */
-export async function openSource(place: RowsPlace): Promise<SourceRows> {
+export async function openSource(place: RowsPlace, parts: readonly SchemaPart[]): Promise<SourceRows> {
   const name = nameRows(place)
-  const opened = place.database === null ? await openFile(place.directory ?? '') : await openRemote(place.database)
+  const opened =
+    place.database === null ? await openFile(place.directory ?? '', parts) : await openRemote(place.database, parts)
   try {
     const known = await opened.db.selectFrom('database_identity').select(['id', 'mark']).executeTakeFirst()
     if (known === undefined) throw notFound(name, 'no server has worked with it yet')
@@ -58,7 +61,7 @@ export async function openSource(place: RowsPlace): Promise<SourceRows> {
   }
 }
 
-async function openFile(directory: string): Promise<OpenDatabase> {
+async function openFile(directory: string, parts: readonly SchemaPart[]): Promise<OpenDatabase> {
   for (const marker of [RESTORE_MARKER, MOVE_MARKER]) {
     if ((await stat(join(directory, marker)).catch(() => null)) === null) continue
     throw new StorageError('data_dir_incomplete', `"${directory}" is not whole: it holds ${marker}`, {
@@ -70,7 +73,7 @@ async function openFile(directory: string): Promise<OpenDatabase> {
   if (facts === null || facts.size === 0) {
     throw notFound(`"${directory}"`, facts === null ? 'it has no trainyard.sqlite3' : 'it has no rows')
   }
-  const opened = await openForReading(path)
+  const opened = await openForReading(path, parts)
   const paths = {
     path: directory,
     databasePath: path,
@@ -78,7 +81,7 @@ async function openFile(directory: string): Promise<OpenDatabase> {
     apiKeyPath: join(directory, 'api-key'),
   }
   try {
-    await assertCurrent(opened.db, `"${directory}"`, Object.keys(MIGRATIONS))
+    await assertCurrent(opened.db, `"${directory}"`, Object.keys(migrationsWith(parts)))
     await assertFits(await fitOfDatabase(opened.db, paths), paths)
     return opened
   } catch (error) {
@@ -87,12 +90,13 @@ async function openFile(directory: string): Promise<OpenDatabase> {
   }
 }
 
-async function openRemote(address: string): Promise<OpenDatabase> {
+async function openRemote(address: string, parts: readonly SchemaPart[]): Promise<OpenDatabase> {
   const { name } = parsePostgresAddress(address)
   return openPostgres(address, {
+    parts,
     maxConnections: CONNECTIONS,
     // what is thrown here leaves the database as it is; where nothing is, there is nothing to migrate
-    beforeMigrating: (db) => assertCurrent(db, name, Object.keys(POSTGRES_MIGRATIONS)),
+    beforeMigrating: (db) => assertCurrent(db, name, Object.keys(postgresMigrationsWith(parts))),
   })
 }
 
@@ -130,24 +134,25 @@ export interface OpenTarget extends OpenDatabase {
  * @param isBegun an earlier move from this source did not end: its rows may be there
  * @throws {ConflictError} `database_not_empty`, `already_moved`, `database_in_use`; as `openDatabase`, `openPostgres`
  */
-export async function openTarget(place: RowsPlace, source: RowsIdentity, isBegun: boolean): Promise<OpenTarget> {
+export async function openTarget(place: RowsPlace, source: SourceRows, isBegun: boolean): Promise<OpenTarget> {
   let isFilled = false
+  const parts = partsOf(source.db)
   const beforeMigrating = async (db: Database): Promise<void> => {
     isFilled = await isFilledBy(db, place, source, isBegun)
   }
   const opened =
     place.database === null
-      ? await openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { beforeMigrating })
-      : await openPostgres(place.database, { maxConnections: CONNECTIONS, beforeMigrating })
+      ? await openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { parts, beforeMigrating })
+      : await openPostgres(place.database, { parts, maxConnections: CONNECTIONS, beforeMigrating })
   return { ...opened, isFilled }
 }
 
 /** The same questions without a lock, and without a change. @throws as {@link openTarget} */
-export async function lookAtTarget(place: RowsPlace, source: RowsIdentity, isBegun: boolean): Promise<void> {
+export async function lookAtTarget(place: RowsPlace, source: SourceRows, isBegun: boolean): Promise<void> {
   if (place.database === null) {
     const path = join(place.directory ?? '', 'trainyard.sqlite3')
     if (((await stat(path).catch(() => null))?.size ?? 0) === 0) return
-    const opened = await openForReading(path)
+    const opened = await openForReading(path, partsOf(source.db))
     await isFilledBy(opened.db, place, source, isBegun).finally(() => opened.close())
     return
   }

@@ -4,8 +4,9 @@
  */
 import { type Migration, sql } from 'kysely'
 import { createTable as createKeptTrainingData } from '../migrations/0036-kept-training-data.js'
-import { MIGRATIONS } from '../migrations/index.js'
-import { CLOCK, toPostgresTypes } from './dialect.js'
+import { migrationsWith } from '../migrations/index.js'
+import { mergeMigrations, type SchemaPart } from '../schema-part.js'
+import { CLOCK } from './dialect.js'
 import { TABLES } from './tables.js'
 import { blobTriggers, triggers } from './triggers.js'
 
@@ -25,14 +26,18 @@ const OWN_SPELLINGS: Readonly<Record<string, Migration>> = {
 
 const createTables: Migration = {
   up: async (db) => {
-    for (const statement of TABLES) await sql.raw(toPostgresTypes(statement)).execute(db)
+    for (const statement of TABLES) await sql.raw(statement).execute(db)
     for (const statement of triggers(CLOCK)) await sql.raw(statement).execute(db)
   },
 }
 
 /** Name → migration, applied in the order of the names. */
-export const POSTGRES_MIGRATIONS: Readonly<Record<string, Migration>> = {
-  [SQUASHED]: createTables,
-  ...Object.fromEntries(Object.entries(MIGRATIONS).filter(([name]) => name > SQUASHED)),
-  ...OWN_SPELLINGS,
+export function postgresMigrationsWith(parts: readonly SchemaPart[]): Readonly<Record<string, Migration>> {
+  const own = { [SQUASHED]: createTables, ...later(migrationsWith([])), ...OWN_SPELLINGS }
+  return mergeMigrations(own, parts, (part) => ({ ...later(part.migrations), ...part.postgresMigrations }))
+}
+
+/** Those that came after the first. */
+function later(migrations: Readonly<Record<string, Migration>>): Readonly<Record<string, Migration>> {
+  return Object.fromEntries(Object.entries(migrations).filter(([name]) => name > SQUASHED))
 }

@@ -10,15 +10,18 @@ import { AppError, StorageError } from '#base/errors/errors.js'
 import { migrate, type OpenDatabase } from '../database.js'
 import { shareTransactions } from '../in-transaction.js'
 import type { Schema } from '../schema.js'
+import { type SchemaPart, withParts } from '../schema-part.js'
 import { parsePostgresAddress } from './address.js'
 import { PoolDialect } from './dialect.js'
 import { type Client, loadDriver, withPassword } from './driver.js'
 import { toDatabaseError } from './errors.js'
-import { POSTGRES_MIGRATIONS } from './migrations.js'
+import { postgresMigrationsWith } from './migrations.js'
 import { createPasswordSource } from './password-file.js'
 import { holdServerLock, NOTICE_CHANNEL, type ServerLockOptions } from './server-lock.js'
 
 export interface PostgresOptions {
+  /** What plugins add to it. Default: nothing */
+  readonly parts?: readonly SchemaPart[]
   /** Connections at most, besides the one that holds the lock. */
   readonly maxConnections: number
   /** Other servers may work with it at the same time, if they say so too. Absent: this one is alone. */
@@ -54,7 +57,8 @@ const INTEGER_OIDS = [20, 1700]
  */
 export async function openPostgres(address: string, options: PostgresOptions): Promise<OpenDatabase> {
   const { url, name } = parsePostgresAddress(address)
-  const { onTrouble = () => undefined, onTakenOver = () => undefined } = options
+  const { onTrouble = () => undefined, onTakenOver = () => undefined, parts = [] } = options
+  const migrations = postgresMigrationsWith(parts)
   const pg = loadDriver()
   const Client = withPassword(pg.Client, createPasswordSource(readEnvironment()))
   const connection = {
@@ -74,7 +78,9 @@ export async function openPostgres(address: string, options: PostgresOptions): P
   const isBeside = options.isBeside ?? false
   const shared = options.sharing
   const sharing: ServerLockOptions['sharing'] =
-    shared === undefined ? null : { hasToMigrate, onNotice: shared.onNotice }
+    shared === undefined
+      ? null
+      : { hasToMigrate: (client) => hasToMigrate(client, Object.keys(migrations)), onNotice: shared.onNotice }
   const createClient = () =>
     new Client(shared === undefined ? connection : { ...connection, application_name: nameOfServer(shared.id) })
   const lock = isBeside
@@ -86,11 +92,11 @@ export async function openPostgres(address: string, options: PostgresOptions): P
   pool.on('error', onTrouble)
   // the pool hears of connections that are idle; one that breaks between two statements of a transaction would end the process
   pool.on('connect', (client) => client.on('error', onTrouble))
-  const db = new Kysely<Schema>({ dialect: new PoolDialect(pool) })
+  const db = withParts(new Kysely<Schema>({ dialect: new PoolDialect(pool) }), parts)
   try {
     if (lock !== null) assertVersion(lock.version)
     await options.beforeMigrating?.(db)
-    if (!isBeside) await migrate(db, POSTGRES_MIGRATIONS)
+    if (!isBeside) await migrate(db, migrations)
     if (sharing !== null && lock?.isExclusive === true) await lock.share()
   } catch (error) {
     await db.destroy()
@@ -123,14 +129,14 @@ function nameOfServer(id: string): string {
   return `trainyard ${id}`
 }
 
-async function hasToMigrate(client: Client): Promise<boolean> {
+async function hasToMigrate(client: Client, names: readonly string[]): Promise<boolean> {
   const { rows: tables } = await client.query<{ is_there: boolean }>(
     "select to_regclass('kysely_migration') is not null as is_there",
   )
   if (tables[0]?.is_there !== true) return true
   const { rows } = await client.query<{ name: string }>('select name from kysely_migration')
   const done = new Set(rows.map(({ name }) => name))
-  return Object.keys(POSTGRES_MIGRATIONS).some((name) => !done.has(name))
+  return names.some((name) => !done.has(name))
 }
 
 /** Who starts a server may know what those who ask it for something may not: where the database is, and what came of it. */

@@ -1,11 +1,13 @@
 /**
- * The tables of a new PostgreSQL database, as SQLite's migrations up to `0028-job-workers` leave them: what came before is only of interest to
- * databases that are older, and there are none. Migrations after that one are the same for both (`migrations.ts`).
+ * The tables of a new PostgreSQL database, as SQLite's migrations up to `0028-job-workers` leave them: what came before is only
+ * of interest to databases that are older, and there are none. Migrations after that one are the same for both
+ * (`migrations.ts`).
  *
- * In SQLite's words for types, which `dialect.ts` translates for migrations too. `test/integration/storage/postgres/schema.test.ts` holds
- * that both databases have the same tables, columns, keys, indexes and triggers.
+ * In SQLite's words for types, which `dialect.ts` translates for migrations too.
+ * `test/integration/storage/postgres/schema.test.ts` holds that both databases have the same tables, columns, keys, indexes and
+ * triggers.
  */
-import { CLOCK_OF_SQLITE } from './dialect.js'
+import { CLOCK_OF_SQLITE, toPostgresTypes } from './dialect.js'
 
 /** Statements; `now_ms` stands for the database's clock. */
 const STATEMENTS = `
@@ -108,42 +110,6 @@ create table usage_days (
   cached_tokens bigint not null default 0, completion_tokens bigint not null default 0,
   training_ms bigint not null default 0, primary key (entity, day, project, model)
 );
-create table wandb_runs (
-  id text primary key, entity text not null, project text not null, name text not null,
-  display_name text not null, state text not null, attributes text not null, config text not null,
-  summary text not null, created_at_ms bigint not null default now_ms,
-  updated_at_ms bigint not null default now_ms, unique (entity, project, name)
-);
-create index wandb_runs_of_project on wandb_runs (entity, project, id);
-create table wandb_history (
-  run_id text not null references wandb_runs on delete cascade, line integer not null, body text not null,
-  primary key (run_id, line)
-);
-create table wandb_run_files (
-  run_id text not null references wandb_runs on delete cascade, name text not null, sha256 text not null,
-  size_bytes bigint not null, primary key (run_id, name)
-);
-create table wandb_artifacts (
-  id text primary key, entity text not null, project text not null, collection text not null, type text not null,
-  client_id text, version_index integer, digest text not null, description text, wanted_aliases text not null,
-  manifest_sha256 text, checkpoint_id text, created_at_ms bigint not null default now_ms,
-  unique (entity, project, collection, version_index)
-);
-create table wandb_artifact_files (
-  artifact_id text not null references wandb_artifacts on delete cascade, name text not null,
-  sha256 text not null, md5 text not null, size_bytes bigint not null, primary key (artifact_id, name)
-);
-create table wandb_aliases (
-  entity text not null, project text not null, collection text not null, alias text not null,
-  artifact_id text not null references wandb_artifacts on delete cascade,
-  primary key (entity, project, collection, alias)
-);
-create table wandb_metadata (
-  artifact_id text primary key, metadata text not null
-);
-create table secrets (
-  name text primary key, value text not null
-);
 create table fine_tuning_jobs (
   job_id text primary key references training_jobs on delete cascade, entity text not null, project text not null,
   request_digest text not null, request text not null, trained_name text not null, hyperparameters text not null,
@@ -233,6 +199,17 @@ create table samplers (
 );
 `
 
-export const TABLES: readonly string[] = STATEMENTS.replaceAll('now_ms', `(${CLOCK_OF_SQLITE})`)
-  .split(';\n')
-  .filter((statement) => statement.trim() !== '')
+/**
+ * Statements one by one, in PostgreSQL's words.
+ *
+ * @param text each ends with a semicolon and a line end; `now_ms` is the database's clock
+ */
+export function toStatements(text: string): readonly string[] {
+  return text
+    .replaceAll('now_ms', `(${CLOCK_OF_SQLITE})`)
+    .split(';\n')
+    .filter((statement) => statement.trim() !== '')
+    .map(toPostgresTypes)
+}
+
+export const TABLES = toStatements(STATEMENTS)

@@ -12,9 +12,6 @@ const BLOB_COLUMNS: readonly (readonly [table: string, column: string, isTransie
   ['trajectory_logs', 'body_sha256', 0],
   ['training_jobs', 'input_sha256', 1],
   ['training_jobs', 'validation_sha256', 1],
-  ['wandb_artifact_files', 'sha256', 0],
-  ['wandb_run_files', 'sha256', 0],
-  ['wandb_artifacts', 'manifest_sha256', 0],
   ['session_files', 'sha256', 1],
   ['session_weight_files', 'sha256', 1],
 ]

@@ -1,12 +1,16 @@
 /**
- * Which blobs rows still name. A column that names a blob and is not listed here loses its blob to the sweeper.
+ * Which blobs rows still name. A column that names a blob and is listed neither here nor by a plugin (`TableFacts`) loses its
+ * blob to the sweeper.
  */
 import { sql } from 'kysely'
 import type { Database } from '../database.js'
+import { partsOf } from '../schema-part.js'
 import { listColumns } from './catalog.js'
 
-/** Every column that names blobs, by table. Each has triggers that note what it lets go (`migrations/`). */
-export const BLOB_COLUMNS: readonly (readonly [table: string, column: string])[] = [
+type BlobColumn = readonly [table: string, column: string]
+
+/** The core's columns that name blobs, by table. Each has triggers that note what it lets go (`migrations/`). */
+const BLOB_COLUMNS: readonly BlobColumn[] = [
   ['checkpoint_files', 'sha256'],
   ['job_files', 'sha256'],
   ['resume_points', 'sha256'],
@@ -16,12 +20,17 @@ export const BLOB_COLUMNS: readonly (readonly [table: string, column: string])[]
   ['training_jobs', 'validation_sha256'],
   ['kept_training_data', 'data_sha256'],
   ['kept_training_data', 'rollouts_sha256'],
-  ['wandb_artifact_files', 'sha256'],
-  ['wandb_run_files', 'sha256'],
-  ['wandb_artifacts', 'manifest_sha256'],
   ['session_files', 'sha256'],
   ['session_weight_files', 'sha256'],
 ]
+
+/** Every column that names blobs, those of plugins too. */
+export function blobColumnsOf(db: Database): readonly BlobColumn[] {
+  const added = partsOf(db).flatMap(({ tables }) =>
+    Object.entries(tables).flatMap(([table, { blobs = [] }]) => blobs.map((column) => [table, column] as const)),
+  )
+  return [...BLOB_COLUMNS, ...added]
+}
 
 /** Digests of all blobs in use. */
 export async function listReferencedBlobs(db: Database): Promise<ReadonlySet<string>> {
@@ -48,7 +57,7 @@ export async function mapNamers(db: Database): Promise<ReadonlyMap<string, reado
 }
 
 /** A database of an earlier version has fewer. */
-async function presentColumns(db: Database): Promise<typeof BLOB_COLUMNS> {
+async function presentColumns(db: Database): Promise<readonly BlobColumn[]> {
   const present = new Set((await listColumns(db)).map((column) => `${column.table}.${column.name}`))
-  return BLOB_COLUMNS.filter(([table, column]) => present.has(`${table}.${column}`))
+  return blobColumnsOf(db).filter(([table, column]) => present.has(`${table}.${column}`))
 }

@@ -4,7 +4,9 @@
  *
  * Lists are ordered by ids, which never go back (`listNewestIds`), so this does not concern order.
  */
+import { sql } from 'kysely'
 import { type Database, databaseNowMs } from '../database.js'
+import { partsOf } from '../schema-part.js'
 
 /** Moves what waits for a time, in a running server whose clock was set back by `byMs`: the waits stay as long as they were. */
 export async function moveWaits(db: Database, byMs: number): Promise<void> {
@@ -65,15 +67,16 @@ export async function listNewestIds(db: Database): Promise<readonly string[]> {
     'events',
     'trajectory_logs',
     'files',
-    'wandb_runs',
-    'wandb_artifacts',
     'webhooks',
     'webhook_deliveries',
   ] as const
+  const added = partsOf(db).flatMap((part) =>
+    Object.entries(part.tables).flatMap(([table, { isListedById }]) => (isListedById === true ? [table] : [])),
+  )
   const newest: string[] = []
-  for (const table of tables) {
-    const row = await db.selectFrom(table).select('id').orderBy('id', 'desc').limit(1).executeTakeFirst()
-    if (row !== undefined) newest.push(row.id.slice(-36))
+  for (const table of [...tables, ...added]) {
+    const { rows } = await sql<{ id: string }>`select id from ${sql.table(table)} order by id desc limit 1`.execute(db)
+    for (const { id } of rows) newest.push(id.slice(-36))
   }
   return newest
 }

@@ -4,6 +4,7 @@
  */
 import { sql } from 'kysely'
 import type { Database } from '../database.js'
+import { partsOf } from '../schema-part.js'
 
 const OPTIMIZER_FILE = 'optimizer.safetensors'
 
@@ -87,12 +88,6 @@ export async function listNamedSteps(db: Database, modelId: string): Promise<Rea
       .select('j.step')
       .where('j.model_id', '=', modelId)
       .execute(),
-    db
-      .selectFrom('wandb_artifacts as a')
-      .innerJoin('checkpoints as c', 'c.id', 'a.checkpoint_id')
-      .select('c.step')
-      .where('c.model_id', '=', modelId)
-      .execute(),
     db.selectFrom('marks').select('step').where('model_id', '=', modelId).execute(),
     db
       .selectFrom('probe_answers as a')
@@ -108,5 +103,6 @@ export async function listNamedSteps(db: Database, modelId: string): Promise<Rea
       .where('status', 'in', ['queued', 'running'])
       .execute(),
   ])
-  return new Set(steps.flat().flatMap(({ step }) => step ?? []))
+  const added = await Promise.all(partsOf(db).map((part) => part.namedSteps?.(db, modelId) ?? []))
+  return new Set([...steps.flat().flatMap(({ step }) => step ?? []), ...added.flat()])
 }

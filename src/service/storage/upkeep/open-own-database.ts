@@ -17,7 +17,7 @@ import { type Adoption, assertFits, fitOfDatabase, fitOfFile } from './ownership
  */
 export async function openOwnDatabase(
   dataDir: Pick<DataDir, 'path' | 'databasePath' | 'blobsPath' | 'apiKeyPath'>,
-  { adoption, ...options }: Pick<DatabaseOptions, 'maxPages'> & { readonly adoption?: Adoption } = {},
+  { adoption, ...options }: Pick<DatabaseOptions, 'maxPages' | 'parts'> & { readonly adoption?: Adoption } = {},
 ): Promise<OpenDatabase> {
   await assertFits(await fitOfFile(dataDir), dataDir, adoption)
   return openDatabase(dataDir.databasePath, {

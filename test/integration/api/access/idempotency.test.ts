@@ -3,9 +3,9 @@
  * A route that makes something and is not known here fails.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ROUTES } from '#contract/endpoints/table.js'
 import { patternOf } from '#service/http/handlers.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { ROUTES } from '../../../support/service/with-plugins.js'
 
 let service: TestService
 let modelId: string

@@ -3,9 +3,9 @@
  * id; a key reaches only what its scope allows. A route that is not known here fails, so that none is forgotten.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ROUTES } from '#contract/endpoints/table.js'
 import type { CreatedKey } from '#contract/wire/access/keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
+import { ROUTES } from '../../../support/service/with-plugins.js'
 import { openTinker } from '../../../support/tinker/tinker-client.js'
 
 let service: TestService

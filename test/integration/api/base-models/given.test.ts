@@ -8,7 +8,7 @@ import { expect, it } from 'vitest'
 import { writeRandomModel } from '#model/built-in/tiny-random.js'
 import { readSafetensors, toFloat32, writeSafetensors } from '#model/weights/safetensors.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { createService } from '#service/create-service.js'
+import { createService } from '#plugins/service.js'
 import { expectCode } from '../../../support/expect-code.js'
 import {
   createTestService,

@@ -6,8 +6,9 @@
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import { API_ROUTES, type Route } from '#contract/endpoints/table.js'
+import type { Route } from '#contract/endpoints/table.js'
 import { startFakeHub } from '../../../support/service/fake-hub.js'
+import { API_ROUTES } from '../../../support/service/with-plugins.js'
 import { countOf, expectFlat, type FuzzedService, type Held, IN_FLIGHT, SEED, startFuzzed } from './fuzzed-service.js'
 import { createMutator } from './mutated-requests.js'
 import { createOneOfEach } from './one-of-each.js'

@@ -14,11 +14,12 @@ import type { DatabaseHandle } from '#service/storage/database.js'
 import { countRetries, inTransaction } from '#service/storage/in-transaction.js'
 import { insertModel } from '#service/storage/models.js'
 import { loadDriver } from '#service/storage/postgres/driver.js'
-import { openPostgres, type PostgresOptions } from '#service/storage/postgres/open-postgres.js'
+import type { PostgresOptions } from '#service/storage/postgres/open-postgres.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
 import { cli, createHome } from '../../../support/service/cli-process.js'
 import { createTestService, STAND_INS, sampleGroup } from '../../../support/service/create-test-service.js'
 import { newJobOf, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
+import { createTestedService, openPostgres } from '../../../support/service/with-plugins.js'
 import { until } from '../../../support/until.js'
 
 const KEYS = 12
@@ -301,7 +302,6 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'PostgreSQL' : NO_POSTGRES, () =
   ])('a start with %s is refused', async (_, settings, code) => {
     const dataDir = await mkdtemp(join(tmpdir(), 'trainyard-pg-refused-'))
     onTestFinished(() => rm(dataDir, { recursive: true, force: true, maxRetries: 20 }))
-    const { createTestedService } = await import('#service/test-door.js')
     const options = { dataDir, port: 0, seams: { entryPaths: STAND_INS }, logLevel: 'silent' as const }
     const start = createTestedService({
       ...options,

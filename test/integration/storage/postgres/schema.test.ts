@@ -4,11 +4,10 @@
  */
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
-import { MIGRATIONS } from '#service/storage/migrations/index.js'
-import { POSTGRES_MIGRATIONS, SQUASHED } from '#service/storage/postgres/migrations.js'
-import { openPostgres } from '#service/storage/postgres/open-postgres.js'
+import type { DatabaseHandle, OpenDatabase } from '#service/storage/database.js'
+import { SQUASHED } from '#service/storage/postgres/migrations.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
+import { MIGRATIONS, openDatabase, openPostgres, POSTGRES_MIGRATIONS } from '../../../support/service/with-plugins.js'
 
 type Facts = Readonly<Record<'columns' | 'indexes' | 'foreignKeys' | 'triggers', readonly string[]>>
 

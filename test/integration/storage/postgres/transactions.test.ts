@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { createDeferred } from '#base/util/deferred.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { countRetries, inTransaction } from '#service/storage/in-transaction.js'
-import { openPostgres } from '#service/storage/postgres/open-postgres.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
+import { openPostgres } from '../../../support/service/with-plugins.js'
 
 describe.skipIf(!hasPostgres())(hasPostgres() ? 'transactions of one server on PostgreSQL' : NO_POSTGRES, () => {
   let postgres: LocalPostgres

@@ -10,6 +10,7 @@ import { logMetrics } from '#formats/rows/metrics.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import { createGroupReading } from '#service/bodies/group-reading.js'
 import { checkMetricNames } from '#service/operations/training/trajectory-groups.js'
+import { bodyOf } from '../../../support/service/with-plugins.js'
 
 const { names: MOST, nameLength: LONGEST } = METRICS_OF_CLIENTS
 const METRICS_OF_A_WORKER = 100
@@ -38,12 +39,9 @@ function read(groups: JsonObject[]) {
   const bytes = Buffer.from(
     JSON.stringify({ model_id: '00000000-0000-4000-8000-000000000000', trajectory_groups: groups }),
   )
-  const reading = createGroupReading({
-    name: 'POST /v1/preview/training-jobs',
-    source: { bytes },
-    targetPath: join(folder, 'groups.jsonl'),
-    maxGroupBytes: 2 ** 26,
-  })
+  const name = 'POST /v1/preview/training-jobs'
+  const task = { name, source: { bytes }, targetPath: join(folder, 'groups.jsonl'), maxGroupBytes: 2 ** 26 } as const
+  const reading = createGroupReading(task, bodyOf(name))
   for (;;) {
     const result = reading.step()
     if (result !== null) return result

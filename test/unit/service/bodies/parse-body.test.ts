@@ -4,12 +4,20 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { RequestValidationError } from '#contract/wire/errors.js'
-import { BODY_NAMES, type BodyName, bodyOf } from '#service/bodies/bodies.js'
-import { parseBody, parseWith } from '#service/bodies/parse-body.js'
+import { parseBody as parseKind, parseWith } from '#service/bodies/parse-body.js'
 import { fromPlainError, toPlainError } from '#service/bodies/thread-protocol.js'
+import { bodyOf, ENDPOINTS } from '../../../support/service/with-plugins.js'
 
 const CHAT = 'POST /v1/chat/completions'
 const RESPONSES = 'POST /v1/responses'
+
+/** Every JSON body there is. */
+const BODY_NAMES = [
+  ...Object.entries(ENDPOINTS).flatMap(([key, { body }]) => (typeof body === 'object' ? [key] : [])),
+  'artifact manifest',
+]
+
+const parseBody = (name: string, chunks: Iterable<Uint8Array>) => parseKind(bodyOf(name), chunks)
 
 /** A schema that counts how often it is asked. */
 function counting() {
@@ -93,7 +101,7 @@ describe('every kind of body', () => {
 })
 
 describe('fields that no schema knows', () => {
-  const read = (body: object, name: BodyName = CHAT) =>
+  const read = (body: object, name = CHAT) =>
     parseBody(name, [new TextEncoder().encode(JSON.stringify(body))]).ignoredFields
   const messages = [{ role: 'user', content: 'x' }]
 
@@ -217,7 +225,7 @@ describe('fields that no schema knows', () => {
 })
 
 describe('what a body that does not fit is told', () => {
-  const refusalOf = (name: Parameters<typeof parseBody>[0], text: string): RequestValidationError => {
+  const refusalOf = (name: string, text: string): RequestValidationError => {
     try {
       parseBody(name, [new TextEncoder().encode(text)])
     } catch (error) {

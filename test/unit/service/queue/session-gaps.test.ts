@@ -15,6 +15,7 @@ import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
 import { findSessionRequest } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, insertTrainingSession, takeSession } from '#service/storage/tinker/training-sessions.js'
 import { createJobFixture, type JobFixture } from '../../../support/service/job-fixture.js'
+import { bodyOf } from '../../../support/service/with-plugins.js'
 import { until } from '../../../support/until.js'
 
 const PRINCIPAL: Principal = {
@@ -53,7 +54,7 @@ async function send(id: string, seq: number, kind: Kind): Promise<void> {
     await requests.forwardBackward(PRINCIPAL, readLoss(body), body)
   } else if (kind === 'refused') {
     const body = JSON.stringify({ model_id: id, seq_id: seq, adam_params: { learning_rate: -1 } })
-    const parse = async () => parseBody('POST /api/v1/optim_step', [Buffer.from(body)])
+    const parse = async () => parseBody(bodyOf('POST /api/v1/optim_step'), [Buffer.from(body)])
     await parse().catch((refusal: unknown) => requests.refuse(PRINCIPAL, 'optim_step', refusal))
   }
 }

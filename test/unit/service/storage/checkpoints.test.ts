@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { listStepsOf } from '#service/storage/checkpoints.js'
-import { openDatabase } from '#service/storage/database.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
 
 test('the steps of no models are told without a statement', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'trainyard-steps-'))

@@ -8,7 +8,8 @@ import { sql } from 'kysely'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createDeferred } from '#base/util/deferred.js'
 import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import type { OpenDatabase } from '#service/storage/database.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
 import { until } from '../../../support/until.js'
 
 let directory: string

@@ -3,8 +3,9 @@
  */
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createMarksFileService } from '#service/operations/marks/marks-file.js'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import type { OpenDatabase } from '#service/storage/database.js'
 import { deleteMark, putMark } from '#service/storage/marks.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
 
 const OWNER = { entity: 'e', project: 'p' }
 const MODEL = 'm1'

@@ -8,14 +8,13 @@ import { join } from 'node:path'
 import { Kysely, Migrator, SqliteDialect } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
-import { openDatabase } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
-import { MIGRATIONS } from '#service/storage/migrations/index.js'
 import { listMetrics } from '#service/storage/model-metrics.js'
 import { countModelsOf } from '#service/storage/models.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { findSplitTotals } from '#service/storage/trajectories.js'
+import { MIGRATIONS, openDatabase } from '../../../support/service/with-plugins.js'
 
 let directory: string
 beforeEach(async () => {

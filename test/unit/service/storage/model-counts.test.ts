@@ -4,9 +4,10 @@
 
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import type { OpenDatabase } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { countModelsOf } from '#service/storage/models.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
 
 let database: OpenDatabase
 beforeEach(async () => {

@@ -2,8 +2,9 @@
  * Which answers to watched prompts wait: new steps make room for newer ones, and what somebody asked for stays.
  */
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { type OpenDatabase, openDatabase } from '#service/storage/database.js'
+import type { OpenDatabase } from '#service/storage/database.js'
 import { answersAt, findProbe, insertProbe, queueAnswer, queueNewStep } from '#service/storage/probes/probes.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
 
 const PROBE = '0b0e6f4c-1111-4222-8333-444455556666'
 let database: OpenDatabase

@@ -6,6 +6,8 @@
 import { CompiledQuery, SqliteQueryCompiler } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
+import { listArtifactFiles } from '#plugins/wandb/storage/artifacts.js'
+import { listHistory, listRunFiles, listRuns } from '#plugins/wandb/storage/runs.js'
 import { appendEvents, appendTerminalEvent } from '#service/queue/event-log.js'
 import { createJob } from '#service/queue/queue.js'
 import { findUsageRow, readUsage, type UsageFilter } from '#service/storage/access/usage-days.js'
@@ -21,8 +23,6 @@ import { countModelsOf, findModelByName, findModelsNamed, listModels } from '#se
 import { deleteResponse, findResponse } from '#service/storage/responses/stored-responses.js'
 import { findJob, findRoom, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { findRepeatedLog, findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
-import { listArtifactFiles } from '#service/storage/wandb/artifacts.js'
-import { listHistory, listRunFiles, listRuns } from '#service/storage/wandb/runs.js'
 import {
   listDeliveries,
   listDue,

@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { openDatabase } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { openSqlite, StatementCache } from '#service/storage/sqlite.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
 
 describe('a statement', () => {
   test('is compiled once, also among many others lately', () => {

@@ -2,8 +2,10 @@
  * At which requests a key is looked at, as it is known before the application sees them.
  */
 import { expect, it } from 'vitest'
-import { API_ROUTES } from '#contract/endpoints/table.js'
-import { asksForKey } from '#service/http/middleware/auth.js'
+import { createKeyQuestion } from '#service/http/middleware/auth.js'
+import { API_ROUTES, TABLE } from '../../../../support/service/with-plugins.js'
+
+const asksForKey = createKeyQuestion(TABLE)
 
 it.each([
   ['POST', '/v1/chat/completions', true],

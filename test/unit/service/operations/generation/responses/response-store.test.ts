@@ -15,7 +15,8 @@ import {
   type ResponseStoreTuning,
 } from '#service/operations/generation/responses/response-store.js'
 import type { StoredResponse } from '#service/operations/generation/responses/waiting-responses.js'
-import { type DatabaseHandle, openDatabase } from '#service/storage/database.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
+import { openDatabase } from '../../../../../support/service/with-plugins.js'
 import { until } from '../../../../../support/until.js'
 
 const OWNER = { entity: 'local', project: null }

@@ -2,10 +2,10 @@
  * The training rows in an artifact that the wandb client uploaded.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
+import type { Tenant } from '#service/operations/access/principal.js'
+import { isOwn } from '#service/operations/access/tenant.js'
 import type { Database } from '#service/storage/database.js'
-import { findArtifactByAlias, listArtifactFiles } from '#service/storage/wandb/artifacts.js'
-import type { Tenant } from '../access/principal.js'
-import { isOwn } from '../access/tenant.js'
+import { findArtifactByAlias, listArtifactFiles } from './storage/artifacts.js'
 
 /** What clients call the file, where an artifact has several. */
 const USUAL_NAMES = ['train.jsonl', 'trajectories.jsonl']

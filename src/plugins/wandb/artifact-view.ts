@@ -4,8 +4,9 @@
  */
 import { createHash } from 'node:crypto'
 import { NotFoundError } from '#base/errors/errors.js'
-import type { ArtifactManifest } from '#contract/wire/compatible/wandb.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
+import { isOwn } from '#service/operations/access/tenant.js'
+import type { ServiceContext } from '#service/operations/context.js'
 import {
   type CheckpointRecord,
   findCheckpoint,
@@ -13,6 +14,8 @@ import {
   listCheckpoints,
 } from '#service/storage/checkpoints.js'
 import { findModel, findModelByName, type ModelRecord } from '#service/storage/models.js'
+import { projectInfo, toConnection, toIso, type WandbCall } from './context.js'
+import type { Fields } from './execute-query.js'
 import {
   type ArtifactRecord,
   aliasesOf,
@@ -22,11 +25,8 @@ import {
   findMetadata,
   listArtifactFiles,
   listArtifacts,
-} from '#service/storage/wandb/artifacts.js'
-import { isOwn } from '../../operations/access/tenant.js'
-import type { ServiceContext } from '../../operations/context.js'
-import { projectInfo, toConnection, toIso, type WandbCall } from './context.js'
-import type { Fields } from './execute-query.js'
+} from './storage/artifacts.js'
+import type { ArtifactManifest } from './wire.js'
 
 export const LORA_TYPE = 'lora'
 const CHECKPOINT_PREFIX = 'checkpoint-'

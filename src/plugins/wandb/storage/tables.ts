@@ -1,7 +1,9 @@
 /**
  * Tables of what the wandb client uploads, as Kysely sees them.
  */
-import type { Generated } from 'kysely'
+import type { Generated, Kysely } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
 
 export interface WandbRunsTable {
   id: string
@@ -90,7 +92,8 @@ export interface SecretsTable {
   value: string
 }
 
-export interface WandbTables {
+/** No interface: Kysely wants an index. */
+export type WandbTables = {
   wandb_runs: WandbRunsTable
   wandb_history: WandbHistoryTable
   wandb_run_files: WandbRunFilesTable
@@ -99,4 +102,9 @@ export interface WandbTables {
   wandb_aliases: WandbAliasesTable
   wandb_metadata: WandbMetadataTable
   secrets: SecretsTable
+}
+
+/** The same database, or open transaction, with these tables. */
+export function wandbTables(db: Database): Kysely<Schema & WandbTables> {
+  return (db as Kysely<Schema>).withTables<WandbTables>()
 }

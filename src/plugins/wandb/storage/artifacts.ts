@@ -2,8 +2,8 @@
  * Rows of artifacts the wandb client uploads. One without a version is still being uploaded and found by its id only.
  */
 import type { Selectable } from 'kysely'
-import { type Database, databaseNowMs } from '../database.js'
-import type { WandbArtifactsTable } from './tables.js'
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { type WandbArtifactsTable, wandbTables } from './tables.js'
 
 export interface CollectionAddress {
   readonly entity: string
@@ -37,7 +37,7 @@ export type NewArtifact = Pick<
 >
 
 export async function insertArtifact(db: Database, artifact: NewArtifact): Promise<void> {
-  await db
+  await wandbTables(db)
     .insertInto('wandb_artifacts')
     .values({
       id: artifact.id,
@@ -62,7 +62,7 @@ export async function findArtifact(
   entity: string,
   key: { readonly id: string } | { readonly clientId: string },
 ): Promise<ArtifactRecord | null> {
-  const query = db.selectFrom('wandb_artifacts').selectAll().where('entity', '=', entity)
+  const query = wandbTables(db).selectFrom('wandb_artifacts').selectAll().where('entity', '=', entity)
   const row = await ('id' in key
     ? query.where('id', '=', key.id)
     : query.where('client_id', '=', key.clientId).orderBy('id', 'desc')
@@ -72,7 +72,7 @@ export async function findArtifact(
 
 /** Committed artifacts of a collection, newest first. Those that became checkpoints are left out: checkpoints show them. */
 export async function listArtifacts(db: Database, address: CollectionAddress): Promise<readonly ArtifactRecord[]> {
-  const rows = await db
+  const rows = await wandbTables(db)
     .selectFrom('wandb_artifacts')
     .selectAll()
     .where('entity', '=', address.entity)
@@ -92,7 +92,7 @@ export async function findArtifactByAlias(
   alias: string,
 ): Promise<ArtifactRecord | null> {
   const version = /^v(\d{1,9})$/.exec(alias)?.[1]
-  const query = db
+  const query = wandbTables(db)
     .selectFrom('wandb_artifacts')
     .selectAll('wandb_artifacts')
     .where('wandb_artifacts.entity', '=', address.entity)
@@ -109,7 +109,7 @@ export async function findArtifactByAlias(
 
 /** Names beside `vN` an artifact answers to. */
 export async function aliasesOf(db: Database, artifactId: string): Promise<readonly string[]> {
-  const rows = await db
+  const rows = await wandbTables(db)
     .selectFrom('wandb_aliases')
     .select('alias')
     .where('artifact_id', '=', artifactId)
@@ -125,7 +125,7 @@ export async function commitArtifact(
   aliases: readonly string[],
 ): Promise<number> {
   const { entity, project, collection } = artifact
-  const newest = await db
+  const newest = await wandbTables(db)
     .selectFrom('wandb_artifacts')
     .select((select) => select.fn.max('version_index').as('version'))
     .where('entity', '=', entity)
@@ -133,7 +133,11 @@ export async function commitArtifact(
     .where('collection', '=', collection)
     .executeTakeFirst()
   const version = newest?.version === null || newest?.version === undefined ? 0 : Number(newest.version) + 1
-  await db.updateTable('wandb_artifacts').set({ version_index: version }).where('id', '=', artifact.id).execute()
+  await wandbTables(db)
+    .updateTable('wandb_artifacts')
+    .set({ version_index: version })
+    .where('id', '=', artifact.id)
+    .execute()
   for (const alias of aliases) await setAlias(db, artifact, alias)
   return version
 }
@@ -141,7 +145,7 @@ export async function commitArtifact(
 /** Gives an artifact an alias, which another one of its collection loses. */
 export async function setAlias(db: Database, artifact: ArtifactRecord, alias: string): Promise<void> {
   const { entity, project, collection } = artifact
-  await db
+  await wandbTables(db)
     .insertInto('wandb_aliases')
     .values({ entity, project, collection, alias, artifact_id: artifact.id })
     .onConflict((conflict) =>
@@ -151,27 +155,35 @@ export async function setAlias(db: Database, artifact: ArtifactRecord, alias: st
 }
 
 export async function removeAlias(db: Database, artifact: ArtifactRecord, alias: string): Promise<void> {
-  await db.deleteFrom('wandb_aliases').where('artifact_id', '=', artifact.id).where('alias', '=', alias).execute()
+  await wandbTables(db)
+    .deleteFrom('wandb_aliases')
+    .where('artifact_id', '=', artifact.id)
+    .where('alias', '=', alias)
+    .execute()
 }
 
 /** Deletes an artifact with its files' rows and aliases; call inside a transaction. */
 export async function deleteArtifactRow(db: Database, id: string): Promise<void> {
-  await db.deleteFrom('wandb_metadata').where('artifact_id', '=', id).execute()
-  await db.deleteFrom('wandb_artifacts').where('id', '=', id).execute()
+  await wandbTables(db).deleteFrom('wandb_metadata').where('artifact_id', '=', id).execute()
+  await wandbTables(db).deleteFrom('wandb_artifacts').where('id', '=', id).execute()
 }
 
 export async function setArtifactManifest(db: Database, id: string, sha256: string): Promise<void> {
-  await db.updateTable('wandb_artifacts').set({ manifest_sha256: sha256 }).where('id', '=', id).execute()
+  await wandbTables(db).updateTable('wandb_artifacts').set({ manifest_sha256: sha256 }).where('id', '=', id).execute()
 }
 
 export async function setArtifactCheckpoint(db: Database, id: string, checkpointId: string): Promise<void> {
-  await db.updateTable('wandb_artifacts').set({ checkpoint_id: checkpointId }).where('id', '=', id).execute()
+  await wandbTables(db)
+    .updateTable('wandb_artifacts')
+    .set({ checkpoint_id: checkpointId })
+    .where('id', '=', id)
+    .execute()
 }
 
 /** Stores a file of an artifact; the same name again replaces it. */
 export async function putArtifactFile(db: Database, artifactId: string, file: ArtifactFileRecord): Promise<void> {
   const values = { sha256: file.sha256, md5: file.md5, size_bytes: file.sizeBytes }
-  await db
+  await wandbTables(db)
     .insertInto('wandb_artifact_files')
     .values({ artifact_id: artifactId, name: file.name, ...values })
     .onConflict((conflict) => conflict.columns(['artifact_id', 'name']).doUpdateSet(values))
@@ -179,7 +191,7 @@ export async function putArtifactFile(db: Database, artifactId: string, file: Ar
 }
 
 export async function listArtifactFiles(db: Database, artifactId: string): Promise<readonly ArtifactFileRecord[]> {
-  const rows = await db
+  const rows = await wandbTables(db)
     .selectFrom('wandb_artifact_files')
     .selectAll()
     .where('artifact_id', '=', artifactId)
@@ -190,7 +202,7 @@ export async function listArtifactFiles(db: Database, artifactId: string): Promi
 
 /** JSON text of what the client noted about an artifact; null if nothing. */
 export async function findMetadata(db: Database, artifactId: string): Promise<string | null> {
-  const row = await db
+  const row = await wandbTables(db)
     .selectFrom('wandb_metadata')
     .select('metadata')
     .where('artifact_id', '=', artifactId)
@@ -199,11 +211,22 @@ export async function findMetadata(db: Database, artifactId: string): Promise<st
 }
 
 export async function putMetadata(db: Database, artifactId: string, metadata: string): Promise<void> {
-  await db
+  await wandbTables(db)
     .insertInto('wandb_metadata')
     .values({ artifact_id: artifactId, metadata })
     .onConflict((conflict) => conflict.column('artifact_id').doUpdateSet({ metadata }))
     .execute()
+}
+
+/** Steps of a model that were published as artifacts. */
+export async function listNamedSteps(db: Database, modelId: string): Promise<readonly number[]> {
+  const rows = await wandbTables(db)
+    .selectFrom('wandb_artifacts as a')
+    .innerJoin('checkpoints as c', 'c.id', 'a.checkpoint_id')
+    .select('c.step')
+    .where('c.model_id', '=', modelId)
+    .execute()
+  return rows.map(({ step }) => step)
 }
 
 function toArtifact(row: Selectable<WandbArtifactsTable>): ArtifactRecord {

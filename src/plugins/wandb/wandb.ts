@@ -9,16 +9,13 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
-import type { FileStreamRequest, Grant, Ticket } from '#contract/wire/compatible/wandb.js'
 import { maxBytesOf } from '#service/bodies/body-store.js'
-import { putArtifactFile, setArtifactManifest } from '#service/storage/wandb/artifacts.js'
-import { putRunFile } from '#service/storage/wandb/runs.js'
-import { ensureSecret } from '#service/storage/wandb/secrets.js'
-import type { Principal } from '../../operations/access/principal.js'
-import { isOwn, requireScope } from '../../operations/access/tenant.js'
-import { MAX_UPLOAD_BYTES } from '../../operations/files.js'
+import type { Principal } from '#service/operations/access/principal.js'
+import { isOwn, requireScope } from '#service/operations/access/tenant.js'
+import { MAX_UPLOAD_BYTES } from '#service/operations/files.js'
 import { checkpointManifest } from './artifact-view.js'
 import { artifactRootFields, projectArtifactFields } from './artifacts.js'
+import { ARTIFACT_MANIFEST } from './bodies.js'
 import {
   optionalText,
   ownEntity,
@@ -31,6 +28,10 @@ import {
 import type { Arguments, executeQuery, Fields, GraphqlRequest } from './execute-query.js'
 import { projectRunFields, runFields, storeStream } from './runs.js'
 import { type AddressSigner, createAddressSigner } from './signed-addresses.js'
+import { putArtifactFile, setArtifactManifest } from './storage/artifacts.js'
+import { putRunFile } from './storage/runs.js'
+import { ensureSecret } from './storage/secrets.js'
+import type { FileStreamRequest, Grant, Ticket } from './wire.js'
 
 export interface WandbService {
   /** @param address where the client reaches this server, with its prefix and no slash at the end */
@@ -91,7 +92,7 @@ export function createWandbService(context: WandbContext): WandbService {
       return putRunFile(db, grant.runId, { name: grant.name, ...blob })
     }
     if (grant.kind === 'put_manifest') {
-      const { blob } = await receive(body, maxBytesOf('artifact manifest', context.bodies.limits))
+      const { blob } = await receive(body, maxBytesOf(ARTIFACT_MANIFEST, context.bodies.limits))
       return setArtifactManifest(db, grant.artifactId, blob.sha256)
     }
     if (grant.kind === 'put_artifact_file') {

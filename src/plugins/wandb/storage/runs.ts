@@ -2,9 +2,10 @@
  * Rows of wandb runs and of what was logged to them.
  */
 import type { JsonObject } from '#base/util/json.js'
-import { type Database, databaseNowMs } from '../database.js'
-import { type Page, type PageOptions, toPage, unknownCursor } from '../paging.js'
-import { readObject } from '../row-values.js'
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from '#service/storage/paging.js'
+import { readObject } from '#service/storage/row-values.js'
+import { wandbTables } from './tables.js'
 
 export interface RunAddress {
   readonly entity: string
@@ -39,7 +40,7 @@ export interface HistoryLine {
 }
 
 export async function findRun(db: Database, address: RunAddress): Promise<RunRecord | null> {
-  const row = await db
+  const row = await wandbTables(db)
     .selectFrom('wandb_runs')
     .selectAll()
     .where('entity', '=', address.entity)
@@ -59,7 +60,7 @@ export async function upsertRun(
   const before = await findRun(db, address)
   const isNew = before === null
   if (isNew) {
-    await db
+    await wandbTables(db)
       .insertInto('wandb_runs')
       .values({
         id,
@@ -76,7 +77,7 @@ export async function upsertRun(
       })
       .execute()
   }
-  await db
+  await wandbTables(db)
     .updateTable('wandb_runs')
     .set({
       updated_at_ms: databaseNowMs,
@@ -100,7 +101,7 @@ export async function listRuns(
   db: Database,
   filter: PageOptions & { readonly entity: string; readonly project: string; readonly names?: readonly string[] },
 ): Promise<Page<RunRecord>> {
-  let query = db
+  let query = wandbTables(db)
     .selectFrom('wandb_runs')
     .selectAll()
     .where('entity', '=', filter.entity)
@@ -125,7 +126,7 @@ export async function listRuns(
 export async function putHistory(db: Database, runId: string, lines: readonly HistoryLine[]): Promise<void> {
   // in slices: a statement takes a limited number of parameters
   for (let start = 0; start < lines.length; start += 200) {
-    await db
+    await wandbTables(db)
       .insertInto('wandb_history')
       .values(lines.slice(start, start + 200).map(({ line, body }) => ({ run_id: runId, line, body })))
       .onConflict((conflict) =>
@@ -141,7 +142,7 @@ export async function listHistory(
   runId: string,
   options: { readonly afterLine: number; readonly limit: number },
 ): Promise<readonly HistoryLine[]> {
-  return db
+  return wandbTables(db)
     .selectFrom('wandb_history')
     .select(['line', 'body'])
     .where('run_id', '=', runId)
@@ -153,7 +154,7 @@ export async function listHistory(
 
 /** The last line, or null; its place tells how many there are. */
 export async function lastHistoryLine(db: Database, runId: string): Promise<HistoryLine | null> {
-  const row = await db
+  const row = await wandbTables(db)
     .selectFrom('wandb_history')
     .select(['line', 'body'])
     .where('run_id', '=', runId)
@@ -172,7 +173,7 @@ export interface RunFileRecord {
 /** Stores a file of a run; the same name again replaces it. */
 export async function putRunFile(db: Database, runId: string, file: RunFileRecord): Promise<void> {
   const values = { sha256: file.sha256, size_bytes: file.sizeBytes }
-  await db
+  await wandbTables(db)
     .insertInto('wandb_run_files')
     .values({ run_id: runId, name: file.name, ...values })
     .onConflict((conflict) => conflict.columns(['run_id', 'name']).doUpdateSet(values))
@@ -180,7 +181,12 @@ export async function putRunFile(db: Database, runId: string, file: RunFileRecor
 }
 
 export async function listRunFiles(db: Database, runId: string): Promise<readonly RunFileRecord[]> {
-  const rows = await db.selectFrom('wandb_run_files').selectAll().where('run_id', '=', runId).orderBy('name').execute()
+  const rows = await wandbTables(db)
+    .selectFrom('wandb_run_files')
+    .selectAll()
+    .where('run_id', '=', runId)
+    .orderBy('name')
+    .execute()
   return rows.map((row) => ({ name: row.name, sha256: row.sha256, sizeBytes: row.size_bytes }))
 }
 

@@ -3,15 +3,15 @@
  */
 
 import { NotFoundError } from '#base/errors/errors.js'
-import type { ModelRun, RunLine } from '#contract/wire/compatible/wandb.js'
 import { DEFAULT_PAGE_LIMIT, type List, type PageQuery, toList } from '#contract/wire/list.js'
+import type { Principal } from '#service/operations/access/principal.js'
+import type { ServiceContext } from '#service/operations/context.js'
+import { requireModel } from '#service/operations/models/models.js'
 import { unknownCursor } from '#service/storage/paging.js'
-import { lastHistoryLine, listHistory, listRuns, type RunRecord } from '#service/storage/wandb/runs.js'
-import type { Principal } from '../../operations/access/principal.js'
-import type { ServiceContext } from '../../operations/context.js'
-import { requireModel } from '../../operations/models/models.js'
 import { toIso } from './context.js'
 import { parseLine } from './runs.js'
+import { lastHistoryLine, listHistory, listRuns, type RunRecord } from './storage/runs.js'
+import type { ModelRun, RunLine } from './wire.js'
 
 export interface ModelRunService {
   list(principal: Principal, modelId: string, query: PageQuery): Promise<List<ModelRun>>

@@ -3,7 +3,7 @@
  * carry. Also a model's runs, as `GET /v1/preview/models/{model_id}/runs` shows them.
  */
 import { z } from 'zod'
-import { listSchema } from '../list.js'
+import { listSchema } from '#contract/wire/list.js'
 
 /** `POST /graphql`. */
 export const graphqlRequestSchema = z.object({

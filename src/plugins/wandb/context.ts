@@ -4,11 +4,11 @@
 
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
-import type { Grant } from '#contract/wire/compatible/wandb.js'
-import type { Principal } from '../../operations/access/principal.js'
-import { checkProject } from '../../operations/access/tenant.js'
-import type { ServiceContext } from '../../operations/context.js'
+import type { Principal } from '#service/operations/access/principal.js'
+import { checkProject } from '#service/operations/access/tenant.js'
+import type { ServiceContext } from '#service/operations/context.js'
 import type { Arguments, Field, Fields } from './execute-query.js'
+import type { Grant } from './wire.js'
 
 /** What the parts of the W&B API work with. */
 export type WandbContext = Pick<

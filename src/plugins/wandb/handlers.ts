@@ -1,14 +1,20 @@
 /**
  * W&B's client: GraphQL, the stream of a run's files, and signed addresses for bytes; what it logged is read with the model.
  */
-import type { Ticket } from '#contract/wire/compatible/wandb.js'
-import { readBytes } from '../body.js'
-import type { AppOptions, RequestContext } from '../environment.js'
-import { sendFile } from '../file-answer.js'
-import { handlers } from '../handlers.js'
-import { noteOwner } from '../owner.js'
+import { readBytes } from '#service/http/body.js'
+import type { RequestContext } from '#service/http/environment.js'
+import { sendFile } from '#service/http/file-answer.js'
+import { noteOwner } from '#service/http/owner.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { wandbEndpoints } from './endpoints.js'
+import { createModelRunService } from './model-runs.js'
+import { createWandbService } from './wandb.js'
+import type { Ticket } from './wire.js'
 
-export function wandbHandlers({ services: { wandb, modelRuns }, publicAddress }: AppOptions) {
+export function wandbHandlers({ context, app: { publicAddress } }: PluginService) {
+  const wandb = createWandbService(context)
+  const modelRuns = createModelRunService(context)
+
   /** What a signed address allows; from there on the request is that of whoever asked for the address. */
   async function signedTicket(c: RequestContext): Promise<Ticket> {
     const ticket = await wandb.verify(c.req.query('token') ?? '')
@@ -16,7 +22,7 @@ export function wandbHandlers({ services: { wandb, modelRuns }, publicAddress }:
     return ticket
   }
 
-  return handlers({
+  const handlers: PluginHandlers<typeof wandbEndpoints> = {
     'POST /graphql': async ({ principal, body, c }) => {
       const { query, variables, operationName } = await body()
       const request = { query, variables: variables ?? {}, operationName: operationName ?? null }
@@ -40,5 +46,6 @@ export function wandbHandlers({ services: { wandb, modelRuns }, publicAddress }:
       modelRuns.list(principal, params.model_id, query()),
     'GET /v1/preview/models/{model_id}/runs/{run_id}/history': ({ principal, params, query }) =>
       modelRuns.history(principal, params.model_id, params.run_id, query()),
-  })
+  }
+  return handlers
 }

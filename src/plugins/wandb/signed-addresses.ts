@@ -5,7 +5,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { AppError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
-import { type Grant, type Ticket, ticketSchema } from '#contract/wire/compatible/wandb.js'
+import { type Grant, type Ticket, ticketSchema } from './wire.js'
 
 export interface AddressSigner {
   /** A token for the query of the address, good for a day: the client may upload for hours. */

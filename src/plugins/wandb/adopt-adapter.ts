@@ -4,12 +4,12 @@
  */
 import { ConflictError, InvalidRequestError } from '#base/errors/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
+import type { ServiceContext } from '#service/operations/context.js'
+import { type CheckedAdapter, importAdapter } from '#service/operations/models/import-adapter.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { findModel, findModelByName, type ModelRecord, setModelStep } from '#service/storage/models.js'
-import { type ArtifactRecord, listArtifactFiles } from '#service/storage/wandb/artifacts.js'
-import type { ServiceContext } from '../../operations/context.js'
-import { type CheckedAdapter, importAdapter } from '../../operations/models/import-adapter.js'
+import { type ArtifactRecord, listArtifactFiles } from './storage/artifacts.js'
 
 /** A model, and its new checkpoint. */
 export interface Adopter {

@@ -7,9 +7,32 @@
 
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
-import type { ArtifactManifest } from '#contract/wire/compatible/wandb.js'
 import { RequestValidationError } from '#contract/wire/errors.js'
+import { isOwn } from '#service/operations/access/tenant.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import { adoptAdapter, findAdopter } from './adopt-adapter.js'
+import {
+  type ArtifactView,
+  artifactFields,
+  collectionFields,
+  findArtifactView,
+  findByAlias,
+  LORA_TYPE,
+  listViews,
+  membershipFields,
+} from './artifact-view.js'
+import { ARTIFACT_MANIFEST } from './bodies.js'
+import {
+  inputOf,
+  jsonObjectText,
+  optionalText,
+  ownEntity,
+  ownProject,
+  textOf,
+  toConnection,
+  type WandbCall,
+} from './context.js'
+import type { Arguments, Fields } from './execute-query.js'
 import {
   type ArtifactRecord,
   commitArtifact,
@@ -22,30 +45,8 @@ import {
   removeAlias,
   setAlias,
   setArtifactCheckpoint,
-} from '#service/storage/wandb/artifacts.js'
-import { isOwn } from '../../operations/access/tenant.js'
-import { adoptAdapter, findAdopter } from './adopt-adapter.js'
-import {
-  type ArtifactView,
-  artifactFields,
-  collectionFields,
-  findArtifactView,
-  findByAlias,
-  LORA_TYPE,
-  listViews,
-  membershipFields,
-} from './artifact-view.js'
-import {
-  inputOf,
-  jsonObjectText,
-  optionalText,
-  ownEntity,
-  ownProject,
-  textOf,
-  toConnection,
-  type WandbCall,
-} from './context.js'
-import type { Arguments, Fields } from './execute-query.js'
+} from './storage/artifacts.js'
+import type { ArtifactManifest } from './wire.js'
 
 const FORBIDDEN_IN_NAMES = /[/:\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
 
@@ -252,7 +253,7 @@ async function assertComplete(call: WandbCall, artifact: ArtifactRecord): Promis
 async function readManifest({ context, principal }: WandbCall, sha256: string): Promise<ArtifactManifest> {
   const { blobs, bodies } = context
   try {
-    return (await bodies.parseFile('artifact manifest', await blobs.localFile(sha256), principal.keyId)).value
+    return (await bodies.parseFile(ARTIFACT_MANIFEST, await blobs.localFile(sha256), principal.keyId)).value
   } catch (cause) {
     if (!(cause instanceof AppError) || cause.category === 'unavailable') throw cause
     const reason = cause instanceof RequestValidationError ? cause.sentence : cause.message

@@ -5,21 +5,8 @@
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
-import type { FileStreamRequest } from '#contract/wire/compatible/wandb.js'
+import type { ServiceContext } from '#service/operations/context.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import {
-  findRun,
-  type HistoryLine,
-  lastHistoryLine,
-  listHistory,
-  listRunFiles,
-  listRuns,
-  putHistory,
-  type RunAddress,
-  type RunRecord,
-  upsertRun,
-} from '#service/storage/wandb/runs.js'
-import type { ServiceContext } from '../../operations/context.js'
 import {
   inputOf,
   jsonObjectText,
@@ -33,6 +20,19 @@ import {
   type WandbCall,
 } from './context.js'
 import type { Arguments, Fields } from './execute-query.js'
+import {
+  findRun,
+  type HistoryLine,
+  lastHistoryLine,
+  listHistory,
+  listRunFiles,
+  listRuns,
+  putHistory,
+  type RunAddress,
+  type RunRecord,
+  upsertRun,
+} from './storage/runs.js'
+import type { FileStreamRequest } from './wire.js'
 
 /** Words a client gives a run; they are kept and given back. */
 const ATTRIBUTES = [

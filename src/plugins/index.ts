@@ -1,0 +1,11 @@
+/**
+ * The plugins of this package, one a folder; each is loaded when it is asked for something. Of two that add rows behind the same
+ * one, the rows of the first come first.
+ */
+import type { Installed } from '#service/plugin.js'
+import { wandb } from './wandb/plugin.js'
+
+export const INSTALLED: Installed = {
+  plugins: [wandb],
+  bodyThread: 'plugins/body-thread.js',
+}

@@ -1,0 +1,16 @@
+/**
+ * A service with the plugins of this package: what commands, the library and tests start.
+ */
+import type { Service, ServiceOptions } from '#service/create-service.js'
+import { INSTALLED } from './index.js'
+
+/**
+ * Starts a service.
+ *
+ * @throws {AppError} as `createService` of `service/create-service.ts`
+ * @example const service = await createService({ dataDir: './data', port: 0 })
+ */
+export async function createService(options: ServiceOptions): Promise<Service> {
+  // a program that only calls one elsewhere does not load it
+  return (await import('#service/create-service.js')).createService(options, INSTALLED)
+}

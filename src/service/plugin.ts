@@ -1,0 +1,76 @@
+/**
+ * What a plugin is: a manifest that says what it adds, and how that is loaded. Manifests are small, since all of them are read
+ * whenever one is asked for something; rows, tables and handlers behind them are loaded when somebody needs them.
+ *
+ * The core imports no plugin: whoever starts it hands the list over (`Installed`).
+ */
+import type { EntryPoint } from '#base/processes/entry.js'
+import type { EndpointRun, Section } from '#contract/endpoints/table.js'
+import type { StoredBody } from './bodies/bodies.js'
+import type { AppOptions, BoundHandler } from './http/environment.js'
+import type { HandlersOf } from './http/handlers.js'
+import type { Tenant } from './operations/access/principal.js'
+import type { ServiceContext } from './operations/context.js'
+import type { DatabaseHandle } from './storage/database.js'
+import type { SchemaPart } from './storage/schema-part.js'
+
+/** What a plugin serves: rows as the core's own (`contract/endpoints/endpoint.ts`). */
+export interface PluginEndpoints {
+  readonly runs: readonly EndpointRun[]
+  readonly sections?: readonly Section[]
+  /** JSON that is stored as a file before it is read. */
+  readonly stored?: readonly StoredBody[]
+}
+
+/** A running service, as handlers of a plugin find it. */
+export interface PluginService {
+  /** What operations work with. */
+  readonly context: ServiceContext
+  /** What handlers of the core work with: its operations, and what there is of HTTP. */
+  readonly app: AppOptions
+}
+
+/** A handler for each row. */
+export type PluginHandlers<E extends PluginEndpoints> = HandlersOf<Intersection<E['runs'][number]['rows']>>
+
+type Intersection<U> = (U extends unknown ? (each: U) => void : never) extends (all: infer I) => void ? I : never
+
+/** What a plugin adds; it leaves out what it does not add. */
+export interface PluginManifest<E extends PluginEndpoints> {
+  /** As its folder is called. */
+  readonly name: string
+  /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
+  endpoints?(): Promise<E>
+  /** One for each row. Loaded when the first request for one of them comes. */
+  handlers?(service: PluginService): Promise<PluginHandlers<E>>
+  /** Loaded when a database is opened. */
+  tables?(): Promise<SchemaPart>
+  /**
+   * Training data named `wandb-artifact:///entity/project/name:version` that is no registered file.
+   *
+   * @returns the digest of the blob with the rows; null if it knows no such artifact
+   */
+  artifactRows?(db: DatabaseHandle, tenant: Tenant, artifact: string): Promise<string | null>
+}
+
+/** A manifest whose handlers were checked against its rows. */
+export interface Plugin extends Omit<PluginManifest<PluginEndpoints>, 'handlers'> {
+  handlers?(service: PluginService): Promise<Readonly<Record<string, BoundHandler>>>
+}
+
+/** Checks a manifest. */
+export function definePlugin<E extends PluginEndpoints>(manifest: PluginManifest<E>): Plugin {
+  return manifest as Plugin
+}
+
+/** What is started beside the core. */
+export interface Installed {
+  readonly plugins: readonly Plugin[]
+  /** Entry of the thread that reads large bodies, below `src/`: it knows the bodies of these plugins. */
+  readonly bodyThread: EntryPoint
+}
+
+/** What plugins add to the database. */
+export async function loadSchemaParts(plugins: readonly Plugin[]): Promise<readonly SchemaPart[]> {
+  return (await Promise.all(plugins.map(async (plugin) => (await plugin.tables?.()) ?? []))).flat()
+}

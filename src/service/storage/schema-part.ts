@@ -1,0 +1,62 @@
+/**
+ * What a plugin adds to the database: tables, how they came to be, and what upkeep has to know of them. An open database knows
+ * the parts it was opened with, so that what asks for rows of all tables (the sweeper, a backup, a move) needs no list of its
+ * own.
+ */
+import type { Kysely, Migration } from 'kysely'
+import type { Schema } from './schema.js'
+
+export interface TableFacts {
+  /** Columns that name blobs; each has triggers that note what it lets go (`createBlobTriggers`, `blobTriggers`). */
+  readonly blobs?: readonly string[]
+  /** Lists of it go by the ids of its column `id`. Default false */
+  readonly isListedById?: boolean
+}
+
+export interface SchemaPart {
+  /** Every table, by its name. */
+  readonly tables: Readonly<Record<string, TableFacts>>
+  /** Name → migration. One of a name that the core has too runs behind the core's, as one step. */
+  readonly migrations: Readonly<Record<string, Migration>>
+  /**
+   * The same for PostgreSQL, of those that need words of its own; the first makes what is older than all
+   * (`postgres/migrations.ts`).
+   */
+  readonly postgresMigrations: Readonly<Record<string, Migration>>
+  /** Steps of a model that it names: no rule deletes their checkpoints. */
+  namedSteps?(db: Kysely<Schema>, modelId: string): Promise<readonly number[]>
+}
+
+/** By what a database and its transactions share. */
+const partsOfAdapter = new WeakMap<object, readonly SchemaPart[]>()
+
+/** Notes what else a database holds. @returns the database */
+export function withParts(db: Kysely<Schema>, parts: readonly SchemaPart[]): Kysely<Schema> {
+  partsOfAdapter.set(db.getExecutor().adapter, parts)
+  return db
+}
+
+/** What else a database, or an open transaction of it, holds. */
+export function partsOf(db: Kysely<Schema>): readonly SchemaPart[] {
+  return partsOfAdapter.get(db.getExecutor().adapter) ?? []
+}
+
+/** Migrations of the core with those of the parts, in the order of their names. */
+export function mergeMigrations(
+  own: Readonly<Record<string, Migration>>,
+  parts: readonly SchemaPart[],
+  migrationsOf: (part: SchemaPart) => Readonly<Record<string, Migration>>,
+): Readonly<Record<string, Migration>> {
+  const added = parts.map(migrationsOf)
+  const names = [own, ...added].flatMap((each) => Object.keys(each))
+  return Object.fromEntries([...new Set(names)].sort().map((name) => [name, inTurn([own, ...added], name)]))
+}
+
+function inTurn(all: readonly Readonly<Record<string, Migration>>[], name: string): Migration {
+  const steps = all.flatMap((each) => each[name] ?? [])
+  return {
+    up: async (db) => {
+      for (const step of steps) await step.up(db)
+    },
+  }
+}

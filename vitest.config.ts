@@ -26,7 +26,7 @@ const ALONE = [
   'test/integration/engine-nodes/{engine-node,vllm}.test.ts',
   'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
   'test/integration/workers/!(direct-reads|torch-worker).test.ts',
-  'test/integration/api/{engine-faults,faults,real-children,resume}.test.ts',
+  'test/integration/api/{engine-faults,faults,kills,real-children,resume}.test.ts',
   'test/integration/api/access/limits.test.ts',
   'test/integration/api/fuzz/**/*.test.ts',
   'test/integration/inference/{core-sharing,engine-memory}.test.ts',
@@ -78,24 +78,51 @@ const PROJECTS: Readonly<Record<string, Project>> = {
   api: {
     files: ['test/integration/api/**/*.test.ts'],
     but: ALONE,
-    quick: ['test/integration/api/**/*.test.ts'],
+    quick: [
+      'test/integration/api/{auth,exports,job-options,leniency,scenarios,training-jobs,worker-routes}.test.ts',
+      'test/integration/api/{access,bodies,docs,models,webhooks}/**/*.test.ts',
+      'test/integration/api/base-models/{given,warnings}.test.ts',
+      'test/integration/api/chat/{chat,fields,protocol,refusals,request-fields,token-bytes,tools}.test.ts',
+      'test/integration/api/inference/{completions,messages,metrics,responses,stored-responses,tokens}.test.ts',
+      'test/integration/api/marks/marks.test.ts',
+      'test/integration/api/tinker/samples.test.ts',
+      'test/integration/api/training/{fine-tuning-lists,options,size-defaults,uploaded-rows}.test.ts',
+      'test/integration/api/wandb/{tenancy,wandb}.test.ts',
+    ],
     options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
     files: ['test/integration/**/*.test.ts'],
     but: ['test/integration/api/**', ...ALONE],
-    quick: ['test/integration/numerics/**/*.test.ts'],
+    // numbers against references, the loop, and a smoke test of what each part is for
+    quick: [
+      'test/integration/numerics/**/*.test.ts',
+      'test/integration/demo/**/*.test.ts',
+      'test/integration/engine-nodes/vllm-wire.test.ts',
+      'test/integration/inference/engine.test.ts',
+      'test/integration/rl/{distill,session}.test.ts',
+      'test/integration/storage/blob-stores.test.ts',
+      'test/integration/storage/postgres/data-beside.test.ts',
+      'test/integration/training/{jobs,promises}.test.ts',
+      'test/integration/workers/torch-worker.test.ts',
+    ],
     options: { ...PAIRS, sequence: { groupOrder: 4 } },
   },
   e2e: {
     files: ['test/e2e/**/*.test.ts'],
     but: ALONE,
+    quick: ['test/e2e/{openai-sdk,package}.test.ts'],
     nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
     options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
   alone: {
     files: ALONE,
-    quick: ['test/integration/api/access/limits.test.ts'],
+    // two kills, of a server and of a worker, among them
+    quick: [
+      'test/integration/api/access/limits.test.ts',
+      'test/integration/api/{kills,real-children}.test.ts',
+      'test/integration/servers/duties.test.ts',
+    ],
     // hours of kills, other versions of Node.js, and what needs gigabytes of Python
     nightly: [
       'test/nightly/**/*.test.ts',

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { packedPackage } from '../support/packed-package.js'
 import { createApi } from '../support/service/service-process.js'
 
 export const ROOT = path.resolve(import.meta.dirname, '../..')
@@ -76,15 +77,7 @@ export async function installPackage({ tarball, isWhole = false } = {}) {
   const root = path.join(folder, 'node_modules/trainyard')
   const remove = () => rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
   try {
-    let file = tarball
-    if (file === undefined) {
-      // the build is there already, and others may be running it
-      const { stdout } = await run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], {
-        cwd: ROOT,
-        maxBuffer: 2 ** 26,
-      })
-      file = path.join(folder, JSON.parse(stdout)[0].filename)
-    }
+    const file = tarball ?? (await packedPackage()).file
     if (isWhole) {
       await run('npm', ['install', '--no-fund', '--no-audit', '--prefix', folder, path.resolve(file)], { cwd: folder })
     } else {

@@ -8,12 +8,12 @@
 import { type ExecFileException, execFile, execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
 import type { ChatResponse } from '../../src/contract/wire/chat-completions.js'
+import { packedPackage } from '../support/packed-package.js'
 import { cli, createHome, startCli } from '../support/service/cli-process.js'
 
-const ROOT = resolve(import.meta.dirname, '../..')
 /** SQLite takes a processor one to two minutes to compile, and where twenty others want it, half an hour. */
 const INSTALL_MS = 90 * 60_000
 const home = createHome()
@@ -54,12 +54,9 @@ describe.skipIf(!canReachRegistry())('installed from the registry (skipped when 
   test(
     'it installs, tells its version, serves and answers; nothing is fetched from elsewhere',
     async () => {
-      // The build is there already, and its tests may be running: no script may write it again.
-      const pack = await npm(['pack', '--ignore-scripts', '--silent', '--pack-destination', home.path], ROOT)
-      expect(pack.exitCode, pack.output).toBe(0)
-      const tarball = join(home.path, pack.output.trim().split('\n').at(-1) ?? '')
+      const { file } = await packedPackage()
       writeFileSync(join(project, 'package.json'), '{"name":"stranger","version":"1.0.0","private":true}\n')
-      const install = await npm(['install', '--no-audit', '--no-fund', tarball], project)
+      const install = await npm(['install', '--no-audit', '--no-fund', file], project)
       expect(install.exitCode, install.output).toBe(0)
 
       const own = { TMPDIR: env.TMPDIR }

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, test } from 'vitest'
+import { packedPackage } from '../support/packed-package.js'
 
 const run = promisify(execFile)
 const ROOT = resolve(import.meta.dirname, '../..')
@@ -28,14 +29,8 @@ describe.skipIf(versions.length === 0)('other versions of Node.js (CI_HEAVY=1)',
       const options = { cwd: project, env: { ...process.env, CI: undefined, PATH: path }, maxBuffer: 1 << 24 }
       const { stdout: told } = await run('node', ['--version'], options)
       expect(told).toMatch(new RegExp(`^v${version}\\.`))
-      // the build is there already, and other tests may be running it
-      const packed = await run(
-        'npm',
-        ['pack', ROOT, '--ignore-scripts', '--silent', '--pack-destination', project],
-        options,
-      )
-      const tarball = join(project, packed.stdout.trim().split('\n').at(-1) ?? '')
-      await run('npm', ['install', '--no-fund', '--no-audit', '--prefix', project, tarball], options)
+      const { file } = await packedPackage()
+      await run('npm', ['install', '--no-fund', '--no-audit', '--prefix', project, file], options)
       const demo = ['demo', '--seed', '1', '--steps', '2', '--json', '--data-dir', join(project, 'data')]
       const { stdout } = await run(join(project, 'node_modules/.bin/trainyard'), demo, options)
       const events = stdout

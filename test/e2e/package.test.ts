@@ -10,37 +10,22 @@ import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlin
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ChatResponse } from '../../src/contract/wire/chat-completions.js'
+import { packedPackage } from '../support/packed-package.js'
 import { cli, createHome, startCli } from '../support/service/cli-process.js'
 
 const ROOT = resolve(import.meta.dirname, '../..')
 const MAX_PACKED_BYTES = 12e6
 const MAX_UNPACKED_BYTES = 20e6
 
-interface Packed {
-  readonly size: number
-  readonly unpackedSize: number
-  readonly filename: string
-  readonly files: readonly { readonly path: string }[]
-}
-
 const home = createHome()
 const packageRoot = join(home.path, 'project/node_modules/trainyard')
 const assets = join(packageRoot, 'src/assets/spark')
-let packed: Packed
+let packed: Awaited<ReturnType<typeof packedPackage>>
 
-beforeAll(() => {
-  const env = {
-    ...process.env,
-    HOME: home.path,
-    npm_config_cache: join(home.path, 'npm'),
-    npm_config_update_notifier: 'false',
-  }
-  // The build is there already, and its tests may be running: no script may write it again.
-  const argv = ['pack', '--json', '--ignore-scripts', '--pack-destination', home.path]
-  const options = { cwd: ROOT, env, encoding: 'utf8' as const, stdio: 'pipe' as const }
-  ;[packed] = JSON.parse(execFileSync('npm', argv, options)) as [Packed]
+beforeAll(async () => {
+  packed = await packedPackage()
   mkdirSync(packageRoot, { recursive: true })
-  execFileSync('tar', ['-xzf', join(home.path, packed.filename), '-C', packageRoot, '--strip-components=1'])
+  execFileSync('tar', ['-xzf', packed.file, '-C', packageRoot, '--strip-components=1'])
   symlinkSync(join(ROOT, 'node_modules'), join(packageRoot, 'node_modules'))
 })
 afterAll(() => home.remove())

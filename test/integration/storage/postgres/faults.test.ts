@@ -2,6 +2,7 @@
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({
+  kills: () => import('../../../integration/api/kills.test.js'),
   faults: () => import('../../../integration/api/faults.test.js'),
   'stopped-processes': () => import('../../../integration/faults/stopped-processes.test.js'),
   publishing: () => import('../../../integration/faults/publishing.test.js'),

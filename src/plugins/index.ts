@@ -3,9 +3,10 @@
  * one, the rows of the first come first.
  */
 import type { Installed } from '#service/plugin.js'
+import { messages } from './messages/plugin.js'
 import { wandb } from './wandb/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [wandb],
+  plugins: [messages, wandb],
   bodyThread: 'plugins/body-thread.js',
 }

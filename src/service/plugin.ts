@@ -7,7 +7,7 @@
 import type { EntryPoint } from '#base/processes/entry.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
 import type { StoredBody } from './bodies/bodies.js'
-import type { AppOptions, BoundHandler } from './http/environment.js'
+import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
@@ -18,6 +18,8 @@ import type { SchemaPart } from './storage/schema-part.js'
 export interface PluginEndpoints {
   readonly runs: readonly EndpointRun[]
   readonly sections?: readonly Section[]
+  /** How errors of its paths are answered, where their format is not ours. */
+  readonly errors?: ErrorForm
   /** JSON that is stored as a file before it is read. */
   readonly stored?: readonly StoredBody[]
 }
@@ -36,7 +38,7 @@ export type PluginHandlers<E extends PluginEndpoints> = HandlersOf<Intersection<
 type Intersection<U> = (U extends unknown ? (each: U) => void : never) extends (all: infer I) => void ? I : never
 
 /** What a plugin adds; it leaves out what it does not add. */
-export interface PluginManifest<E extends PluginEndpoints> {
+interface PluginManifest<E extends PluginEndpoints> {
   /** As its folder is called. */
   readonly name: string
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */

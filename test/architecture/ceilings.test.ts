@@ -64,6 +64,8 @@ const unitTests = (): readonly string[] =>
 function isCutOut({ path: name, lineCount }: SourceFile): boolean {
   if (lineCount > SMALL_FILE_LINES) return false
   const readers = files.filter(({ imports }) => imports.some(({ target }) => target === name))
+  // what its reader loads when it is called cannot stand in it
+  if (readers[0]?.imports.some(({ target, isDynamic }) => target === name && isDynamic) === true) return false
   return readers.length === 1 && path.posix.dirname(readers[0]?.path ?? '') === path.posix.dirname(name)
 }
 

@@ -11,6 +11,8 @@ import { INSTALLED } from '#plugins/index.js'
 import { ROOT, readSourceTree, roomOf } from './source-tree.js'
 
 interface Names {
+  /** Plugin → patterns of what it is called, where its name is also a word of the core. Default: its name. */
+  readonly called: Readonly<Record<string, readonly string[]>>
   /** Plugin → what of its name is somebody else's word, with the reason. */
   readonly words: Readonly<Record<string, readonly { readonly word: string; readonly reason: string }[]>>
   /** `file` → lines that name the plugin. */
@@ -26,9 +28,10 @@ const core = files.filter(({ path: file }) => roomOf(file) !== 'plugins')
 
 /** Lines of the core that name a plugin, by file. */
 function linesNaming(plugin: string): Readonly<Record<string, number>> {
+  const called = new RegExp((names.called[plugin] ?? [plugin]).join('|'), 'i')
   const found = core.map(({ path: file, text }) => {
     const rest = (names.words[plugin] ?? []).reduce((left, { word }) => left.replaceAll(word, ''), text)
-    return [file, rest.split('\n').filter((line) => line.toLowerCase().includes(plugin)).length] as const
+    return [file, rest.split('\n').filter((line) => called.test(line)).length] as const
   })
   return Object.fromEntries(found.filter(([, count]) => count > 0))
 }
@@ -73,6 +76,8 @@ describe('plugins', () => {
       words.filter(({ word }) => !core.some(({ text }) => text.includes(word))).map(({ word }) => `${plugin}: ${word}`),
     )
     expect(idle).toEqual([])
-    expect(Object.keys({ ...names.words, ...names.named }).filter((name) => !folders.includes(name))).toEqual([])
+    expect(
+      Object.keys({ ...names.called, ...names.words, ...names.named }).filter((name) => !folders.includes(name)),
+    ).toEqual([])
   })
 })

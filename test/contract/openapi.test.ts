@@ -20,6 +20,7 @@ async function boundRoutes(): Promise<string[]> {
   const app = createApp({
     services,
     table: TABLE,
+    errorForms: [],
     plugins: handlersLater(await loadPlugins(INSTALLED), () => ({}) as never),
     baseModels: [],
     limits: { maxConcurrentRequests: 1, requestsPerMinute: null },

@@ -5,7 +5,7 @@
 import type { z } from 'zod'
 import { CHAT_INT64_FIELDS } from '../wire/chat-completions.js'
 import { idleOptionsOf } from '../wire/inference/idle-options.js'
-import { unreadBlockFieldsOf, unreadFieldsOf } from '../wire/inference/unread-fields.js'
+import { unreadFieldsOf } from '../wire/inference/unread-fields.js'
 import type { JsonBody } from './endpoint.js'
 
 type Of<S extends z.ZodType> = JsonBody<S>
@@ -22,7 +22,8 @@ export function numbered<S extends z.ZodType>(schema: S): Of<S> {
   return { ...small(schema), told: ['model_id', 'seq_id'] }
 }
 
-const CONVERSATION = {
+/** How much a conversation may hold, in whosever words. */
+export const CONVERSATION = {
   // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
   maxContainers: 50_000,
   maxValues: 300_000,
@@ -44,11 +45,6 @@ export function chat<S extends z.ZodType>(schema: S): Of<S> {
 /** A conversation in the words of chat or of responses, whose samplers are not looked at. */
 export function conversation<S extends z.ZodType>(schema: S): Of<S> {
   return { schema, size: 'chatBytes', reader: CONVERSATION, idle: unreadFieldsOf }
-}
-
-/** A conversation in Anthropic's blocks. */
-export function blocks<S extends z.ZodType>(schema: S): Of<S> {
-  return { schema, size: 'chatBytes', reader: CONVERSATION, idle: unreadBlockFieldsOf }
 }
 
 /** A conversation as data: nothing answers it, and all of it is kept. */

@@ -9,12 +9,6 @@ import {
   completionResponseSchema,
 } from '../wire/inference/completions.js'
 import {
-  countMessageTokensRequestSchema,
-  messageRequestSchema,
-  messageSchema,
-  messageTokensSchema,
-} from '../wire/inference/messages.js'
-import {
   deletedResponseSchema,
   getResponseQuerySchema,
   inputItemListSchema,
@@ -32,7 +26,7 @@ import {
 } from '../wire/inference/tokens.js'
 import { orderedPageQuerySchema } from '../wire/list.js'
 import { servedListQuerySchema, servedModelListSchema, servedModelSchema } from '../wire/models.js'
-import { blocks, chat, conversation, prompts, tokenIds } from './bodies.js'
+import { chat, conversation, prompts, tokenIds } from './bodies.js'
 import { endpoints } from './endpoint.js'
 
 const tag = 'Chat and text'
@@ -101,24 +95,6 @@ export const GENERATION = endpoints({
     query: orderedPageQuerySchema,
     answer: inputItemListSchema,
     parameters: { order: '`asc`: first said first, `desc`: last said first; default `desc`' },
-  },
-  'POST /v1/messages': {
-    tag,
-    summary: "Answer a conversation in Anthropic's format",
-    origin: 'Anthropic',
-    scope: 'read',
-    body: blocks(messageRequestSchema),
-    answer: messageSchema,
-    stream: z.looseObject({ type: z.string() }),
-    isAdmitted: true,
-  },
-  'POST /v1/messages/count_tokens': {
-    tag,
-    summary: 'Count the tokens of its prompt',
-    origin: 'Anthropic',
-    scope: 'read',
-    body: blocks(countMessageTokensRequestSchema),
-    answer: messageTokensSchema,
   },
   'POST /tokenize': {
     tag,

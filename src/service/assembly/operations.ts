@@ -22,7 +22,6 @@ import { createEngineNodeService } from '../operations/engine-nodes.js'
 import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
-import { createMessageService } from '../operations/generation/messages/messages.js'
 import { createResponseStore } from '../operations/generation/responses/response-store.js'
 import { createResponseService } from '../operations/generation/responses/responses.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
@@ -222,7 +221,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     completions: createCompletionService(context),
     tokens,
     responses: createResponseService(context, { chat, tokens, store: responseStore }),
-    messages: createMessageService(context, { chat, tokens }),
     systemCheck: createSystemCheckService(context),
     verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),

@@ -4,14 +4,14 @@
 import type { EntryPoint } from '#base/processes/entry.js'
 import { createEndpointTable, type EndpointTable, type Key } from '#contract/endpoints/table.js'
 import { type BodyFinder, createBodyFinder } from '../bodies/bodies.js'
-import type { LoadedLater } from '../http/environment.js'
+import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import { type Installed, loadSchemaParts, type Plugin, type PluginEndpoints, type PluginService } from '../plugin.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
 /** What is served, with the rows of all plugins. */
-export interface Served {
+interface Served {
   readonly table: EndpointTable
   readonly bodyOf: BodyFinder
 }
@@ -20,6 +20,7 @@ export interface LoadedPlugins extends Served {
   readonly list: readonly LoadedPlugin[]
   /** What they add to the database. */
   readonly parts: readonly SchemaPart[]
+  readonly errorForms: readonly ErrorForm[]
   readonly bodyThread: EntryPoint
 }
 
@@ -35,7 +36,8 @@ export async function loadPlugins({ plugins, bodyThread }: Installed): Promise<L
     plugin,
     keys: endpoints[i]?.runs.flatMap(({ rows }) => Object.keys(rows) as Key[]) ?? [],
   }))
-  return { list, bodyThread, ...servedBy(endpoints), parts: await loadSchemaParts(plugins) }
+  const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
+  return { list, bodyThread, errorForms, ...servedBy(endpoints), parts: await loadSchemaParts(plugins) }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

@@ -106,6 +106,7 @@ function createServerApp(
   } = input
   const app: AppOptions = {
     table: plugins.table,
+    errorForms: plugins.errorForms,
     plugins: handlersLater(plugins, () => ({ context, app })),
     services,
     logger,

@@ -29,7 +29,6 @@ import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
 import { markHandlers } from './routes/inference/marks.js'
-import { messageHandlers } from './routes/inference/messages.js'
 import { probeHandlers } from './routes/inference/probes.js'
 import { responseHandlers } from './routes/inference/responses.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
@@ -61,7 +60,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...healthHandlers(options),
     ...logHandlers(options),
     ...markHandlers(options),
-    ...messageHandlers(options),
     ...modelHandlers(options),
     ...probeHandlers(options),
     ...responseHandlers(options),

@@ -24,7 +24,6 @@ import type { EngineNodeService } from '#service/operations/engine-nodes.js'
 import type { FileService } from '#service/operations/files.js'
 import type { ChatService } from '#service/operations/generation/chat/chat.js'
 import type { CompletionService } from '#service/operations/generation/completions/completions.js'
-import type { MessageService } from '#service/operations/generation/messages/messages.js'
 import type { ResponseService } from '#service/operations/generation/responses/responses.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import type { LogComparisonService } from '#service/operations/log-comparison.js'
@@ -75,11 +74,20 @@ export interface LoadedLater {
   load(): Promise<Readonly<Record<string, BoundHandler>>>
 }
 
+/** How errors are answered below paths that are in somebody else's format. */
+export interface ErrorForm {
+  readonly paths: RegExp
+  /** The header that has the request's id, too. */
+  readonly requestIdHeader: string
+  toBody(error: unknown, requestId: string): object
+}
+
 export interface AppOptions {
   /** What is served. */
   readonly table: EndpointTable
   /** Handlers of plugins. */
   readonly plugins: readonly LoadedLater[]
+  readonly errorForms: readonly ErrorForm[]
   readonly services: {
     readonly auth: AuthService
     readonly keys: KeyService
@@ -106,7 +114,6 @@ export interface AppOptions {
     readonly completions: CompletionService
     readonly tokens: TokenService
     readonly responses: ResponseService
-    readonly messages: MessageService
     readonly systemCheck: SystemCheckService
     readonly verify: VerifyService
     readonly workerApi: WorkerApiService

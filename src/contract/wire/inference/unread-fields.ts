@@ -5,7 +5,7 @@
  */
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 
-type Fields = Readonly<Record<string, unknown>>
+export type Fields = Readonly<Record<string, unknown>>
 
 const READ_FIELDS: ReadonlyMap<unknown, string> = new Map(Object.entries(TEXT_PART_FIELDS))
 const PART_FIELDS: readonly string[] = [...new Set([...READ_FIELDS.values(), ...MEDIA_PARTS])]
@@ -83,26 +83,6 @@ function unreadInCalls(messages: readonly Fields[]): readonly string[] {
   return [...new Set(names)].map((name) => `messages[].tool_calls[].${name}`)
 }
 
-/** What of a request in Anthropic's format says what no template is told, as `unreadFieldsOf`. */
-export function unreadBlockFieldsOf({
-  messages,
-  thinking,
-  metadata,
-  output_config: output,
-  ...request
-}: Fields): readonly string[] {
-  const isFailed = itemsOf(messages).some(({ content }) => itemsOf(content).some((block) => block['is_error'] === true))
-  const mustCallTools =
-    itemsOf(request['tools']).length > 0 && ['any', 'tool'].includes(String(fieldsOf(request['tool_choice'])['type']))
-  const format = fieldsOf(output)['format'] ?? null
-  return [
-    ...saidNames(fieldsOf(thinking), ['type']).map((name) => `thinking.${name}`),
-    ...saidNames(fieldsOf(metadata), []).map((name) => `metadata.${name}`),
-    ...(mustCallTools && format !== null ? ['output_config.format'] : []),
-    ...(isFailed ? ['messages[].content[].is_error'] : []),
-  ]
-}
-
 /** Whether the answer has to be calls of tools, in chat's form or in that of responses. */
 function mustCall({ tools, tool_choice: choice, functions, function_call: called }: Fields): boolean {
   if (itemsOf(functions).length > 0) return fieldsOf(called)['name'] !== undefined
@@ -137,14 +117,14 @@ function unreadOfPart(part: Fields): readonly string[] {
 }
 
 /** Names of an object besides some, without those that hold null, which says nothing. */
-function saidNames(fields: Fields, besides: readonly string[]): readonly string[] {
+export function saidNames(fields: Fields, besides: readonly string[]): readonly string[] {
   return Object.keys(fields).filter((name) => !besides.includes(name) && (fields[name] ?? null) !== null)
 }
 
-function fieldsOf(value: unknown): Fields {
+export function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}
 }
 
-function itemsOf(list: unknown): readonly Fields[] {
+export function itemsOf(list: unknown): readonly Fields[] {
   return Array.isArray(list) ? list.map(fieldsOf) : []
 }

@@ -8,8 +8,7 @@ import type { ErrorHandler } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { AppError, type ErrorCategory } from '#base/errors/errors.js'
 import { type ErrorBody, RequestValidationError, toProblem, type ValidationProblem } from '#contract/wire/errors.js'
-import type { MessageErrorBody } from '#contract/wire/inference/messages.js'
-import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
+import type { AppEnvironment, AppOptions, ErrorForm, RequestContext } from '../environment.js'
 
 interface Mapping {
   readonly status: ContentfulStatusCode
@@ -33,15 +32,6 @@ const MAPPINGS: Readonly<Record<ErrorCategory, Mapping>> = {
   cancelled: { status: 499 as ContentfulStatusCode, type: 'cancelled', chatType: 'Cancelled' },
 }
 
-/** Anthropic's types where they differ. */
-const MESSAGE_TYPES: Partial<Readonly<Record<ErrorCategory, string>>> = {
-  not_found: 'not_found_error',
-  too_large: 'request_too_large',
-  conflict: 'invalid_request_error',
-  not_implemented: 'invalid_request_error',
-  internal: 'api_error',
-}
-
 /** Codes whose status differs from their category's. */
 const STATUS_BY_CODE: Readonly<Record<string, ContentfulStatusCode>> = {
   unsupported_media_type: 415,
@@ -60,7 +50,9 @@ const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set([
   'rollouts_damaged',
 ])
 
-export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateError'>): ErrorHandler<AppEnvironment> {
+export function handleErrors(
+  options: Pick<AppOptions, 'logger' | 'translateError' | 'errorForms'>,
+): ErrorHandler<AppEnvironment> {
   return function respondWithError(raw, c) {
     const error = toAppError(options.translateError(raw) ?? translatedCause(raw, options) ?? raw)
     if (error.category === 'internal' || error.category === 'unavailable') {
@@ -74,7 +66,8 @@ export function handleErrors(options: Pick<AppOptions, 'logger' | 'translateErro
     // what is left of the body is not read: the client must not send its next request behind it
     if (leavesBody(c)) c.header('connection', 'close')
     if (isFinal(error)) c.header('x-should-retry', 'false')
-    if (isMessagesRoute(c)) return respondToMessages(c, error)
+    const form = options.errorForms.find(({ paths }) => paths.test(c.req.path))
+    if (form !== undefined) return respondIn(form, c, error)
     return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
   }
 }
@@ -96,26 +89,20 @@ export function toStreamError(raw: unknown): ErrorBody {
   return { error: { message: chatMessage(error), type: chatType, param: error.param ?? null, code: status } }
 }
 
-/** An error in Anthropic's form, as an answer and as a stream's last event. */
-export function toMessageError(raw: unknown, requestId: string): MessageErrorBody {
+/** What is shown of an error: its type for clients, and its words where they are for others. */
+export function shownError(raw: unknown): {
+  readonly error: AppError
+  readonly type: string
+  readonly message: string
+} {
   const error = toAppError(raw)
-  const isShape = error instanceof RequestValidationError
-  return {
-    type: 'error',
-    error: {
-      type: MESSAGE_TYPES[error.category] ?? MAPPINGS[error.category].type,
-      message: isShape ? error.sentence : chatMessage(error),
-      param: error.param ?? null,
-      code: error.code,
-      ...(error.hint === undefined ? {} : { hint: error.hint }),
-    },
-    request_id: requestId,
-  }
+  return { error, type: MAPPINGS[error.category].type, message: chatMessage(error) }
 }
 
-function respondToMessages(c: RequestContext, error: AppError): Response {
-  c.header('request-id', c.get('requestId'))
-  return c.json(toMessageError(error, c.get('requestId')), statusOf(error))
+function respondIn({ requestIdHeader, toBody }: ErrorForm, c: RequestContext, error: AppError): Response {
+  const requestId = c.get('requestId')
+  c.header(requestIdHeader, requestId)
+  return c.json(toBody(error, requestId), statusOf(error))
 }
 
 function respondToChat(c: RequestContext, error: AppError): Response {
@@ -188,10 +175,6 @@ function chatMessage(error: AppError): string {
 /** Routes of OpenAI's API answer 400 to a field that is wrong, for its SDKs raise `BadRequestError` then. */
 function isOpenAiRoute(c: RequestContext): boolean {
   return /^\/v1\/(?:files|fine_tuning)(?:\/|$)/.test(c.req.path)
-}
-
-function isMessagesRoute(c: RequestContext): boolean {
-  return /^\/v1\/messages\b/.test(c.req.path)
 }
 
 function isChatRoute(c: RequestContext): boolean {

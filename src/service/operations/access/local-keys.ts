@@ -71,7 +71,7 @@ export async function findLocalKey(
   return findApiKey(db, text.trim())
 }
 
-export interface LocalKeyPlace {
+interface LocalKeyPlace {
   /** Of the PostgreSQL database that has the rows; null: a file of the directory. */
   readonly address: string | null
   /** What plugins add to the database. */

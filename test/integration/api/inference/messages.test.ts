@@ -4,7 +4,7 @@
  */
 import Anthropic from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Message, messageSchema } from '#contract/wire/inference/messages.js'
+import { type Message, messageSchema } from '#plugins/messages/wire.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 const MODEL = 'trainyard/tiny-random'

@@ -2,8 +2,8 @@
 import { expect, test } from 'vitest'
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 import type { Response } from '#contract/wire/inference/responses.js'
-import { toChatMessages } from '#service/operations/generation/messages/message-input.js'
-import { createMessageBuilder } from '#service/operations/generation/messages/message-stream.js'
+import { toChatMessages } from '#plugins/messages/message-input.js'
+import { createMessageBuilder } from '#plugins/messages/message-stream.js'
 import { createResponseBuilder } from '#service/operations/generation/responses/response-stream.js'
 
 function chunk(delta: ChatChunk['choices'][number]['delta'], finishReason: string | null = null): ChatChunk {

@@ -4,10 +4,10 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
-import type { CountMessageTokensRequest, MessageRequest } from '#contract/wire/inference/messages.js'
-import { withFoldedSystem } from '../chat/chat-request.js'
-import { withStrict } from '../chat/tool-choice.js'
+import { withFoldedSystem } from '#service/operations/generation/chat/chat-request.js'
+import { withStrict } from '#service/operations/generation/chat/tool-choice.js'
 import { toChatMessages, toSystem } from './message-input.js'
+import type { CountMessageTokensRequest, MessageRequest } from './wire.js'
 
 /** Efforts of Anthropic's models → those of chat. */
 const EFFORTS: Readonly<Record<string, ChatRequest['reasoning_effort']>> = {

@@ -10,9 +10,9 @@ import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import { type ChatChunk, type ChatDelta, SCHEMA_VIOLATIONS, type Usage } from '#contract/wire/chat-completions.js'
-import type { Message, OutputBlock, StopReason } from '#contract/wire/inference/messages.js'
 import { INVALID_JSON } from '#formats/answers/call-id.js'
-import { TokenRecorder } from '../chat/sampled-tokens.js'
+import { TokenRecorder } from '#service/operations/generation/chat/sampled-tokens.js'
+import type { Message, OutputBlock, StopReason } from './wire.js'
 
 /** An event of a stream; its name is its type. */
 export interface MessageEvent {

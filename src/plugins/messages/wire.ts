@@ -1,15 +1,15 @@
 /**
  * Messages, Anthropic's format: request fields, the answer and its blocks. The events of a stream are written by
- * `service/operations/generation/messages/message-stream.ts`.
+ * `message-stream.ts`.
  *
  * Samplers beyond Anthropic's are those of chat. Which values are honoured is checked by
- * `service/operations/generation/messages/message-request.ts`.
+ * `message-request.ts`.
  * Source: Anthropic's reference of the Messages API; field names of answers as its SDKs type them (TypeScript 1.14, Python 2.14).
  */
 import { z } from 'zod'
-import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
-import { laxBoolean, laxInteger } from '../lax.js'
-import { samplingRecordSchema } from '../sampling-record.js'
+import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '#contract/wire/chat-completions.js'
+import { laxBoolean, laxInteger } from '#contract/wire/lax.js'
+import { samplingRecordSchema } from '#contract/wire/sampling-record.js'
 
 const unchecked = () => z.unknown().optional()
 const loose = () => z.looseObject({})

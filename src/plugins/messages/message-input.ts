@@ -8,8 +8,8 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
-import type { InputBlock, InputMessage } from '#contract/wire/inference/messages.js'
 import { INVALID_JSON } from '#formats/answers/call-id.js'
+import type { InputBlock, InputMessage } from './wire.js'
 
 type ChatMessage = ChatRequest['messages'][number]
 type ToolCall = NonNullable<ChatMessage['tool_calls']>[number]

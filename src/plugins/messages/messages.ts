@@ -4,19 +4,14 @@
 
 import { AppError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
-import type {
-  CountMessageTokensRequest,
-  Message,
-  MessageRequest,
-  MessageTokens,
-} from '#contract/wire/inference/messages.js'
-import type { Principal, ServiceContext } from '../../context.js'
-import type { ChatService } from '../chat/chat.js'
-import { withFoldedSystem } from '../chat/chat-request.js'
-import type { TokenService } from '../text/tokens.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import type { ChatService } from '#service/operations/generation/chat/chat.js'
+import { withFoldedSystem } from '#service/operations/generation/chat/chat-request.js'
+import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import { BILLING_FIELD, hasBillingLine } from './message-input.js'
 import { toChatRequest, toPrompt } from './message-request.js'
 import { createMessageBuilder, type MessageEvent } from './message-stream.js'
+import type { CountMessageTokensRequest, Message, MessageRequest, MessageTokens } from './wire.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface MessageAnswer {

@@ -1,0 +1,10 @@
+/**
+ * Anthropic's Messages API over the same chat.
+ */
+import { definePlugin } from '#service/plugin.js'
+
+export const messages = definePlugin({
+  name: 'messages',
+  endpoints: async () => (await import('./endpoints.js')).messageEndpoints,
+  handlers: async (service) => (await import('./handlers.js')).messageHandlers(service),
+})

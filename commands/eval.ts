@@ -11,6 +11,7 @@ import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
+import { rewardRange } from '#cli/rollout/reward.js'
 import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { command } from '#contract/wire/command-line.js'
@@ -62,7 +63,10 @@ export const evaluate = defineCommand({
       )
     const isAllZero = examples.every(({ reward }) => reward <= 0)
     const shown = worstOf(examples, flags.show ?? (isAllZero ? SHOWN_AT_ZERO : 0))
-    const interval = meanInterval(groups.flatMap(({ meanReward }) => meanReward ?? []))
+    const interval = meanInterval(
+      groups.flatMap(({ meanReward }) => meanReward ?? []),
+      rewardRange(flags.reward),
+    )
     const isStored = model !== null && step === null
     const metrics = isStored
       ? (

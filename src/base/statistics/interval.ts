@@ -2,9 +2,9 @@
  * How sure a mean reward is: its 95% interval.
  *
  * Answers to one prompt are alike, so prompts are what is counted: one value a prompt, the mean of its answers. Where every value is 0 or
- * 1 it is Wilson's score interval, which holds for few prompts and near 0 and 1; else the normal one by the values' deviation.
- * Sources: Wilson 1927, "Probable inference, the law of succession, and statistical inference"; Miller 2024, "Adding error
- * bars to evals" (clustered by question).
+ * 1 it is Wilson's score interval, which holds for few prompts and near 0 and 1; else Student's, by the values' deviation.
+ * Sources: Wilson 1927, "Probable inference, the law of succession, and statistical inference"; Student 1908, "The probable error of a
+ * mean"; Miller 2024, "Adding error bars to evals" (clustered by question).
  */
 
 /** Lower and upper end. */
@@ -13,15 +13,40 @@ export type Interval = readonly [number, number]
 /** The normal distribution's 97.5% point. */
 const Z = 1.959963984540054
 
-/** @param values one a prompt. @returns null for fewer than two */
-export function meanInterval(values: readonly number[]): Interval | null {
+/**
+ * @param values one a prompt
+ * @param range what a value can be; null: nobody said
+ * @returns null for fewer than two values; an end never lies outside of the range
+ */
+export function meanInterval(values: readonly number[], range: Interval | null): Interval | null {
   const count = values.length
   if (count < 2) return null
   const mean = values.reduce((sum, value) => sum + value, 0) / count
   if (values.every((value) => value === 0 || value === 1)) return wilsonInterval(mean, count)
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (count - 1)
-  const half = Z * Math.sqrt(variance / count)
-  return [mean - half, mean + half]
+  const half = studentQuantile(count - 1) * Math.sqrt(variance / count)
+  const [least, most] = range ?? [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY]
+  return [Math.max(least, mean - half), Math.min(most, mean + half)]
+}
+
+/**
+ * Student's 97.5% point. Exact for one and two degrees of freedom, else Abramowitz and Stegun 26.7.5, five terms: off by 0.3% at three
+ * degrees, by less than 1e-4 from six on.
+ *
+ * @param freedom degrees, at least 1
+ */
+export function studentQuantile(freedom: number): number {
+  if (freedom === 1) return Math.tan(0.475 * Math.PI)
+  if (freedom === 2) return 0.95 / Math.sqrt(2 * 0.975 * 0.025)
+  const [z2, v] = [Z ** 2, freedom]
+  const terms = [
+    1,
+    (z2 + 1) / (4 * v),
+    ((5 * z2 + 16) * z2 + 3) / (96 * v ** 2),
+    (((3 * z2 + 19) * z2 + 17) * z2 - 15) / (384 * v ** 3),
+    ((((79 * z2 + 776) * z2 + 1482) * z2 - 1920) * z2 - 945) / (92_160 * v ** 4),
+  ]
+  return Z * terms.reduce((sum, term) => sum + term, 0)
 }
 
 /** @param share of successes among `count` tries */

@@ -34,7 +34,7 @@ export function comparePairs(pairs: readonly PairOfMeans[]): PairedMeans {
     losses: pairs.filter((pair) => outcomeOf(pair) === 'worse').length,
     rewards: [mean(pairs.map(({ rewards }) => rewards[0])), mean(pairs.map(({ rewards }) => rewards[1]))],
     difference: mean(differences),
-    interval: meanInterval(differences),
+    interval: meanInterval(differences, null),
   }
 }
 

@@ -31,10 +31,10 @@ export function sayOfGuessing(examples: readonly Example[]): readonly string[] {
     texts.filter((text) => text === label).length / texts.length
   const chance = [...labels].reduce((sum, label) => sum + share(said, label) * share(wanted, label), 0)
   const right = [...prompts.values()].map((hits) => hits.reduce((a, b) => a + b, 0) / hits.length)
-  const [least = 0, most = 0] = meanInterval(right) ?? []
+  const [least = 0, most = 0] = meanInterval(right, [0, 1]) ?? []
   const mean = right.reduce((sum, each) => sum + each, 0) / right.length
   if (chance < least || most < chance) return []
   return [
-    `right as often as by guessing: ${formatNumber(mean)} of the answers (95% between ${formatNumber(Math.max(0, least))} and ${formatNumber(most)}), where the same answers in any order would earn ${formatNumber(chance)}: which of the ${labels.size} answers belongs where is not learned; more examples and passes (train sft --epochs) help where the prompt shows it, else let the answer work it out before its result, or take a larger base model`,
+    `right as often as by guessing: ${formatNumber(mean)} of the answers (95% between ${formatNumber(least)} and ${formatNumber(most)}), where the same answers in any order would earn ${formatNumber(chance)}: which of the ${labels.size} answers belongs where is not learned; more examples and passes (train sft --epochs) help where the prompt shows it, else let the answer work it out before its result, or take a larger base model`,
   ]
 }

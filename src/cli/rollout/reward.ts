@@ -28,6 +28,11 @@ export function isBuiltInReward(text: string | undefined): boolean {
   return text === undefined || text === 'exact' || text === 'contains'
 }
 
+/** What the reward that a flag names can be; null: only who wrote it knows. */
+export function rewardRange(text: string | undefined): readonly [number, number] | null {
+  return isBuiltInReward(text) ? [0, 1] : null
+}
+
 /** Whether a row has what the built-in rewards compare with. */
 export function hasAnswer(row: JsonObject): boolean {
   return typeof row['answer'] === 'string' || typeof row['answer'] === 'number'

@@ -75,6 +75,8 @@ export interface RunnableTool {
   readonly description: string
   /** JSON schema of the arguments. */
   readonly parameters: JsonObject
+  /** Calls of it are held to `parameters`. Default true: a small model hardly ever calls rightly by itself. */
+  readonly strict?: boolean
   /** Its result is shown to the model as text; what it throws, too, as `error: …`. */
   readonly run: (args: JsonObject) => MaybePromise<unknown>
 }
@@ -123,6 +125,6 @@ async function runTool(
   }
 }
 
-function toTool({ name, description, parameters }: RunnableTool): Tool {
-  return { type: 'function', function: { name, description, parameters } }
+function toTool({ name, description, parameters, strict = true }: RunnableTool): Tool {
+  return { type: 'function', function: { name, description, parameters, strict } }
 }

@@ -1,6 +1,6 @@
 /** Intervals of mean rewards against published values. */
 import { expect, test } from 'vitest'
-import { meanInterval, wilsonInterval } from '#base/statistics/interval.js'
+import { meanInterval, studentQuantile, wilsonInterval } from '#base/statistics/interval.js'
 
 /** Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3; four digits. */
 test.each([
@@ -14,14 +14,34 @@ test.each([
   expect(high).toBeCloseTo(expected[1] as number, 4)
 })
 
-test('values that are 0 or 1 have Wilson, others the normal interval by their deviation', () => {
-  expect(meanInterval([1, 0])).toEqual(wilsonInterval(0.5, 2))
-  // mean 0.5, deviation 0.2, standard error 0.1
-  const [low, high] = meanInterval([0.3, 0.5, 0.7, 0.5, 0.3, 0.5, 0.7, 0.5]) ?? [0, 0]
+/** NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2, upper 0.025 critical values; three digits. */
+test.each([
+  [1, 12.706],
+  [2, 4.303],
+  [4, 2.776],
+  [5, 2.571],
+  [9, 2.262],
+  [15, 2.131],
+  [30, 2.042],
+  [100, 1.984],
+])('Student with %i degrees of freedom: %d', (freedom, expected) => {
+  expect(Math.abs(studentQuantile(freedom) / expected - 1)).toBeLessThan(1e-3)
+})
+
+test('values that are 0 or 1 have Wilson, others Student by their deviation', () => {
+  expect(meanInterval([1, 0], null)).toEqual(wilsonInterval(0.5, 2))
+  // mean 0.5, squares 0.16 in all, seven degrees of freedom
+  const [low, high] = meanInterval([0.3, 0.5, 0.7, 0.5, 0.3, 0.5, 0.7, 0.5], null) ?? [0, 0]
   expect((low + high) / 2).toBeCloseTo(0.5, 12)
-  expect((high - low) / 2).toBeCloseTo(1.959964 * Math.sqrt(0.16 / 7 / 8), 6)
+  expect((high - low) / 2).toBeCloseTo(2.3646 * Math.sqrt(0.16 / 7 / 8), 4)
+})
+
+test('an end lies inside of what is possible, where that is known', () => {
+  const few = [0.25, 1, 1, 0.75]
+  expect(meanInterval(few, null)?.[1]).toBeGreaterThan(1)
+  expect(meanInterval(few, [0, 1])).toEqual([meanInterval(few, null)?.[0], 1])
 })
 
 test('one prompt says nothing of others', () => {
-  expect(meanInterval([1])).toBeNull()
+  expect(meanInterval([1], null)).toBeNull()
 })

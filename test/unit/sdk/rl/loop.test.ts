@@ -429,7 +429,9 @@ describe('environments and rewards', () => {
       '5',
       'error: a and b must be numbers',
     ])
-    expect(requests.at(-1)?.body).toMatchObject({ tools: [{ type: 'function', function: { name: 'add' } }] })
+    expect(requests.at(-1)?.body).toMatchObject({
+      tools: [{ type: 'function', function: { name: 'add', strict: true } }],
+    })
   })
   test('an episode that does not end is cut off and says so', async () => {
     const { model } = await scripted({ 'POST /v1/chat/completions': { body: response('again') } })

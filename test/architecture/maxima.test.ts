@@ -5,8 +5,9 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { MEDIA_PARTS } from '#base/content-parts.js'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
-import { atMost } from '#contract/wire/maxima.js'
+import { atMost, boundOf, byBody, kept } from '#contract/wire/maxima.js'
 import { ENDPOINTS } from '../support/service/with-plugins.js'
 import { readSourceTree } from './source-tree.js'
 
@@ -44,13 +45,30 @@ function hasMaximum(schema: z.ZodType): boolean {
   )
 }
 
-/** Paths of what has no maximum. */
-function unbounded(root: z.ZodType): string[] {
+interface Elsewhere {
+  readonly body: string[]
+  readonly kept: string[]
+}
+
+/** Read from a text of some characters, and a number or a truth value from then on. */
+const isScalar = (schema: z.ZodType): boolean =>
+  ['boolean', 'integer', 'number'].includes(String(schema.meta()?.['type']))
+
+/** Paths of what has no maximum. @param elsewhere gets those of what is bounded as a whole */
+function unbounded(root: z.ZodType, elsewhere: Elsewhere = { body: [], kept: [] }): string[] {
   const found: string[] = []
   const seen = new Set<z.ZodType>()
   const visit = (schema: z.ZodType, path: string): void => {
-    if (seen.has(schema)) return
+    if (seen.has(schema) || isScalar(schema)) return
     seen.add(schema)
+    const bound = boundOf(schema)
+    if (bound !== undefined) {
+      elsewhere[bound].push(path)
+      // its known fields have their own
+      if (schema instanceof z.ZodObject)
+        for (const [name, field] of Object.entries(schema.shape)) visit(field as z.ZodType, `${path}.${name}`)
+      return
+    }
     const def = schema.def as unknown as Record<string, unknown> & { type: string }
     const inner = (name: string) => def[name] as z.ZodType
     switch (def.type) {
@@ -119,6 +137,64 @@ const SAID_BY_THE_SERVER = new Set([
 /** An event of a node is bounded in bytes before it is read, and of this field only known words are taken. */
 const BOUNDED_ELSEWHERE = ['generateChunkSchema.error.trainyard: unknown']
 
+/** Fields of clients that their body alone bounds: what is said, what it is held to, and what nobody keeps for a list. */
+const BY_BODY = [
+  // texts, and blocks and items of conversations
+  ...[
+    'content',
+    'text',
+    'thinking',
+    'refusal',
+    'reasoning',
+    'reasoning_content',
+    'prompt',
+    'suffix',
+    'system',
+    'input',
+  ],
+  ...[
+    'instructions',
+    'type',
+    'id',
+    'name',
+    'data',
+    'signature',
+    'citations',
+    'caller',
+    'source',
+    'is_error',
+    'tool_use_id',
+  ],
+  ...['messages', 'documents', 'tool_calls', 'function_call', 'conversation', 'variables', 'events'],
+  ...MEDIA_PARTS,
+  // tools, schemas, grammars and templates
+  ...['tools', 'function', 'functions', 'description', 'parameters', 'input_schema', 'tool_choice', 'response_format'],
+  ...['structured_outputs', 'format', 'json_schema', 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar'],
+  ...['grammar', 'chat_template', 'chat_template_kwargs', 'logit_bias', 'display', 'budget_tokens'],
+  // what is not served, or read by whoever it is for
+  ...[
+    'mm_processor_kwargs',
+    'kv_transfer_params',
+    'container',
+    'mcp_servers',
+    'stream_options',
+    'target_prompt_logprobs',
+  ],
+  ...['model_id', 'chunks', 'trajectory_groups'],
+]
+
+/** Data of clients that comes back in lists. */
+const KEPT = [
+  'POST /v1/preview/training-jobs .experimental_config',
+  'POST /v1/preview/sft-training-jobs .config',
+  'POST /v1/preview/sft-training-jobs .experimental_config',
+  'POST /v1/preview/dpo-training-jobs .config',
+  'POST /v1/fine_tuning/jobs .integrations',
+  ...['create_session', 'create_model', 'save_weights', 'save_weights_for_sampler', 'load_weights'].map(
+    (name) => `POST /api/v1/${name} .user_metadata`,
+  ),
+]
+
 describe('messages of workers and engine nodes', () => {
   it.each(readdirSync(PROCESSES).filter((file) => file.endsWith('.ts')))('%s', async (file) => {
     const module = (await import(join(PROCESSES, file))) as Record<string, unknown>
@@ -141,6 +217,22 @@ describe('bodies of endpoints', () => {
     )
     expect(inner.some(([, { body }]) => typeof body === 'object')).toBe(true)
     expect(found).toEqual([])
+  })
+
+  it('of clients: each string, list and record has a maximum, is kept with one for the whole, or is one of these', () => {
+    const found: string[] = []
+    const elsewhere: Elsewhere = { body: [], kept: [] }
+    for (const [key, { body }] of rows) {
+      if (typeof body !== 'object') continue
+      const own: Elsewhere = { body: [], kept: [] }
+      found.push(...unbounded(body.schema, own).map((path) => `${key} ${path}`))
+      elsewhere.body.push(...own.body)
+      elsewhere.kept.push(...own.kept.map((path) => `${key} ${path}`))
+    }
+    expect(found).toEqual([])
+    const names = elsewhere.body.map((path) => path.replaceAll(/\|\d+/g, '').replace(/^.*\./, '').replaceAll('[]', ''))
+    expect(new Set(names)).toEqual(new Set(BY_BODY))
+    expect(elsewhere.kept).toEqual(KEPT)
   })
 
   it('of clients: the reader counts lists, objects and values while bytes arrive, and a setting bounds the bytes', () => {
@@ -167,6 +259,8 @@ describe('bodies of endpoints', () => {
       byName: z.record(z.string(), z.number()).nullable(),
       known: atMost(z.record(z.string(), z.number()), 3),
       further: z.object({}).catchall(z.number()),
+      said: byBody(z.looseObject({ inner: z.string() })),
+      own: kept(z.record(z.string(), z.json())),
     })
     expect(unbounded(schema)).toEqual([
       '.name: string',
@@ -175,6 +269,7 @@ describe('bodies of endpoints', () => {
       '.byName: record',
       '.byName{key}: string',
       '.further: further fields',
+      '.said.inner: string',
     ])
   })
 })

@@ -6,6 +6,7 @@ import type { z } from 'zod'
 import { CHAT_INT64_FIELDS } from '../wire/chat-completions.js'
 import { idleOptionsOf } from '../wire/inference/idle-options.js'
 import { unreadFieldsOf } from '../wire/inference/unread-fields.js'
+import { MAX_LIST, MAX_TOKEN_IDS } from '../wire/maxima.js'
 import type { JsonBody } from './endpoint.js'
 
 type Of<S extends z.ZodType> = JsonBody<S>
@@ -24,8 +25,8 @@ export function numbered<S extends z.ZodType>(schema: S): Of<S> {
 
 /** How much a conversation may hold, in whosever words. */
 export const CONVERSATION = {
-  // a list of allowed ids may name every token of a large vocabulary; no context has as many messages
-  maxContainers: 50_000,
+  maxContainers: MAX_LIST,
+  // a list of allowed ids may name every token of a large vocabulary
   maxValues: 300_000,
   maxNestedValues: 60_000,
   maxKeys: 20_000,
@@ -55,13 +56,13 @@ export function marked<S extends z.ZodType>(schema: S): Of<S> {
 
 /** Prompts to complete: evaluation harnesses send many of token ids at once. */
 export function prompts<S extends z.ZodType>(schema: S): Of<S> {
-  const reader = { ...CONVERSATION, maxValues: 2_000_000, maxNestedValues: 2_000_000 }
+  const reader = { ...CONVERSATION, maxValues: MAX_TOKEN_IDS, maxNestedValues: MAX_TOKEN_IDS }
   return { schema, size: 'chatBytes', reader, idle: idleFieldsOf }
 }
 
 /** A list of token ids. */
 export function tokenIds<S extends z.ZodType>(schema: S): Of<S> {
-  return { schema, size: 'smallBytes', reader: { maxContainers: 1000, maxValues: 2_000_000, maxKeys: 1000 } }
+  return { schema, size: 'smallBytes', reader: { maxContainers: 1000, maxValues: MAX_TOKEN_IDS, maxKeys: 1000 } }
 }
 
 /**

@@ -9,6 +9,7 @@ import { metadataSchema } from '#contract/wire/compatible/metadata.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { laxInteger, laxNumber } from '#contract/wire/lax.js'
 import { listSchema } from '#contract/wire/list.js'
+import { kept } from '#contract/wire/maxima.js'
 import { DPO } from './dpo.js'
 
 const auto = z.literal('auto')
@@ -51,7 +52,7 @@ export const createFineTuningJobRequestSchema = z.object({
   suffix: z.string().min(1).max(64).nullish(),
   seed: laxInteger({ min: 0 }).nullish(),
   metadata: metadataSchema.nullish(),
-  integrations: z.array(z.json()).nullish(),
+  integrations: kept(z.array(z.json())).nullish(),
 })
 export type CreateFineTuningJobRequest = z.infer<typeof createFineTuningJobRequestSchema>
 

@@ -23,7 +23,7 @@ export function parseOptions(table: OptionTable, raw: JsonObject, root: string):
   SCHEMAS.set(table, schema)
   const result = schema.safeParse(raw)
   if (result.success) return result.data
-  const problems = toValidationProblems(result.error.issues, root).map((problem) => ({
+  const problems = toValidationProblems(result.error.issues, root, raw).map((problem) => ({
     ...problem,
     loc: ['body', ...problem.loc],
   }))

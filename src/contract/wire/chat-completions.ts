@@ -9,6 +9,7 @@ import { z } from 'zod'
 import { MEDIA_PARTS, TEXT_PART_FIELDS } from '#base/content-parts.js'
 import { isExactNumber } from '#base/json/exact-number.js'
 import { laxBoolean, laxInt64, laxInteger, laxNumber } from './lax.js'
+import { atMost, byBody, label, MAX_LIST, MAX_TOKEN_IDS, text, word } from './maxima.js'
 import { samplingRecordSchema } from './sampling-record.js'
 
 /** Top-level fields whose integers need more than 53 bits: the JSON reader keeps their digits. */
@@ -19,7 +20,9 @@ const SEED_BOUND = 9_223_372_036_854_776_000n
 /** How hard a model thinks, by all names that OpenAI's models have; templates know the middle ones. `none`: not at all. */
 export const REASONING_EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'] as const
 
-const unchecked = () => z.unknown().optional()
+/** An object that is read later, if at all. */
+const loose = () => byBody(z.looseObject({}))
+const unchecked = () => byBody(z.unknown()).optional()
 /** The names are said, not checked here: any other is 501, as vLLM answers it. */
 const partType = () => unchecked().meta({ enum: [...Object.keys(TEXT_PART_FIELDS), ...MEDIA_PARTS, null] })
 const mediaFields = Object.fromEntries(MEDIA_PARTS.map((name) => [name, unchecked()])) as Record<
@@ -28,17 +31,17 @@ const mediaFields = Object.fromEntries(MEDIA_PARTS.map((name) => [name, unchecke
 >
 
 const contentPartSchema = z.union([
-  z.string(),
+  text(),
   z.object({ type: partType(), text: unchecked(), refusal: unchecked(), thinking: unchecked(), ...mediaFields }),
 ])
 
 /** What templates are given of a message; anything else in it is named as ignored. */
-export const chatMessageSchema = z.object({
-  role: z.string(),
-  content: z.union([z.string(), z.array(contentPartSchema)]).nullish(),
-  name: z.string().nullish(),
-  tool_calls: z.array(z.looseObject({})).nullish(),
-  tool_call_id: z.string().nullish(),
+const chatMessageSchema = z.object({
+  role: word(),
+  content: z.union([text(), z.array(contentPartSchema).max(MAX_LIST)]).nullish(),
+  name: label().nullish(),
+  tool_calls: z.array(loose()).max(MAX_LIST).nullish(),
+  tool_call_id: label().nullish(),
   /** A call in OpenAI's earlier form. */
   function_call: unchecked(),
   reasoning: unchecked(),
@@ -47,14 +50,12 @@ export const chatMessageSchema = z.object({
 
 /** An object whose fields nobody checks. A number that keeps its text is none. */
 const fields = () =>
-  z.looseObject({}).refine((value) => !isExactNumber(value), 'Invalid input: expected object, received number')
+  byBody(z.looseObject({}).refine((value) => !isExactNumber(value), 'Invalid input: expected object, received number'))
 
-const functionSchema = z.looseObject({
-  name: z.string(),
-  description: z.string().nullish(),
-  parameters: fields().nullish(),
-})
-const functionToolSchema = z.looseObject({ type: z.string().nullish(), function: functionSchema })
+const functionSchema = byBody(
+  z.looseObject({ name: label(), description: text().nullish(), parameters: fields().nullish() }),
+)
+const functionToolSchema = byBody(z.looseObject({ type: word().nullish(), function: functionSchema }))
 
 /** What is said of OpenAI's tools whose input is free text, wherever they are offered. */
 export const CUSTOM_TOOLS =
@@ -74,7 +75,7 @@ const samplerExtensions = {
   dry_base: laxNumber().nullish(),
   dry_allowed_length: laxInteger().nullish(),
   dry_penalty_last_n: laxInteger().nullish(),
-  dry_sequence_breakers: z.array(z.string()).nullish(),
+  dry_sequence_breakers: z.array(label()).max(MAX_LIST).nullish(),
   xtc_probability: laxNumber().nullish(),
   xtc_threshold: laxNumber().nullish(),
 }
@@ -90,15 +91,15 @@ export const SAMPLER_DEFAULTS = {
 export const samplerExtensionsSchema = z.object(samplerExtensions)
 export type SamplerExtensions = z.infer<typeof samplerExtensionsSchema>
 
-const extraArgument = z.union([z.string(), z.number()])
-const extraArguments = () => z.record(z.string(), z.union([extraArgument, z.array(extraArgument)]))
+const extraArgument = z.union([label(), z.number()])
+const extraArguments = () =>
+  atMost(z.record(z.string(), z.union([extraArgument, z.array(extraArgument).max(MAX_LIST)])), 1000)
 
-const integers = () => z.array(laxInteger())
-const loose = () => z.looseObject({})
+const integers = () => z.array(laxInteger()).max(MAX_TOKEN_IDS)
 
 export const chatRequestSchema = z.object({
-  messages: z.array(chatMessageSchema),
-  model: z.string().nullish(),
+  messages: z.array(chatMessageSchema).max(MAX_LIST),
+  model: label().nullish(),
 
   frequency_penalty: laxNumber().nullish(),
   presence_penalty: laxNumber().nullish(),
@@ -112,9 +113,14 @@ export const chatRequestSchema = z.object({
   n: laxInteger().nullish(),
   use_beam_search: laxBoolean().nullish(),
   /** Ids to numbers; or, as llama.cpp, a list of `[id or text, number or false]`. */
-  logit_bias: z.union([z.record(z.string(), laxNumber()), z.array(z.array(z.unknown()))]).nullish(),
+  logit_bias: z
+    .union([
+      atMost(z.record(z.string(), laxNumber()), MAX_TOKEN_IDS),
+      z.array(byBody(z.array(z.unknown()))).max(MAX_TOKEN_IDS),
+    ])
+    .nullish(),
   allowed_token_ids: integers().nullish(),
-  bad_words: z.array(z.string()).nullish(),
+  bad_words: z.array(label()).max(MAX_LIST).nullish(),
 
   logprobs: laxBoolean().nullish(),
   top_logprobs: laxInteger().nullish(),
@@ -127,7 +133,7 @@ export const chatRequestSchema = z.object({
   max_tokens: laxInteger().nullish(),
   max_completion_tokens: laxInteger().nullish(),
   min_tokens: laxInteger().nullish(),
-  stop: z.union([z.string(), z.array(z.string())]).nullish(),
+  stop: z.union([label(), z.array(label()).max(MAX_LIST)]).nullish(),
   stop_token_ids: integers().nullish(),
   include_stop_str_in_output: laxBoolean().nullish(),
   ignore_eos: laxBoolean().nullish(),
@@ -151,22 +157,22 @@ export const chatRequestSchema = z.object({
     .object({ include_usage: laxBoolean().nullish(), continuous_usage_stats: laxBoolean().nullish() })
     .nullish(),
 
-  tools: z.array(toolSchema).nullish(),
-  tool_choice: z.union([z.string(), loose()]).nullish(),
+  tools: z.array(toolSchema).max(MAX_LIST).nullish(),
+  tool_choice: z.union([word(), loose()]).nullish(),
   parallel_tool_calls: laxBoolean().nullish(),
   /** Tools and their choice in OpenAI's earlier form, which is answered in that form. */
-  functions: z.array(functionSchema).nullish(),
-  function_call: z.union([z.string(), loose()]).nullish(),
-  response_format: z.looseObject({ type: z.string() }).nullish(),
+  functions: z.array(functionSchema).max(MAX_LIST).nullish(),
+  function_call: z.union([word(), loose()]).nullish(),
+  response_format: byBody(z.looseObject({ type: word() })).nullish(),
   structured_outputs: loose().nullish(),
   /** The same by older names of vLLM, and by those of llama.cpp and Ollama. */
-  guided_json: z.union([z.string(), loose()]).nullish(),
-  guided_regex: z.string().nullish(),
-  guided_choice: z.array(z.string()).nullish(),
-  guided_grammar: z.string().nullish(),
-  grammar: z.string().nullish(),
+  guided_json: z.union([text(), loose()]).nullish(),
+  guided_regex: text().nullish(),
+  guided_choice: z.array(text()).max(MAX_LIST).nullish(),
+  guided_grammar: text().nullish(),
+  grammar: text().nullish(),
   json_schema: loose().nullish(),
-  format: z.union([z.string(), loose()]).nullish(),
+  format: z.union([text(), loose()]).nullish(),
   reasoning_effort: z.enum(REASONING_EFFORTS).nullish(),
   include_reasoning: laxBoolean().nullish(),
 
@@ -174,15 +180,15 @@ export const chatRequestSchema = z.object({
   add_generation_prompt: laxBoolean().nullish(),
   continue_final_message: laxBoolean().nullish(),
   add_special_tokens: laxBoolean().nullish(),
-  documents: z.array(fields()).nullish(),
-  chat_template: z.string().nullish(),
+  documents: z.array(fields()).max(MAX_LIST).nullish(),
+  chat_template: text().nullish(),
   chat_template_kwargs: loose().nullish(),
   mm_processor_kwargs: loose().nullish(),
 
-  user: z.string().nullish(),
+  user: label().nullish(),
   priority: laxInteger().nullish(),
   request_id: z.string().max(256).nullish(),
-  cache_salt: z.string().nullish(),
+  cache_salt: label().nullish(),
   kv_transfer_params: loose().nullish(),
   engine_xargs: extraArguments().nullish(),
   vllm_xargs: extraArguments().nullish(),

@@ -43,13 +43,21 @@ const MAX_PROBLEMS = 50
  *
  * @param issues issues of one failed parse
  * @param root first element of every `loc`: `body`, `query` or `path`
+ * @param value what was parsed: how long the too long is, is said
  * @returns one problem per issue, at most 50, so that a hostile body cannot make a huge answer
  */
-export function toValidationProblems(issues: readonly Issue[], root: string): ValidationProblem[] {
+export function toValidationProblems(issues: readonly Issue[], root: string, value?: unknown): ValidationProblem[] {
   const problems: ValidationProblem[] = []
   collect(issues, [root], problems)
-  return problems
+  return problems.map((problem) => {
+    const given = SIZES.has(problem.type) ? valueAt(value, problem.loc.slice(1)) : undefined
+    const isMeasured = typeof given === 'string' || Array.isArray(given)
+    return isMeasured ? { ...problem, msg: `${problem.msg}, not ${given.length}` } : problem
+  })
 }
+
+/** Types of problems whose message says how long the value is. */
+const SIZES: ReadonlySet<string> = new Set(['string_too_long', 'too_long'])
 
 function collect(issues: readonly Issue[], at: readonly (string | number)[], problems: ValidationProblem[]): void {
   for (const [n, issue] of issues.entries()) {
@@ -82,7 +90,7 @@ export function toSentences(problems: readonly ValidationProblem[], value: unkno
   const sentences = problems.map(({ loc, msg, type }) => {
     const text = `${toJsonPath(loc.slice(1)) || `the ${loc[0]}`}: ${msg.slice(0, 1).toLowerCase()}${msg.slice(1)}`
     // a rule over several fields says itself what is wrong
-    return type === 'missing' || type === 'value_error'
+    return type === 'missing' || type === 'value_error' || SIZES.has(type)
       ? text
       : `${text}, got ${shown(valueAt(value, loc.slice(depth)))}`
   })

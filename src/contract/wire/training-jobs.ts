@@ -9,6 +9,7 @@ import { z } from 'zod'
 import { EVENT_TYPES, JOB_KINDS, JOB_STATUSES } from './job-words.js'
 import { laxBoolean } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
+import { byBody, kept, MAX_GROUPS } from './maxima.js'
 import { jobReportSchema } from './training/job-report.js'
 import { workerFactsSchema } from './training/worker-facts.js'
 
@@ -18,8 +19,8 @@ const MAX_DATA_URL = 8 * 1024 * 1024
 /** `config` and `experimental_config` stay open here: `training-options.ts` knows their fields. */
 export const createRlJobRequestSchema = z.object({
   model_id: z.guid(),
-  trajectory_groups: z.array(z.unknown()),
-  experimental_config: z.record(z.string(), z.json()).nullish(),
+  trajectory_groups: z.array(byBody(z.unknown())).max(MAX_GROUPS),
+  experimental_config: kept(z.record(z.string(), z.json())).nullish(),
   /** Refuse options that would have no effect instead of reporting them as `warnings`. */
   strict: laxBoolean().nullish(),
 })
@@ -34,8 +35,8 @@ export const createSftJobRequestSchema = z.object({
   training_data_url: z.string().min(1).max(MAX_DATA_URL),
   /** Rows of the same form that are measured on and not trained. */
   validation_data_url: z.string().min(1).max(MAX_DATA_URL).nullish(),
-  config: z.record(z.string(), z.json()).nullish(),
-  experimental_config: z.record(z.string(), z.json()).nullish(),
+  config: kept(z.record(z.string(), z.json())).nullish(),
+  experimental_config: kept(z.record(z.string(), z.json())).nullish(),
   /** As for RL jobs. */
   strict: laxBoolean().nullish(),
 })

@@ -7,9 +7,10 @@
 import { z } from 'zod'
 import { laxInteger, laxNumber } from './lax.js'
 import { listSchema, pageQuerySchema } from './list.js'
+import { byBody, MAX_GROUPS, word } from './maxima.js'
 
 /** A message: any role, content as text, parts or null. */
-export const messageSchema = z.looseObject({ role: z.string() })
+export const messageSchema = byBody(z.looseObject({ role: word() }))
 
 /** A sampled answer: told from a message by the presence of `message`. */
 export const choiceSchema = z.looseObject({
@@ -51,9 +52,9 @@ export type TrajectoryGroupBody = z.input<typeof trajectoryGroupSchema>
 /** Groups are checked one by one as they arrive, not by this schema, so that an error names its element. */
 export const logTrajectoriesRequestSchema = z.object({
   /** openpipe-art sends it; the model is that of the path. */
-  model_id: z.unknown().optional(),
+  model_id: byBody(z.unknown()).optional(),
   split: z.string().min(1).max(256),
-  trajectory_groups: z.array(z.unknown()),
+  trajectory_groups: z.array(byBody(z.unknown())).max(MAX_GROUPS),
 })
 export type LogTrajectoriesRequest = z.infer<typeof logTrajectoriesRequestSchema>
 

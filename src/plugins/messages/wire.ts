@@ -9,14 +9,15 @@
 import { z } from 'zod'
 import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '#contract/wire/chat-completions.js'
 import { laxBoolean, laxInteger } from '#contract/wire/lax.js'
+import { byBody, label, MAX_LIST, text, word } from '#contract/wire/maxima.js'
 import { samplingRecordSchema } from '#contract/wire/sampling-record.js'
 
-const unchecked = () => z.unknown().optional()
-const loose = () => z.looseObject({})
+const unchecked = () => byBody(z.unknown()).optional()
+const loose = () => byBody(z.looseObject({}))
 
 /** What is read of a block, whatever its type; `signature`, `citations` and `caller` come back from answers and say nothing. */
 const blockFields = {
-  type: z.string(),
+  type: word(),
   text: unchecked(),
   thinking: unchecked(),
   signature: unchecked(),
@@ -31,41 +32,40 @@ const blockFields = {
   source: unchecked(),
 }
 const innerBlockSchema = z.object({ ...blockFields, content: unchecked() })
+const textBlocks = () => z.union([text(), z.array(innerBlockSchema).max(MAX_LIST)])
 const blockSchema = z.object({
   ...blockFields,
   /** Of a tool's result. */
-  content: z.union([z.string(), z.array(innerBlockSchema)]).nullish(),
+  content: textBlocks().nullish(),
 })
 export type InputBlock = z.infer<typeof blockSchema>
 
-const textBlocks = () => z.union([z.string(), z.array(innerBlockSchema)])
-
 export const inputMessageSchema = z.object({
-  role: z.string(),
-  content: z.union([z.string(), z.array(blockSchema)]),
+  role: word(),
+  content: z.union([text(), z.array(blockSchema).max(MAX_LIST)]),
 })
 export type InputMessage = z.infer<typeof inputMessageSchema>
 
 const toolSchema = z.object({
-  type: z.string().nullish(),
-  name: z.string(),
-  description: z.string().nullish(),
+  type: word().nullish(),
+  name: label(),
+  description: text().nullish(),
   input_schema: loose().nullish(),
   strict: laxBoolean().nullish(),
 })
 
 /** What makes the prompt. */
 const promptFields = {
-  model: z.string(),
-  messages: z.array(inputMessageSchema),
+  model: label(),
+  messages: z.array(inputMessageSchema).max(MAX_LIST),
   system: textBlocks().nullish(),
-  tools: z.array(toolSchema).nullish(),
+  tools: z.array(toolSchema).max(MAX_LIST).nullish(),
   tool_choice: z
-    .object({ type: z.string(), name: z.string().nullish(), disable_parallel_tool_use: laxBoolean().nullish() })
+    .object({ type: word(), name: label().nullish(), disable_parallel_tool_use: laxBoolean().nullish() })
     .nullish(),
-  thinking: z.object({ type: z.string(), budget_tokens: unchecked(), display: unchecked() }).nullish(),
+  thinking: z.object({ type: word(), budget_tokens: unchecked(), display: unchecked() }).nullish(),
   output_config: z
-    .object({ effort: z.string().nullish(), format: z.looseObject({ type: z.string() }).nullish() })
+    .object({ effort: word().nullish(), format: byBody(z.looseObject({ type: word() })).nullish() })
     .nullish(),
   chat_template_kwargs: chatRequestSchema.shape.chat_template_kwargs,
 }
@@ -91,12 +91,12 @@ export const messageRequestSchema = chatRequestSchema
   .extend({
     ...promptFields,
     max_tokens: laxInteger(),
-    stop_sequences: z.array(z.string()).nullish(),
-    metadata: z.object({ user_id: z.string().nullish() }).nullish(),
-    service_tier: z.string().nullish(),
-    speed: z.string().nullish(),
+    stop_sequences: z.array(label()).max(MAX_LIST).nullish(),
+    metadata: z.object({ user_id: label().nullish() }).nullish(),
+    service_tier: word().nullish(),
+    speed: word().nullish(),
     container: unchecked(),
-    mcp_servers: z.array(loose()).nullish(),
+    mcp_servers: z.array(loose()).max(MAX_LIST).nullish(),
   })
 export type MessageRequest = z.infer<typeof messageRequestSchema>
 

@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { small } from '#contract/endpoints/bodies.js'
 import { endpoints, type JsonBody } from '#contract/endpoints/endpoint.js'
 import { pageQuerySchema } from '#contract/wire/list.js'
+import { MAX_LINES } from '#contract/wire/maxima.js'
 import type { PluginEndpoints } from '#service/plugin.js'
 import { ARTIFACT_MANIFEST } from './bodies.js'
 import {
@@ -32,7 +33,7 @@ const ofModel = { tag: 'Models', origin: 'ours', scope: 'read', query: pageQuery
 const runLines = {
   schema: fileStreamRequestSchema,
   size: 'chatBytes',
-  reader: { maxContainers: 10_000, maxValues: 300_000 },
+  reader: { maxContainers: 10_000, maxValues: MAX_LINES },
 } as const satisfies JsonBody
 
 const MODEL_RUNS = endpoints({

@@ -4,12 +4,13 @@
  */
 import { z } from 'zod'
 import { listSchema } from '#contract/wire/list.js'
+import { atMost, byBody, label, MAX_LINES, text } from '#contract/wire/maxima.js'
 
 /** `POST /graphql`. */
 export const graphqlRequestSchema = z.object({
   query: z.string().max(200_000),
-  variables: z.record(z.string(), z.json()).nullish(),
-  operationName: z.string().nullish(),
+  variables: byBody(z.record(z.string(), z.json())).nullish(),
+  operationName: label().nullish(),
 })
 
 /** Whatever the document asks for; a field that failed is told in `errors`. */
@@ -22,9 +23,14 @@ export const graphqlResponseSchema = z.object({
 
 /** `POST /files/{entity}/{project}/{run}/file_stream`: lines of the run's files from `offset` on. */
 export const fileStreamRequestSchema = z.object({
-  files: z
-    .record(z.string(), z.object({ offset: z.number().int().min(0).default(0), content: z.array(z.string()) }))
-    .nullish(),
+  files: atMost(
+    z.record(
+      z.string(),
+      z.object({ offset: z.number().int().min(0).default(0), content: z.array(text()).max(MAX_LINES) }),
+    ),
+    1000,
+    1024,
+  ).nullish(),
   complete: z.boolean().nullish(),
   exitcode: z.number().int().nullish(),
 })

@@ -133,7 +133,7 @@ function parseTelling<S extends z.ZodType>(schema: S, body: unknown, told: reado
 }
 
 function misfit(issues: readonly z.core.$ZodIssue[], value: unknown, root: string): RequestValidationError {
-  const problems = toValidationProblems(issues, root)
+  const problems = toValidationProblems(issues, root, value)
   return new RequestValidationError(problems, { sentence: toSentences(problems, value, 1) })
 }
 

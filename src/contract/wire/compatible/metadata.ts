@@ -5,6 +5,7 @@
  */
 import { z } from 'zod'
 
-export const metadataSchema = z.record(z.string().max(64), z.string().max(512))
-
 export const MAX_METADATA = 16
+
+/** How many there are is said in OpenAI's words by whoever keeps it. */
+export const metadataSchema = z.record(z.string().max(64), z.string().max(512)).meta({ maxProperties: MAX_METADATA })

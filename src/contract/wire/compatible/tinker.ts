@@ -3,19 +3,20 @@
  * (`formats/tinker/`).
  */
 import { z } from 'zod'
+import { byBody, kept, label, MAX_LIST, MAX_TOKEN_IDS, word } from '../maxima.js'
 
-const metadata = z.record(z.string(), z.json()).nullish()
+const metadata = kept(z.record(z.string(), z.json())).nullish()
 const id = z.string().min(1).max(200)
 const count = z.number().int().min(0)
 const ttl = z.number().int().min(1).max(315_360_000).nullish()
-const kind = z.string().nullish()
+const kind = word().nullish()
 /** Part of a path: no slash, nothing invisible. */
 const name = z.string().regex(/^[\w.@=+ -]{1,200}$/)
 
 /** What the client sends and nobody here reads. */
-export const tinkerEmptySchema = z.object({ sdk_version: z.string().nullish() })
+export const tinkerEmptySchema = z.object({ sdk_version: label().nullish() })
 export const tinkerConfigSchema = z.object({})
-export const tinkerTelemetrySchema = z.object({ events: z.array(z.json()).nullish() })
+export const tinkerTelemetrySchema = z.object({ events: byBody(z.array(z.json())).nullish() })
 export const tinkerAcceptedSchema = z.object({ status: z.literal('accepted') })
 export const tinkerHealthSchema = z.object({ status: z.literal('ok') })
 
@@ -54,7 +55,7 @@ const loraConfig = z.object({
   train_mlp: z.boolean().default(true),
   train_attn: z.boolean().default(true),
 })
-const optimizerConfig = z.object({ type: z.string() })
+const optimizerConfig = z.object({ type: word() })
 
 export const createTrainingSessionSchema = z.object({
   session_id: id,
@@ -95,7 +96,7 @@ export const optimStepSchema = z.object({
     })
     .nullish(),
   /** Of optimizers that are not served. */
-  optimizer_params: z.object({ type: z.string().nullish() }).nullish(),
+  optimizer_params: z.object({ type: word().nullish() }).nullish(),
   type: kind,
 })
 export type OptimStepRequest = z.output<typeof optimStepSchema>
@@ -128,7 +129,7 @@ export const saveExternalSchema = z.object({
   path: name,
   seq_id: count,
   ttl_seconds: ttl,
-  age_encryption_recipients: z.array(z.string()).nullish(),
+  age_encryption_recipients: z.array(label()).max(MAX_LIST).nullish(),
   type: kind,
 })
 export type SaveExternalRequest = z.output<typeof saveExternalSchema>
@@ -143,7 +144,7 @@ export const loadWeightsSchema = z.object({
   path: z.string().max(1000),
   optimizer: z.boolean().default(false),
   optimizer_config: optimizerConfig.nullish(),
-  weights_access_token: z.string().nullish(),
+  weights_access_token: label().nullish(),
   /** As in `create_model`, of a run that begins with the weights. */
   trainyard_model_id: id.nullish(),
   type: kind,
@@ -190,11 +191,15 @@ export const capabilitiesSchema = z.object({
 
 export const sampleRequestSchema = z.object({
   num_samples: z.number().int().min(1).max(128).default(1),
-  prompt: z.object({ chunks: z.array(z.looseObject({ type: z.string(), tokens: z.array(count).optional() })) }),
+  prompt: z.object({
+    chunks: z
+      .array(byBody(z.looseObject({ type: word(), tokens: z.array(count).max(MAX_TOKEN_IDS).optional() })))
+      .max(MAX_LIST),
+  }),
   sampling_params: z.object({
     max_tokens: z.number().int().min(1).nullish(),
     seed: z.number().int().nullish(),
-    stop: z.union([z.string(), z.array(z.string()).max(64), z.array(z.number().int().min(0)).max(64)]).nullish(),
+    stop: z.union([label(), z.array(label()).max(64), z.array(z.number().int().min(0)).max(64)]).nullish(),
     temperature: z.number().min(0).default(1),
     top_k: z.number().int().min(-1).default(-1),
     top_p: z.number().min(0).max(1).default(1),
@@ -206,7 +211,7 @@ export const sampleRequestSchema = z.object({
   prompt_logprobs: z.boolean().nullish(),
   topk_prompt_logprobs: count.max(20).default(0),
   topk_sample_logprobs: count.max(20).default(0),
-  target_prompt_logprobs: z.json().nullish(),
+  target_prompt_logprobs: byBody(z.json()).nullish(),
   prompt_alt_tokens_k: count.default(0),
   prompt_logprobs_last_n: count.nullish(),
   record_stability_info: z.boolean().nullish(),

@@ -8,13 +8,14 @@
 import { z } from 'zod'
 import { chatRequestSchema, promptLogprobsSchema, usageSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
+import { byBody, text } from '../maxima.js'
 import { samplingRecordSchema } from '../sampling-record.js'
 
 /** One prompt: text, or token ids. */
 export type CompletionPrompt = string | readonly number[]
 
 /** A text, token ids, or a list of either. */
-const promptSchema = z.unknown().transform((value, context): readonly CompletionPrompt[] => {
+const promptSchema = byBody(z.unknown()).transform((value, context): readonly CompletionPrompt[] => {
   const refuse = (type: string, message: string): never => {
     context.addIssue({ code: 'custom', message, params: { type } })
     return z.NEVER
@@ -55,7 +56,7 @@ export const completionRequestSchema = chatRequestSchema
   })
   .extend({
     prompt: promptSchema,
-    suffix: z.string().nullish(),
+    suffix: text().nullish(),
     best_of: laxInteger().nullish(),
     logprobs: laxInteger().nullish(),
     echo: laxBoolean().nullish(),

@@ -10,12 +10,14 @@ import { z } from 'zod'
 import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
 import { metadataSchema } from '../compatible/metadata.js'
 import { laxBoolean, laxInteger } from '../lax.js'
+import { byBody, label, MAX_LIST, text, word } from '../maxima.js'
 import { samplingRecordSchema } from '../sampling-record.js'
 
-const loose = () => z.looseObject({})
+const loose = () => byBody(z.looseObject({}))
+const typed = () => byBody(z.looseObject({ type: word() }))
 
 /** An item as clients send it: a message, a call, its output, reasoning, or a reference to any of these. */
-export const inputItemSchema = z.looseObject({ type: z.string().nullish(), role: z.string().nullish() })
+export const inputItemSchema = byBody(z.looseObject({ type: word().nullish(), role: word().nullish() }))
 export type InputItem = z.infer<typeof inputItemSchema>
 
 export const responseRequestSchema = chatRequestSchema
@@ -39,29 +41,27 @@ export const responseRequestSchema = chatRequestSchema
     user: true,
   })
   .extend({
-    input: z.union([z.string(), z.array(inputItemSchema)]).nullish(),
-    instructions: z.string().nullish(),
-    previous_response_id: z.string().nullish(),
+    input: z.union([text(), z.array(inputItemSchema).max(MAX_LIST)]).nullish(),
+    instructions: text().nullish(),
+    previous_response_id: label().nullish(),
     store: laxBoolean().nullish(),
     max_output_tokens: laxInteger().nullish(),
     max_tool_calls: laxInteger().nullish(),
     top_logprobs: laxInteger().nullish(),
-    include: z.array(z.string()).nullish(),
+    include: z.array(word()).max(MAX_LIST).nullish(),
     metadata: metadataSchema.nullish(),
-    tools: z.array(z.looseObject({ type: z.string() })).nullish(),
-    tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]).nullish(),
-    text: z
-      .looseObject({ format: z.looseObject({ type: z.string() }).nullish(), verbosity: z.string().nullish() })
-      .nullish(),
-    reasoning: z.looseObject({ effort: z.string().nullish(), summary: z.string().nullish() }).nullish(),
-    stream_options: z.looseObject({ include_obfuscation: laxBoolean().nullish() }).nullish(),
-    truncation: z.string().nullish(),
+    tools: z.array(typed()).max(MAX_LIST).nullish(),
+    tool_choice: z.union([word(), typed()]).nullish(),
+    text: byBody(z.looseObject({ format: typed().nullish(), verbosity: word().nullish() })).nullish(),
+    reasoning: byBody(z.looseObject({ effort: word().nullish(), summary: word().nullish() })).nullish(),
+    stream_options: byBody(z.looseObject({ include_obfuscation: laxBoolean().nullish() })).nullish(),
+    truncation: word().nullish(),
     background: laxBoolean().nullish(),
-    conversation: z.union([z.string(), loose()]).nullish(),
+    conversation: z.union([label(), loose()]).nullish(),
     prompt: loose().nullish(),
-    service_tier: z.string().nullish(),
-    safety_identifier: z.string().nullish(),
-    prompt_cache_key: z.string().nullish(),
+    service_tier: word().nullish(),
+    safety_identifier: label().nullish(),
+    prompt_cache_key: label().nullish(),
   })
 export type ResponseRequest = z.infer<typeof responseRequestSchema>
 

@@ -3,8 +3,9 @@
  * `/apply-template` in llama.cpp's.
  */
 import { z } from 'zod'
-import { chatMessageSchema, chatRequestSchema } from '../chat-completions.js'
+import { chatRequestSchema } from '../chat-completions.js'
 import { laxBoolean, laxInteger } from '../lax.js'
+import { label, MAX_TOKEN_IDS, text } from '../maxima.js'
 
 const conversationFields = chatRequestSchema.pick({
   model: true,
@@ -20,8 +21,8 @@ const conversationFields = chatRequestSchema.pick({
 
 /** A prompt as it is (`prompt`), or a conversation for the chat template (`messages`). */
 export const tokenizeRequestSchema = conversationFields.extend({
-  prompt: z.string().nullish(),
-  messages: z.array(chatMessageSchema).nullish(),
+  prompt: text().nullish(),
+  messages: chatRequestSchema.shape.messages.nullish(),
   return_token_strs: laxBoolean().nullish(),
 })
 export type TokenizeRequest = z.infer<typeof tokenizeRequestSchema>
@@ -36,12 +37,12 @@ export const tokenizeResponseSchema = z.object({
 export type TokenizeResponse = z.infer<typeof tokenizeResponseSchema>
 
 export const detokenizeRequestSchema = z.object({
-  model: z.string().nullish(),
-  tokens: z.array(laxInteger({ min: 0 })),
+  model: label().nullish(),
+  tokens: z.array(laxInteger({ min: 0 })).max(MAX_TOKEN_IDS),
 })
 export type DetokenizeRequest = z.infer<typeof detokenizeRequestSchema>
 
-export const applyTemplateRequestSchema = conversationFields.extend({ messages: z.array(chatMessageSchema) })
+export const applyTemplateRequestSchema = conversationFields.extend({ messages: chatRequestSchema.shape.messages })
 export type ApplyTemplateRequest = z.infer<typeof applyTemplateRequestSchema>
 
 /** Answer of `/detokenize` and `/apply-template`. */

@@ -9,6 +9,7 @@ import { z } from 'zod'
 import { fileObjectSchema } from '../files.js'
 import { laxInteger } from '../lax.js'
 import { listSchema, pageQuerySchema } from '../list.js'
+import { byBody } from '../maxima.js'
 import { messageSchema } from '../trajectories.js'
 import { MARK_FORMS, MARK_LEFT_OUT, MARK_SOURCES, MARKS, MAX_EDITED, MAX_NOTE } from './mark-words.js'
 
@@ -39,7 +40,10 @@ export const createMarkRequestSchema = z.object({
   answer: messageSchema,
   /** Another answer to the same: the marked one is better (`good`) or worse (`bad`). */
   other: messageSchema.nullish(),
-  tools: z.array(z.looseObject({})).max(1000).nullish(),
+  tools: z
+    .array(byBody(z.looseObject({})))
+    .max(1000)
+    .nullish(),
   /** Step of the model that answered; 0 is the base model. */
   step: index.nullish(),
 })

@@ -4,9 +4,10 @@
  */
 import type { Installed } from '#service/plugin.js'
 import { messages } from './messages/plugin.js'
+import { responses } from './responses/plugin.js'
 import { wandb } from './wandb/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [messages, wandb],
+  plugins: [responses, messages, wandb],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -1,9 +1,10 @@
 /**
  * The composition root: options → every part of a running service, in the order in which they start → `close`.
  *
- * Start order: lock the data directory, try the device, migrate, recover interrupted jobs, listen, start the engine of the default base
- * model (in the background: requests wait for it), start the queue. Each part is added to one list of lifetimes as soon as it runs;
- * a start that fails and `close` both end what is in it, the last part first. The parts are built in `assembly/`, nowhere else.
+ * Start order: lock the data directory, try the device, migrate, recover interrupted jobs, listen, start the engine of the
+ * default base model (in the background: requests wait for it), start the queue. Each part is added to one list of lifetimes as
+ * soon as it runs; a start that fails and `close` both end what is in it, the last part first. The parts are built in
+ * `assembly/`, nowhere else.
  */
 
 import { AppError } from '#base/errors/errors.js'
@@ -13,7 +14,7 @@ import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
 import { createPlacement } from './assembly/placement.js'
-import { loadPlugins } from './assembly/plugins.js'
+import { loadPlugins, startPlugins } from './assembly/plugins.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
 import { chooseDevice } from './assembly/served-device.js'
 import { readServedModels } from './assembly/served-models.js'
@@ -61,9 +62,8 @@ export interface Service {
  * Starts a service.
  *
  * @param installed what it does beside the core's work
- * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `database_locked`, `disk_full`, `port_in_use`,
- *   `cannot_listen`, `duplicate_base_model`, `built_in_model_damaged`,
- *   `device_refused`
+ * @throws {AppError} `data_dir_locked`, `data_dir_unusable`, `database_unreadable`, `database_locked`, `disk_full`,
+ * `port_in_use`, `cannot_listen`, `duplicate_base_model`, `built_in_model_damaged`, `device_refused`
  * @example const service = await createService({ dataDir: './data', port: 0 }, INSTALLED)
  */
 export async function createService(options: ServiceOptions, installed: Installed): Promise<Service> {
@@ -120,7 +120,8 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const jobs = createJobs(start, { ...input, serverUrl: () => workerUrl })
   const placement = createPlacement(start, { storage, jobs })
   const { services, context, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
-  const server = await startServer(start, { dataDir, storage, processes, jobs, services, context })
+  const started = await startPlugins(start.plugins, { context, lifetimes }, options.tuning?.plugins)
+  const server = await startServer(start, { dataDir, storage, processes, jobs, services, context, started })
 
   // from here on the port is this server's: what runs by itself begins
   workerUrl = server.workerUrl

@@ -14,7 +14,6 @@ import type { BuiltInModel } from './built-in-models.js'
 import type { SampleTiming } from './facades/tinker/samples.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
-import type { ResponseStoreTuning } from './operations/generation/responses/response-store.js'
 import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
@@ -29,7 +28,9 @@ export interface ServiceSettings extends Partial<Omit<ServiceSettingValues, Spec
   /** The first one answers requests that name no model. Default: `trainyard/spark`. */
   readonly baseModels?: readonly (BuiltInModel | BaseModelEntry)[]
   readonly logLevel?: LogLevel
-  /** Begin anew where the database is empty or missing and data lies beside it, which stays. Default false: the start is refused. */
+  /**
+   * Begin anew where the database is empty or missing and data lies beside it, which stays. Default false: the start is refused.
+   */
   readonly adoptsEmptyDatabase?: boolean
   /** Go on with a database that is older than the data beside it, or another directory's. Default false: the start is refused. */
   readonly adoptsOtherDatabase?: boolean
@@ -67,8 +68,8 @@ export interface ServiceTuning {
   readonly downloadRetryMs?: number
   /** How often a cluster of workers is looked at, milliseconds. Default: `placement.ts`. */
   readonly placementMs?: number
-  /** Responses that are kept: how many of an entity, and waits for the database. Defaults: `response-store.ts`. */
-  readonly storedResponses?: Partial<ResponseStoreTuning>
+  /** Of plugins, by their names. Defaults: beside the code they tune. */
+  readonly plugins?: Readonly<Record<string, object>>
   /** When a sample that nobody asks for goes. Defaults: `samples.ts`. */
   readonly samples?: SampleTiming
 }

@@ -5,6 +5,7 @@
  * The core imports no plugin: whoever starts it hands the list over (`Installed`).
  */
 import type { EntryPoint } from '#base/processes/entry.js'
+import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
 import type { StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
@@ -24,8 +25,20 @@ export interface PluginEndpoints {
   readonly stored?: readonly StoredBody[]
 }
 
+/** A service that starts, as a plugin finds it. */
+export interface PluginStart {
+  /** What operations work with. */
+  readonly context: ServiceContext
+  /** What runs is added here as soon as it does, with its end. */
+  readonly lifetimes: Pick<Lifetimes, 'add'>
+  /** Times and limits that only tests change; the plugin knows which. */
+  readonly tuning: object | undefined
+}
+
 /** A running service, as handlers of a plugin find it. */
-export interface PluginService {
+export interface PluginService<P = unknown> {
+  /** What the plugin's `start` answered. */
+  readonly started: P
   /** What operations work with. */
   readonly context: ServiceContext
   /** What handlers of the core work with: its operations, and what there is of HTTP. */
@@ -38,13 +51,15 @@ export type PluginHandlers<E extends PluginEndpoints> = HandlersOf<Intersection<
 type Intersection<U> = (U extends unknown ? (each: U) => void : never) extends (all: infer I) => void ? I : never
 
 /** What a plugin adds; it leaves out what it does not add. */
-interface PluginManifest<E extends PluginEndpoints> {
+interface PluginManifest<E extends PluginEndpoints, P> {
   /** As its folder is called. */
   readonly name: string
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
   endpoints?(): Promise<E>
+  /** Starts what runs beside the service; it is there before the port is. @returns what handlers are given of it */
+  start?(core: PluginStart): Promise<P>
   /** One for each row. Loaded when the first request for one of them comes. */
-  handlers?(service: PluginService): Promise<PluginHandlers<E>>
+  handlers?(service: PluginService<P>): Promise<PluginHandlers<E>>
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**
@@ -56,12 +71,12 @@ interface PluginManifest<E extends PluginEndpoints> {
 }
 
 /** A manifest whose handlers were checked against its rows. */
-export interface Plugin extends Omit<PluginManifest<PluginEndpoints>, 'handlers'> {
+export interface Plugin extends Omit<PluginManifest<PluginEndpoints, unknown>, 'handlers'> {
   handlers?(service: PluginService): Promise<Readonly<Record<string, BoundHandler>>>
 }
 
 /** Checks a manifest. */
-export function definePlugin<E extends PluginEndpoints>(manifest: PluginManifest<E>): Plugin {
+export function definePlugin<E extends PluginEndpoints, P = undefined>(manifest: PluginManifest<E, P>): Plugin {
   return manifest as Plugin
 }
 

@@ -21,7 +21,7 @@ async function boundRoutes(): Promise<string[]> {
     services,
     table: TABLE,
     errorForms: [],
-    plugins: handlersLater(await loadPlugins(INSTALLED), () => ({}) as never),
+    plugins: handlersLater(await loadPlugins(INSTALLED), new Map(), () => ({}) as never),
     baseModels: [],
     limits: { maxConcurrentRequests: 1, requestsPerMinute: null },
     version: '0',

@@ -9,14 +9,6 @@ import {
   completionResponseSchema,
 } from '../wire/inference/completions.js'
 import {
-  deletedResponseSchema,
-  getResponseQuerySchema,
-  inputItemListSchema,
-  inputTokensSchema,
-  responseRequestSchema,
-  responseSchema,
-} from '../wire/inference/responses.js'
-import {
   applyTemplateRequestSchema,
   detokenizeRequestSchema,
   promptResponseSchema,
@@ -24,7 +16,6 @@ import {
   tokenizeResponseSchema,
   tokenizerInfoResponseSchema,
 } from '../wire/inference/tokens.js'
-import { orderedPageQuerySchema } from '../wire/list.js'
 import { servedListQuerySchema, servedModelListSchema, servedModelSchema } from '../wire/models.js'
 import { chat, conversation, prompts, tokenIds } from './bodies.js'
 import { endpoints } from './endpoint.js'
@@ -52,49 +43,6 @@ export const GENERATION = endpoints({
     answer: completionResponseSchema,
     stream: completionChunkSchema,
     isAdmitted: true,
-  },
-  'POST /v1/responses': {
-    tag,
-    summary: 'Answer items with items',
-    origin: 'OpenAI',
-    scope: 'read',
-    body: conversation(responseRequestSchema),
-    answer: responseSchema,
-    stream: z.looseObject({ type: z.string(), sequence_number: z.number().int() }),
-    isAdmitted: true,
-  },
-  'POST /v1/responses/input_tokens': {
-    tag,
-    summary: 'Count the tokens of a prompt',
-    origin: 'OpenAI',
-    scope: 'read',
-    body: conversation(responseRequestSchema),
-    answer: inputTokensSchema,
-  },
-  'GET /v1/responses/{response_id}': {
-    tag,
-    summary: 'Get a stored response',
-    origin: 'OpenAI',
-    scope: 'read',
-    query: getResponseQuerySchema,
-    answer: responseSchema,
-    parameters: { stream: 'Refused if true: a response streams while it is created' },
-  },
-  'DELETE /v1/responses/{response_id}': {
-    tag,
-    summary: 'Forget a stored response',
-    origin: 'OpenAI',
-    scope: 'write',
-    answer: deletedResponseSchema,
-  },
-  'GET /v1/responses/{response_id}/input_items': {
-    tag,
-    summary: 'List what a stored response was made from',
-    origin: 'OpenAI',
-    scope: 'read',
-    query: orderedPageQuerySchema,
-    answer: inputItemListSchema,
-    parameters: { order: '`asc`: first said first, `desc`: last said first; default `desc`' },
   },
   'POST /tokenize': {
     tag,

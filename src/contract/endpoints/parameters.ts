@@ -26,7 +26,6 @@ const IN_PATH: Readonly<Record<string, string>> = {
   path: 'Address within the page, for example `jobs`; below `assets/`, a file of its build',
   page: 'Name of the page, for example `api`',
   probe_id: 'Id of a watched prompt',
-  response_id: 'Id of a stored response',
   sampler_id: 'Id of a sampler, as its creation answers it',
   session_id: 'Id of a session, not its token',
   step: CHECKPOINT_STEP,

@@ -54,6 +54,6 @@ const MESSAGES = endpoints({
 })
 
 export const messageEndpoints = {
-  runs: [{ after: 'GET /v1/responses/{response_id}/input_items', rows: MESSAGES }],
+  runs: [{ after: 'POST /v1/completions', rows: MESSAGES }],
   errors: messageErrors,
 } as const satisfies PluginEndpoints

@@ -22,7 +22,7 @@ export interface MessageAnswer {
   events(): AsyncIterable<MessageEvent>
 }
 
-export interface MessageService {
+interface MessageService {
   /** As `ChatService.create`. */
   create(principal: Principal, request: MessageRequest, requestId: string, signal: AbortSignal): Promise<MessageAnswer>
   /** How long the prompt of a request would be. */

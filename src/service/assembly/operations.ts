@@ -22,8 +22,6 @@ import { createEngineNodeService } from '../operations/engine-nodes.js'
 import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
-import { createResponseStore } from '../operations/generation/responses/response-store.js'
-import { createResponseService } from '../operations/generation/responses/responses.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createLogComparisonService } from '../operations/log-comparison.js'
 import { createMarkService } from '../operations/marks/marks.js'
@@ -75,7 +73,9 @@ export interface OperationsInput {
   readonly jobs: Jobs
 }
 
-/** Downloads, deliveries and fetches begin when somebody asks for them; outbox and watched prompts begin when the server listens. */
+/**
+ * Downloads, deliveries and fetches begin when somebody asks for them; outbox and watched prompts begin when the server listens.
+ */
 export function createOperations(start: Start, input: OperationsInput): Operations {
   const { options, settings, logger, lifetimes } = start
   const {
@@ -187,8 +187,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const answerInTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
   const probes = createProbeRunner(context, storage.group === null ? undefined : answerInTurn)
   lifetimes.add('probes', () => probes.stop())
-  const responseStore = createResponseStore(context, options.tuning?.storedResponses)
-  lifetimes.add('responses', () => responseStore.stop())
   const tinker = createTinkerService(
     { ...context, isBeside: storage.group !== null },
     { mostWaiting: settings.maxWaitingSamples, mostBytes: settings.maxSampleBytes },
@@ -220,7 +218,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     chat,
     completions: createCompletionService(context),
     tokens,
-    responses: createResponseService(context, { chat, tokens, store: responseStore }),
     systemCheck: createSystemCheckService(context),
     verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),

@@ -6,7 +6,14 @@ import { createEndpointTable, type EndpointTable, type Key } from '#contract/end
 import { type BodyFinder, createBodyFinder } from '../bodies/bodies.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
-import { type Installed, loadSchemaParts, type Plugin, type PluginEndpoints, type PluginService } from '../plugin.js'
+import {
+  type Installed,
+  loadSchemaParts,
+  type Plugin,
+  type PluginEndpoints,
+  type PluginService,
+  type PluginStart,
+} from '../plugin.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
@@ -23,6 +30,9 @@ export interface LoadedPlugins extends Served {
   readonly errorForms: readonly ErrorForm[]
   readonly bodyThread: EntryPoint
 }
+
+/** What the `start` of each answered. */
+export type StartedPlugins = ReadonlyMap<Plugin, unknown>
 
 interface LoadedPlugin {
   readonly plugin: Plugin
@@ -58,16 +68,28 @@ function servedBy(endpoints: readonly PluginEndpoints[]): Served {
   return { table, bodyOf: createBodyFinder(table, stored) }
 }
 
+/** Starts what plugins have that runs beside the service. @returns what each answered */
+export async function startPlugins(
+  { list }: Pick<LoadedPlugins, 'list'>,
+  core: Omit<PluginStart, 'tuning'>,
+  tuning: Readonly<Record<string, object>> = {},
+): Promise<StartedPlugins> {
+  const started = new Map<Plugin, unknown>()
+  for (const { plugin } of list) started.set(plugin, await plugin.start?.({ ...core, tuning: tuning[plugin.name] }))
+  return started
+}
+
 /** Handlers of plugins; what could not be loaded is tried again by the next request. */
 export function handlersLater(
   { list }: Pick<LoadedPlugins, 'list'>,
-  service: () => PluginService,
+  started: StartedPlugins,
+  service: () => Omit<PluginService, 'started'>,
 ): readonly LoadedLater[] {
   return list.flatMap(({ plugin, keys }) => {
     if (plugin.handlers === undefined) return []
     let loading: ReturnType<LoadedLater['load']> | null = null
     const load = async (): ReturnType<LoadedLater['load']> => {
-      loading ??= plugin.handlers?.(service()) ?? Promise.resolve({})
+      loading ??= plugin.handlers?.({ ...service(), started: started.get(plugin) }) ?? Promise.resolve({})
       try {
         return await loading
       } catch (error) {

@@ -19,7 +19,7 @@ import { queueFull } from '../processes/engine-errors.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { toStorageError } from '../storage/database.js'
 import type { Jobs } from './jobs.js'
-import { handlersLater } from './plugins.js'
+import { handlersLater, type StartedPlugins } from './plugins.js'
 import type { Processes } from './processes.js'
 import type { Start } from './start.js'
 import type { Storage } from './storage.js'
@@ -31,6 +31,7 @@ export interface ServerInput {
   readonly jobs: Pick<Jobs, 'dispatcher' | 'sessions'>
   readonly services: AppOptions['services']
   readonly context: PluginService['context']
+  readonly started: StartedPlugins
 }
 
 export interface Server {
@@ -107,7 +108,7 @@ function createServerApp(
   const app: AppOptions = {
     table: plugins.table,
     errorForms: plugins.errorForms,
-    plugins: handlersLater(plugins, () => ({ context, app })),
+    plugins: handlersLater(plugins, input.started, () => ({ context, app })),
     services,
     logger,
     clock: systemClock,

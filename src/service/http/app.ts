@@ -1,6 +1,6 @@
 /**
- * The HTTP application: middleware in order, then the handlers of all endpoints, a file a resource. What there is stands in the table,
- * `contract/endpoints/table.ts`; handlers of plugins are loaded when one is called.
+ * The HTTP application: middleware in order, then the handlers of all endpoints, a file a resource. What there is stands in the
+ * table, `contract/endpoints/table.ts`; handlers of plugins are loaded when one is called.
  *
  * Building it has no side effects. A test that needs no port calls `app.request(path)`.
  */
@@ -30,7 +30,6 @@ import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
 import { markHandlers } from './routes/inference/marks.js'
 import { probeHandlers } from './routes/inference/probes.js'
-import { responseHandlers } from './routes/inference/responses.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
@@ -62,7 +61,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...markHandlers(options),
     ...modelHandlers(options),
     ...probeHandlers(options),
-    ...responseHandlers(options),
     ...rolloutHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),

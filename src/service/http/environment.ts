@@ -24,7 +24,6 @@ import type { EngineNodeService } from '#service/operations/engine-nodes.js'
 import type { FileService } from '#service/operations/files.js'
 import type { ChatService } from '#service/operations/generation/chat/chat.js'
 import type { CompletionService } from '#service/operations/generation/completions/completions.js'
-import type { ResponseService } from '#service/operations/generation/responses/responses.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import type { LogComparisonService } from '#service/operations/log-comparison.js'
 import type { MarkService } from '#service/operations/marks/marks.js'
@@ -113,7 +112,6 @@ export interface AppOptions {
     readonly chat: ChatService
     readonly completions: CompletionService
     readonly tokens: TokenService
-    readonly responses: ResponseService
     readonly systemCheck: SystemCheckService
     readonly verify: VerifyService
     readonly workerApi: WorkerApiService

@@ -7,7 +7,6 @@
 import type { Generated } from 'kysely'
 import type { FineTuningTables } from './fine-tuning/tables.js'
 import type { ProbeTables } from './probes/tables.js'
-import type { ResponseTables } from './responses/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
 import type { WebhookTables } from './webhooks/tables.js'
 
@@ -340,7 +339,10 @@ export interface ServerRunsTable {
   seen_at_ms: number
 }
 
-/** Blobs this database had and names no more; triggers of every column that names one keep it, and the sweeper (`upkeep/unnamed-blobs.ts`). */
+/**
+ * Blobs this database had and names no more; triggers of every column that names one keep it, and the sweeper (`upkeep/unnamed-
+ * blobs.ts`).
+ */
 export interface UnnamedBlobsTable {
   sha256: string
   /** When a row let it go, or a sweep found it; a file written later is not meant. */
@@ -373,7 +375,7 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema extends FineTuningTables, WebhookTables, TinkerTables, ProbeTables, ResponseTables {
+export interface Schema extends FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable

@@ -100,7 +100,7 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers'
 
   it('a response that one answered is gone on from, got and deleted at the other', async () => {
     // each row is there before its answer, on a busy machine too
-    const patient = { ...IDLE, tuning: { storedResponses: { patienceMs: 30_000 } } }
+    const patient = { ...IDLE, tuning: { plugins: { responses: { patienceMs: 30_000 } } } }
     group = await startGroup(await shared.newGroup(), [patient, patient])
     const servers = [group.at(0), group.at(1)] as const
     interface Kept {

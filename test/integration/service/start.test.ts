@@ -32,8 +32,8 @@ const PARTS = [
   'remote data',
   'outbox',
   'probes',
-  'responses',
   'samples',
+  'responses',
   'server',
 ]
 

@@ -43,7 +43,7 @@ import { openDatabase } from '../../../dist/src/service/storage/database.js'
 import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
 import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-points.js'
 import { openSqlite } from '../../../dist/src/service/storage/sqlite.js'
-import { parts } from '../built-parts.mjs'
+import { bodyOf, parts } from '../built-parts.mjs'
 import { moreTransitions } from './crash-transitions.mjs'
 
 const [root, name, point, points = ''] = process.argv.slice(2)
@@ -100,7 +100,7 @@ const context = {
   // small bodies, read as the server reads them
   bodies: {
     limits: DEFAULT_BODY_LIMITS,
-    parseFile: async (name, path) => parseBody(name, [await fs.readFile(path)]),
+    parseFile: async (kind, path) => parseBody(kind, [await fs.readFile(path)]),
   },
   modelFacts: { parametersOf: async () => 4_500_000 },
   signals: { notify: () => undefined },
@@ -190,8 +190,9 @@ function receivedGroups() {
   const trajectories = [{ messages_and_choices: [{ role: 'user', content: 'q' }], reward: 1 }]
   const bytes = Buffer.from(JSON.stringify({ split: 'val', trajectory_groups: [{ trajectories }] }))
   const targetPath = blobs.temporaryPath()
-  const task = { name: 'POST /v1/preview/models/{model_id}/log', source: { bytes }, targetPath, maxGroupBytes: 1e6 }
-  const reading = createGroupReading(task)
+  const name = 'POST /v1/preview/models/{model_id}/log'
+  const task = { name, source: { bytes }, targetPath, maxGroupBytes: 1e6 }
+  const reading = createGroupReading(task, bodyOf(name))
   for (;;) {
     const read = reading.step()
     if (read !== null) return { ...read, path: targetPath }

@@ -32,7 +32,6 @@ import { up as probes } from './0038-probes.js'
 import { up as severalServers } from './0039-several-servers.js'
 import { up as usageByKey } from './0040-usage-by-key.js'
 import { up as oneTime } from './0042-one-time.js'
-import { up as storedResponses } from './0044-stored-responses.js'
 import { up as keepRules } from './0045-keep-rules.js'
 
 /** Of the core. */
@@ -66,7 +65,6 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0039-several-servers': { up: severalServers },
   '0040-usage-by-key': { up: usageByKey },
   '0042-one-time': { up: oneTime },
-  '0044-stored-responses': { up: storedResponses },
   '0045-keep-rules': { up: keepRules },
 }
 

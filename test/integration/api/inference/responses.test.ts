@@ -8,7 +8,7 @@ import OpenAI from 'openai'
 import { zodTextFormat } from 'openai/helpers/zod'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type Response as ResponseObject, responseSchema } from '#contract/wire/inference/responses.js'
+import { type Response as ResponseObject, responseSchema } from '#plugins/responses/wire.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 const MODEL = 'trainyard/tiny-random'

@@ -3,13 +3,14 @@
  * repeats the last message.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import type { Response as ResponseObject } from '#contract/wire/inference/responses.js'
+import { responseTables } from '#plugins/responses/storage/tables.js'
+import type { Response as ResponseObject } from '#plugins/responses/wire.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 
 const PATH = '/v1/responses'
 /** Rows are there before their answers, on a busy machine too. */
-const PATIENT = { storedResponses: { patienceMs: 30_000 } }
+const PATIENT = { plugins: { responses: { patienceMs: 30_000 } } }
 
 interface Asked {
   readonly by?: string
@@ -91,7 +92,11 @@ describe('a stored response', () => {
         const { id } = (JSON.parse(completed) as { response: ResponseObject }).response
         // by the rows alone: what another server would see
         const { db, close } = await service.openRows()
-        const rows = await db.selectFrom('stored_responses').select('id').where('response_id', '=', id).execute()
+        const rows = await responseTables(db)
+          .selectFrom('stored_responses')
+          .select('id')
+          .where('response_id', '=', id)
+          .execute()
         await close()
         expect(rows).toHaveLength(1)
       }
@@ -135,7 +140,9 @@ describe('a stored response', () => {
   })
 
   it('goes when it is among the oldest of too many or too large ones of its entity, those of others stay', async () => {
-    const of = await createTestService({ tuning: { storedResponses: { limits: { count: 3, sizeBytes: 200_000 } } } })
+    const of = await createTestService({
+      tuning: { plugins: { responses: { limits: { count: 3, sizeBytes: 200_000 } } } },
+    })
     onTestFinished(() => of.dispose())
     const { key: by } = await of.createKey({ entity: 'others' })
     const other = await respond({ input: 'other' }, { of, by })
@@ -159,7 +166,11 @@ describe('a stored response', () => {
   it('is read without its conversation where that is not asked for', async () => {
     const { id, output } = await respond({ input: 'far' })
     const { db, close } = await service.openRows()
-    await db.updateTable('stored_responses').set({ items: 'unreadable' }).where('response_id', '=', id).execute()
+    await responseTables(db)
+      .updateTable('stored_responses')
+      .set({ items: 'unreadable' })
+      .where('response_id', '=', id)
+      .execute()
     await close()
     expect((await service.json<ResponseObject>(`${PATH}/${id}`)).body.id).toBe(id)
     await respond({ input: [{ type: 'item_reference', id: output[0]?.id }] })
@@ -180,7 +191,7 @@ describe('a stored response', () => {
       expect(JSON.stringify(answer), path).toContain('request_id must not hold the character U+0000')
     }
     const { db, close } = await service.openRows()
-    const rows = await db.selectFrom('stored_responses').select('response_id').execute()
+    const rows = await responseTables(db).selectFrom('stored_responses').select('response_id').execute()
     await close()
     expect(rows.filter(({ response_id }) => response_id.startsWith('resp_a'))).toEqual([])
   })
@@ -190,7 +201,7 @@ describe('a stored response', () => {
     const { db, close } = await service.openRows()
     const day = 24 * 3_600_000
     const age = async (days: number) =>
-      db
+      responseTables(db)
         .updateTable('stored_responses')
         .set({ created_at_ms: Date.now() - days * day })
         .where('response_id', '=', id)

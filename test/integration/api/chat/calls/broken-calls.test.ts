@@ -10,7 +10,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
-import type { Response as OpenResponse } from '#contract/wire/inference/responses.js'
+import type { Response as OpenResponse } from '#plugins/responses/wire.js'
 import { createTestService, type TestService } from '../../../../support/service/create-test-service.js'
 import { templatedModel } from '../../../../support/service/templated-model.js'
 

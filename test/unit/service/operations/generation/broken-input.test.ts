@@ -1,10 +1,10 @@
 /** A call whose arguments are no JSON, as messages and responses show it: whole where the model ended it, left out or incomplete where it was cut. */
 import { expect, test } from 'vitest'
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
-import type { Response } from '#contract/wire/inference/responses.js'
 import { toChatMessages } from '#plugins/messages/message-input.js'
 import { createMessageBuilder } from '#plugins/messages/message-stream.js'
-import { createResponseBuilder } from '#service/operations/generation/responses/response-stream.js'
+import { createResponseBuilder } from '#plugins/responses/response-stream.js'
+import type { Response } from '#plugins/responses/wire.js'
 
 function chunk(delta: ChatChunk['choices'][number]['delta'], finishReason: string | null = null): ChatChunk {
   const choice = { index: 0, delta, logprobs: null, finish_reason: finishReason }

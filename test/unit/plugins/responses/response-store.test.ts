@@ -8,16 +8,13 @@ import { sql } from 'kysely'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
-import type { Response } from '#contract/wire/inference/responses.js'
-import {
-  createResponseStore,
-  type ResponseStore,
-  type ResponseStoreTuning,
-} from '#service/operations/generation/responses/response-store.js'
-import type { StoredResponse } from '#service/operations/generation/responses/waiting-responses.js'
+import { createResponseStore, type ResponseStore, type ResponseStoreTuning } from '#plugins/responses/response-store.js'
+import { responseTables } from '#plugins/responses/storage/tables.js'
+import type { StoredResponse } from '#plugins/responses/waiting-responses.js'
+import type { Response } from '#plugins/responses/wire.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { openDatabase } from '../../../../../support/service/with-plugins.js'
-import { until } from '../../../../../support/until.js'
+import { openDatabase } from '../../../support/service/with-plugins.js'
+import { until } from '../../../support/until.js'
 
 const OWNER = { entity: 'local', project: null }
 const OTHER = { entity: 'others', project: null }
@@ -56,9 +53,9 @@ async function open(tuning: Partial<ResponseStoreTuning> = {}, ids: IdSource = s
     db,
     store,
     rows: async () =>
-      (await db.selectFrom('stored_responses').select('response_id').orderBy('response_id').execute()).map(
-        (row) => row.response_id,
-      ),
+      (
+        await responseTables(db).selectFrom('stored_responses').select('response_id').orderBy('response_id').execute()
+      ).map((row) => row.response_id),
     said: (event) => lines.filter((line) => line['event'] === event),
   }
 }

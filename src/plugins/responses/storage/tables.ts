@@ -1,6 +1,9 @@
 /**
  * Tables of stored responses, as Kysely sees them.
  */
+import type { Kysely } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
 
 /** A response that may be gone on from, with the conversation up to it. */
 export interface StoredResponsesTable {
@@ -25,7 +28,13 @@ export interface StoredResponseItemsTable {
   stored_id: string
 }
 
-export interface ResponseTables {
+/** No interface: Kysely wants an index. */
+export type ResponseTables = {
   stored_responses: StoredResponsesTable
   stored_response_items: StoredResponseItemsTable
+}
+
+/** The same database, or open transaction, with these tables. */
+export function responseTables(db: Database): Kysely<Schema & ResponseTables> {
+  return (db as Kysely<Schema>).withTables<ResponseTables>()
 }

@@ -1,12 +1,13 @@
 /**
- * Responses that are not rows yet: in the order in which they are to be written, with a limit that the entity which holds most meets first.
+ * Responses that are not rows yet: in the order in which they are to be written, with a limit that the entity which holds most
+ * meets first.
  */
 import type { Logger } from '#base/logging/logger.js'
 import { createDeferred } from '#base/util/deferred.js'
-import type { InputItem, Response } from '#contract/wire/inference/responses.js'
-import type { StoredResponseRecord } from '#service/storage/responses/stored-responses.js'
-import type { Tenant } from '../../access/principal.js'
-import { isOwn } from '../../access/tenant.js'
+import type { Tenant } from '#service/operations/access/principal.js'
+import { isOwn } from '#service/operations/access/tenant.js'
+import type { StoredResponseRecord } from './storage/stored-responses.js'
+import type { InputItem, Response } from './wire.js'
 
 export interface StoredResponse {
   readonly response: Response

@@ -1,17 +1,17 @@
 /**
  * Responses, the newer of OpenAI's formats: items in, items out. Request fields, the response and its items; the events of a
- * stream are written by `service/operations/generation/responses/response-stream.ts`.
+ * stream are written by `response-stream.ts`.
  *
  * Samplers beyond OpenAI's are those of chat. Which values are honoured is checked by
- * `service/operations/generation/responses/response-request.ts`.
+ * `response-request.ts`.
  * Source: OpenAI's reference of the Responses API.
  */
 import { z } from 'zod'
-import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '../chat-completions.js'
-import { metadataSchema } from '../compatible/metadata.js'
-import { laxBoolean, laxInteger } from '../lax.js'
-import { byBody, label, MAX_LIST, text, word } from '../maxima.js'
-import { samplingRecordSchema } from '../sampling-record.js'
+import { chatRequestSchema, SCHEMA_VIOLATIONS, schemaViolationsSchema } from '#contract/wire/chat-completions.js'
+import { metadataSchema } from '#contract/wire/compatible/metadata.js'
+import { laxBoolean, laxInteger } from '#contract/wire/lax.js'
+import { byBody, label, MAX_LIST, text, word } from '#contract/wire/maxima.js'
+import { samplingRecordSchema } from '#contract/wire/sampling-record.js'
 
 const loose = () => byBody(z.looseObject({}))
 const typed = () => byBody(z.looseObject({ type: word() }))

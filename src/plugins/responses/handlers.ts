@@ -3,35 +3,40 @@
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
-import type { ResponseAnswer } from '#service/operations/generation/responses/responses.js'
-import { reportIgnored } from '../../body.js'
-import type { AppOptions, RequestContext } from '../../environment.js'
-import { sendEvents } from '../../event-stream.js'
-import { exactText, sendExact } from '../../exact-body.js'
-import { answerIdOf, logStreamFailure } from '../../generated-answer.js'
-import { handlers } from '../../handlers.js'
-import { withServedTools } from '../../served-tools.js'
-import type { ServerSentEvent } from '../../sse.js'
+import { reportIgnored } from '#service/http/body.js'
+import type { AppOptions, RequestContext } from '#service/http/environment.js'
+import { sendEvents } from '#service/http/event-stream.js'
+import { exactText, sendExact } from '#service/http/exact-body.js'
+import { answerIdOf, logStreamFailure } from '#service/http/generated-answer.js'
+import { withServedTools } from '#service/http/served-tools.js'
+import type { ServerSentEvent } from '#service/http/sse.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { responseEndpoints } from './endpoints.js'
+import type { ResponseStore } from './response-store.js'
+import { createResponseService, type ResponseAnswer } from './responses.js'
 
 const PING_MS = 15_000
 const SERVED_TOOLS = ['function']
 
-export function responseHandlers(options: AppOptions) {
-  const { responses } = options.services
-  return handlers({
+export function responseHandlers({
+  context,
+  app,
+  started: store,
+}: PluginService<ResponseStore>): PluginHandlers<typeof responseEndpoints> {
+  const { chat, tokens } = app.services
+  const responses = createResponseService(context, { chat, tokens, store })
+  return {
     'POST /v1/responses': async ({ principal, body, c }) => {
       const request = withServedTools(c, await body(), SERVED_TOOLS)
-      const requestId = answerIdOf(c, options, request.request_id)
+      const requestId = answerIdOf(c, app, request.request_id)
       const gone = new AbortController()
       const signal = AbortSignal.any([c.req.raw.signal, gone.signal])
-      const answer = await responses
-        .create(principal, request, requestId, signal)
-        .finally(() => options.admission.leave(c))
+      const answer = await responses.create(principal, request, requestId, signal).finally(() => app.admission.leave(c))
       c.header('x-trainyard-checkpoint', answer.checkpoint)
       reportIgnored(c, answer.ignoredFields)
       c.set('logFacts', { model: request.model, is_stream: answer.isStream })
       if (!answer.isStream) return sendExact(c, await answer.response())
-      return sendEvents(c, toEvents(answer, c, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
+      return sendEvents(c, toEvents(answer, c, app), { pingMs: PING_MS, onCancel: () => gone.abort() })
     },
     'POST /v1/responses/input_tokens': async ({ principal, body, c }) =>
       responses.countInput(principal, withServedTools(c, await body(), SERVED_TOOLS), c.req.raw.signal),
@@ -47,7 +52,7 @@ export function responseHandlers(options: AppOptions) {
     'DELETE /v1/responses/{response_id}': ({ principal, params }) => responses.delete(principal, params.response_id),
     'GET /v1/responses/{response_id}/input_items': async ({ principal, params, query, c }) =>
       sendExact(c, await responses.listInput(principal, params.response_id, query())),
-  })
+  }
 }
 
 /** Numbered events, each under its own name; there is no `[DONE]` in this format. */

@@ -12,8 +12,8 @@ import {
   SCHEMA_VIOLATIONS,
   type Usage,
 } from '#contract/wire/chat-completions.js'
-import type { OutputItem, OutputText, Response } from '#contract/wire/inference/responses.js'
-import { type SampledTokens, TokenRecorder } from '../chat/sampled-tokens.js'
+import { type SampledTokens, TokenRecorder } from '#service/operations/generation/chat/sampled-tokens.js'
+import type { OutputItem, OutputText, Response } from './wire.js'
 
 /** An event without its number. */
 export interface ResponseEvent {

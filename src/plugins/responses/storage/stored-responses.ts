@@ -2,7 +2,8 @@
  * Rows of stored responses. Knows nothing of what is in one: JSON comes and goes as text.
  */
 import { sql } from 'kysely'
-import { type Database, databaseNowMs } from '../database.js'
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { responseTables } from './tables.js'
 
 /** Whose a response is: of one project, or of a key of all of the entity. */
 export interface ResponseOwner {
@@ -38,19 +39,22 @@ export async function putResponse(db: Database, id: string, record: StoredRespon
   const { owner, responseId, response, items, itemIds } = record
   const own = { entity: owner.entity, project: owner.project ?? '', response_id: responseId }
   const insert = () =>
-    db
+    responseTables(db)
       .insertInto('stored_responses')
       .values({ id, ...own, size_bytes: sizeOf(record), created_at_ms: databaseNowMs, response, items })
       .onConflict((conflict) => conflict.columns(['entity', 'response_id', 'project']).doNothing())
       .executeTakeFirst()
   if ((await insert()).numInsertedOrUpdatedRows === 0n) {
     const { entity, project, response_id } = own
-    const earlier = db.deleteFrom('stored_responses').where('entity', '=', entity).where('project', '=', project)
+    const earlier = responseTables(db)
+      .deleteFrom('stored_responses')
+      .where('entity', '=', entity)
+      .where('project', '=', project)
     await earlier.where('response_id', '=', response_id).execute()
     await insert()
   }
   if (itemIds.length === 0) return
-  await db
+  await responseTables(db)
     .insertInto('stored_response_items')
     .values(itemIds.map((item_id) => ({ item_id, stored_id: id })))
     .execute()
@@ -70,7 +74,7 @@ export async function findResponse<Column extends 'response' | 'items'>(
 ): Promise<Pick<StoredResponseRecord, Column> | null> {
   // the sign keeps databases from walking all of an entity by age: few rows have the id
   const age = sql<number>`+${sql.ref('stored.created_at_ms')}`
-  let query = db
+  let query = responseTables(db)
     .selectFrom('stored_responses as stored')
     .select(columns.map((column) => `stored.${column}` as 'stored.response' | 'stored.items'))
     .where('stored.entity', '=', owner.entity)
@@ -79,7 +83,7 @@ export async function findResponse<Column extends 'response' | 'items'>(
   if ('responseId' in reference) query = query.where('stored.response_id', '=', reference.responseId)
   else {
     // the only one that has it
-    const itsResponse = db.selectFrom('stored_response_items').select('stored_id')
+    const itsResponse = responseTables(db).selectFrom('stored_response_items').select('stored_id')
     query = query.where('stored.id', '=', itsResponse.where('item_id', '=', reference.itemId))
   }
   // two projects may have chosen the same id
@@ -89,7 +93,10 @@ export async function findResponse<Column extends 'response' | 'items'>(
 
 /** Deletes what `findResponse` would find under the id. @returns whether there was one */
 export async function deleteResponse(db: Database, owner: ResponseOwner, responseId: string): Promise<boolean> {
-  let query = db.deleteFrom('stored_responses').where('entity', '=', owner.entity).where('response_id', '=', responseId)
+  let query = responseTables(db)
+    .deleteFrom('stored_responses')
+    .where('entity', '=', owner.entity)
+    .where('response_id', '=', responseId)
   if (owner.project !== null) query = query.where('project', '=', owner.project)
   return (await query.executeTakeFirstOrThrow()).numDeletedRows > 0n
 }
@@ -97,13 +104,13 @@ export async function deleteResponse(db: Database, owner: ResponseOwner, respons
 /** Deletes the oldest ones of an entity that are more than the limits. */
 export async function trimResponses(db: Database, entity: string, limits: ResponseLimits): Promise<void> {
   const newestFirst = sql.raw('over (order by created_at_ms desc, id desc)')
-  const ranked = db
+  const ranked = responseTables(db)
     .selectFrom('stored_responses')
     .select(['id', sql<number>`row_number() ${newestFirst}`.as('place')])
     .select(sql<number>`sum(size_bytes) ${newestFirst}`.as('bytes'))
     .where('entity', '=', entity)
     .as('ranked')
-  await db
+  await responseTables(db)
     .deleteFrom('stored_responses')
     .where('id', 'in', (e) =>
       e
@@ -116,7 +123,7 @@ export async function trimResponses(db: Database, entity: string, limits: Respon
 
 /** Deletes those of all that are older. */
 export async function deleteOldResponses(db: Database, mostMs: number): Promise<void> {
-  await db
+  await responseTables(db)
     .deleteFrom('stored_responses')
     .where('created_at_ms', '<=', sql<number>`${databaseNowMs} - ${sql.lit(mostMs)}`)
     .execute()

@@ -6,8 +6,8 @@
 
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
-import type { InputItem } from '#contract/wire/inference/responses.js'
-import { checkParts } from '../chat/chat-messages.js'
+import { checkParts } from '#service/operations/generation/chat/chat-messages.js'
+import type { InputItem } from './wire.js'
 
 type Message = ChatRequest['messages'][number]
 

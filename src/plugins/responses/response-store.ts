@@ -8,7 +8,9 @@
 import { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
-import type { InputItem, Response } from '#contract/wire/inference/responses.js'
+import type { Tenant } from '#service/operations/access/principal.js'
+import { ownerOf } from '#service/operations/access/tenant.js'
+import type { PluginStart } from '#service/plugin.js'
 import { type DatabaseHandle, toStorageError } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import {
@@ -20,10 +22,9 @@ import {
   type StoredResponseRecord,
   sizeOf,
   trimResponses,
-} from '#service/storage/responses/stored-responses.js'
-import type { Tenant } from '../../access/principal.js'
-import { ownerOf } from '../../access/tenant.js'
+} from './storage/stored-responses.js'
 import { createWaitingResponses, type StoredResponse, type WaitingResponse } from './waiting-responses.js'
+import type { InputItem, Response } from './wire.js'
 
 export interface ResponseStore {
   /** Resolves when others find it, or when that takes too long. */
@@ -61,6 +62,13 @@ const TOGETHER = 32
 const SWEEP_MS = 3_600_000
 /** An entity's rows are counted when this part of a limit came since they were. */
 const TRIM_PART = 1 / 16
+
+/** Starts it for a service; it ends with the service. */
+export async function startResponseStore({ context, lifetimes, tuning }: PluginStart): Promise<ResponseStore> {
+  const store = createResponseStore(context, tuning)
+  lifetimes.add('responses', () => store.stop())
+  return store
+}
 
 export function createResponseStore(
   { db, ids, logger }: { readonly db: DatabaseHandle; readonly ids: IdSource; readonly logger: Logger },

@@ -5,24 +5,17 @@
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
-import type {
-  DeletedResponse,
-  InputItem,
-  InputItemList,
-  InputTokens,
-  Response,
-  ResponseRequest,
-} from '#contract/wire/inference/responses.js'
 import { DEFAULT_PAGE_LIMIT, type OrderedPageQuery } from '#contract/wire/list.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import type { ChatService } from '#service/operations/generation/chat/chat.js'
+import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import { unknownCursor } from '#service/storage/paging.js'
-import type { Principal, ServiceContext } from '../../context.js'
-import type { ChatService } from '../chat/chat.js'
-import type { TokenService } from '../text/tokens.js'
 import { checkInput, toInputItems, toListedItem, toMessages } from './response-input.js'
 import { toChatRequest } from './response-request.js'
 import type { ResponseStore } from './response-store.js'
 import { createResponseBuilder, type ResponseBuilder, type ResponseEvent } from './response-stream.js'
 import type { StoredResponse } from './waiting-responses.js'
+import type { DeletedResponse, InputItem, InputItemList, InputTokens, Response, ResponseRequest } from './wire.js'
 
 /** An admitted request. Exactly one of the two ways to read it is used. */
 export interface ResponseAnswer {
@@ -39,7 +32,7 @@ interface Finished {
   readonly stored: Promise<void>
 }
 
-export interface ResponseService {
+interface ResponseService {
   /** As `ChatService.create`. */
   create(
     principal: Principal,

@@ -5,10 +5,10 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { type ChatRequest, CUSTOM_TOOLS, REASONING_EFFORTS } from '#contract/wire/chat-completions.js'
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
-import type { ResponseRequest } from '#contract/wire/inference/responses.js'
-import { allowedOf, listOf, modeOf } from '../chat/allowed-tools.js'
-import { MAX_TOP_LOGPROBS } from '../chat/chat-sampling.js'
-import { withStrict } from '../chat/tool-choice.js'
+import { allowedOf, listOf, modeOf } from '#service/operations/generation/chat/allowed-tools.js'
+import { MAX_TOP_LOGPROBS } from '#service/operations/generation/chat/chat-sampling.js'
+import { withStrict } from '#service/operations/generation/chat/tool-choice.js'
+import type { ResponseRequest } from './wire.js'
 
 /** Additions to an answer. Those of tools that do not exist here never have anything to add. */
 const INCLUDABLE = [

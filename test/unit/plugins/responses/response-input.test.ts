@@ -2,8 +2,8 @@
  * References of an input to items that are kept: how often they are looked up, and how many there may be.
  */
 import { expect, it } from 'vitest'
-import type { InputItem } from '#contract/wire/inference/responses.js'
-import { toInputItems } from '#service/operations/generation/responses/response-input.js'
+import { toInputItems } from '#plugins/responses/response-input.js'
+import type { InputItem } from '#plugins/responses/wire.js'
 
 const referenceTo = (id: string): InputItem => ({ type: 'item_reference', id })
 const itemOf = (id: string): InputItem => ({ type: 'message', role: 'user', content: id })

@@ -2,7 +2,7 @@
  * Checks of adapters that workers of other machines made, each in an export process.
  *
  * A process takes 300 ms to start and 5 to check a small adapter, and loops of small jobs have one each: it is kept for the next
- * adapter of the same entity, for some seconds and some checks. One that has refused anything ends: a stranger wrote what it read.
+ * adapter of the same entity, for some seconds and some checks. One that has refused anything ends: it has read a stranger's.
  */
 import type { ChildProcess } from 'node:child_process'
 import { type AppError, shuttingDown } from '#base/errors/errors.js'

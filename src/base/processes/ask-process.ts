@@ -1,9 +1,9 @@
 /**
- * A child process that answers one question: it gets the question, reports progress, gives one answer or error, and ends.
- * Both sides of the exchange are here.
+ * A child process that answers a question: it gets the question, reports progress, gives one answer or error, and ends, or is
+ * kept for the next one. Both sides of the exchange are here.
  */
 import type { ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
+import { on } from 'node:events'
 import { type ErrorMessage, fromErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
 import { createDeferred } from '#base/util/deferred.js'
 import { endOf } from './child.js'
@@ -21,12 +21,12 @@ export interface AskOptions {
   readonly died: (how: string, cause?: unknown) => Error
 }
 
-/** Asks a process that was just started. */
+/** Asks a process that was just started, or that has answered and is kept. @returns `leave`: nothing more is heard of it */
 export function askProcess<Answer>(
   child: ChildProcess,
   question: object,
   { onProgress, onFailed, died }: AskOptions,
-): { readonly answer: Promise<Answer>; readonly closed: Promise<void> } {
+): { readonly answer: Promise<Answer>; readonly closed: Promise<void>; leave(): void } {
   const answer = createDeferred<Answer>()
   const closed = createDeferred<void>()
   // a refusal is told to whoever waits for it
@@ -35,19 +35,23 @@ export function askProcess<Answer>(
     answer.reject(error)
     onFailed?.(error)
   }
-  child.on('message', (message: Message<Answer>) => {
+  const onMessage = (message: Message<Answer>): void => {
     if (message.type === 'progress') onProgress?.()
     else if (message.type === 'answer') answer.resolve(message.answer)
     else fail(fromErrorMessage(message.error))
-  })
-  child.on('error', (cause) => fail(died('could not be started', cause)))
-  child.once('close', (code, signal) => {
+  }
+  const onError = (cause: Error): void => fail(died('could not be started', cause))
+  const onClose = (code: number | null, signal: NodeJS.Signals | null): void => {
     closed.resolve()
     if (code !== 0) fail(died(endOf(code, signal)))
     answer.reject(died('ended without an answer'))
-  })
+  }
+  child.on('message', onMessage).on('error', onError).once('close', onClose)
   child.send(question, () => undefined)
-  return { answer: answer.promise, closed: closed.promise }
+  const leave = (): void => {
+    child.off('message', onMessage).off('error', onError).off('close', onClose)
+  }
+  return { answer: answer.promise, closed: closed.promise, leave }
 }
 
 /** What a process that is asked can say; it ends when `work` does. */
@@ -58,28 +62,31 @@ export interface Asker<Answer> {
 }
 
 /**
- * The child's side: takes the question, does the work, ends the process.
+ * The child's side: takes the question, does the work, ends the process. Work that comes to `next` has another question follow.
  *
  * @param unexpectedCode of errors that are not meant to be read
  */
 export async function answerProcess<Question, Answer>(
   unexpectedCode: string,
-  work: (question: Question, asker: Asker<Answer>) => Promise<void>,
+  work: (question: Question, asker: Asker<Answer>) => Promise<unknown>,
 ): Promise<never> {
   // what it writes is in the data directory: its owner's alone
   process.umask(0o077)
   process.on('disconnect', () => process.exit(0))
   const say = (message: Message<Answer>): Promise<void> =>
     new Promise((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
-  const [question] = (await once(process, 'message')) as [Question]
+  const asker: Asker<Answer> = {
+    progress: () => void say({ type: 'progress' }),
+    answer: (answer) => say({ type: 'answer', answer }),
+  }
   try {
-    await work(question, {
-      progress: () => void say({ type: 'progress' }),
-      answer: (answer) => say({ type: 'answer', answer }),
-    })
-    process.exit(0)
+    // what comes while it works waits here
+    for await (const [question] of on(process, 'message')) {
+      if ((await work(question as Question, asker)) !== 'next') break
+    }
+    return process.exit(0)
   } catch (error) {
     await say({ type: 'failed', error: toErrorMessage(error, { code: unexpectedCode }) })
-    process.exit(1)
+    return process.exit(1)
   }
 }

@@ -1,6 +1,6 @@
 /**
  * Entry of an export process: takes one request over its IPC channel, answers, writes the wanted file to stdout, ends. Imports
- * of adapters, and what merges them, are done here as well.
+ * of adapters, and what merges them, are done here as well; one that checks adapters is kept for the next.
  *
  * A process of its own because merging and converting compute for seconds and hold a tensor at a time in memory.
  */
@@ -34,7 +34,8 @@ await answerProcess<Request, ExportReply>('export_failed', async (request, asker
   if (request.type === 'export') return await sendExport(request, asker)
   if (request.type === 'check') {
     await checkAdapter(request)
-    return await asker.answer({ type: 'checked' })
+    await asker.answer({ type: 'checked' })
+    return 'next'
   }
   if (request.type === 'merge') return await asker.answer({ type: 'merged', notes: await mergeAdapter(request) })
   return await asker.answer({ type: 'imported', adapter: await importAdapter(request) })

@@ -20,6 +20,7 @@ import type {
   ImportRequest,
   MergeRequest,
 } from '#contract/processes/export.js'
+import { createAdapterChecks } from './adapter-checks.js'
 
 /** A file of an export as listed. */
 export interface ExportedFile {
@@ -60,18 +61,14 @@ export interface Exporter {
 
 /** Further ones are refused: whoever waits longest would wait for minutes. */
 const TURNS = { what: 'exports', mostWaiting: 64, mostOfOneKey: 16, atOnce: 2, spare: 1 }
-/** Each is the end of a job, which is not done again for a full queue. */
-const CHECK_TURNS = { what: 'adapters to check', mostWaiting: 4096, mostOfOneKey: 2048, atOnce: 1, spare: 1 }
-/** A check reads what an adapter may have, some seconds of it. */
-const CHECK_MS = 10 * 60_000
 
 /** @param options.environment of the processes */
 export function createExporter(options: {
   readonly environment: Readonly<Record<string, string | undefined>>
 }): Exporter {
   const running = new Set<ChildProcess>()
-  const exportTurns = createTurns(TURNS)
-  const checkTurns = createTurns(CHECK_TURNS)
+  const turns = createTurns(TURNS)
+  const checks = createAdapterChecks({ environment: options.environment, died: exportDied })
   /** Who waits for a turn hears of the end when it comes. */
   const never = new AbortController().signal
   let isStopped = false
@@ -79,10 +76,9 @@ export function createExporter(options: {
   /** Resolves with the answer; the process goes on, and its turn, until its file is read. */
   function start(
     key: string,
-    request: ExportRequest | ImportRequest | MergeRequest | CheckRequest,
+    request: ExportRequest | ImportRequest | MergeRequest,
   ): Promise<{ readonly child: ChildProcess; readonly reply: ExportReply }> {
     return new Promise((resolve, reject) => {
-      const turns = request.type === 'check' ? checkTurns : exportTurns
       turns
         .take(key, never, async () => {
           if (isStopped) throw shuttingDown()
@@ -99,10 +95,8 @@ export function createExporter(options: {
             died: exportDied,
             onFailed: (error) => child.stdout?.destroy(error),
           })
-          const timer = request.type === 'check' ? setTimeout(() => child.kill('SIGKILL'), CHECK_MS) : undefined
           answer.then((reply) => resolve({ child, reply }), reject)
           await closed
-          clearTimeout(timer)
           running.delete(child)
         })
         .catch(reject)
@@ -134,11 +128,7 @@ export function createExporter(options: {
       if (reply.type !== 'imported') throw exportDied('answered something else')
       return reply.adapter
     },
-    checkAdapter: async (key, request) => {
-      const { child, reply } = await start(key, { type: 'check', ...request })
-      child.stdout?.resume()
-      if (reply.type !== 'checked') throw exportDied('answered something else')
-    },
+    checkAdapter: checks.check,
     mergeAdapter: async (key, request) => {
       const { child, reply } = await start(key, { type: 'merge', ...request })
       child.stdout?.resume()
@@ -147,6 +137,7 @@ export function createExporter(options: {
     },
     stop: () => {
       isStopped = true
+      checks.stop()
       for (const child of running) child.kill('SIGKILL')
     },
   }

@@ -138,8 +138,8 @@ export function createWorkerApiService(context: Context): WorkerApiService {
   }
 
   /**
-   * What a job ends with was stored by its attempt. What a worker of another machine made is looked at before it is a checkpoint; a
-   * job whose adapter is none ends.
+   * What a job ends with was stored by its attempt. What a worker of another machine made is looked at before it is a checkpoint;
+   * a job whose adapter is none ends.
    *
    * @throws {InvalidRequestError} `checkpoint_incomplete`, `adapter_refused`
    */

@@ -10,11 +10,13 @@ const MOST_MS = 100_000
  * Asks again and again until there is a value other than null, undefined and false.
  *
  * @param what names the condition in the error
+ * @param pauseMs between two questions
  */
 export async function until<T>(
   probe: () => T | Promise<T>,
   what: string,
   mostMs = MOST_MS,
+  pauseMs: () => number = () => 10,
 ): Promise<Exclude<T, null | undefined | false>> {
   const deadline = performance.now() + mostMs
   for (;;) {
@@ -23,7 +25,7 @@ export async function until<T>(
       return value as Exclude<T, null | undefined | false>
     }
     if (performance.now() > deadline) throw new Error(`timed out: ${what}`)
-    await sleep(10)
+    await sleep(pauseMs())
   }
 }
 

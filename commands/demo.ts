@@ -15,7 +15,7 @@ import { shortName } from '#cli/names/model-reference.js'
 import { InterruptedError } from '#cli/terminal/errors.js'
 import { createDemoPrinter } from '#cli/views/demo-output.js'
 import { requireCompleted } from '#cli/views/watch.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { Model } from '#contract/wire/models.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
 

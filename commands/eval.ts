@@ -14,7 +14,7 @@ import { sayOfGuessing } from '#cli/rollout/guessing.js'
 import { rewardRange } from '#cli/rollout/reward.js'
 import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
 
 /** Answers that are shown unasked when none got a reward. */

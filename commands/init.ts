@@ -16,7 +16,7 @@ import { readPrompts } from '#cli/rollout/prompt-file.js'
 import { hasAnswer } from '#cli/rollout/reward.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import type { Prompts } from '#cli/terminal/prompts.js'
-import { quoteWord } from '#contract/wire/command-line.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 
 /** Stands for a file of prompts where there is none yet. */
 const SAMPLE = 'sample'

@@ -6,7 +6,7 @@ import { resolve } from 'node:path'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 
 export const restore = defineCommand({
   path: ['restore'],

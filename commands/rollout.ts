@@ -11,7 +11,7 @@ import { resolveServed } from '#cli/names/model-reference.js'
 import { keysOf, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { type CurriculumCounts, openCurriculum } from '#sdk/rl/curriculum.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 

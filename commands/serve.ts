@@ -17,7 +17,7 @@ import { assertOpenFiles } from '#cli/local/open-files.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { Service, ServiceOptions } from '#service/create-service.js'
 
 /** Time to let streams end and a gradient step finish, milliseconds. */

@@ -9,7 +9,7 @@ import { usualMetrics } from '#cli/input/checkpoint-selection.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
-import { quoteWord } from '#contract/wire/command-line.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 import { collectPages } from '#sdk/client/pages.js'
 
 export const listCheckpoints = defineCommand({

@@ -8,7 +8,7 @@ import { requireSettingKey, updateConfigFile } from '#cli/config/config-file.js'
 import { parseSetting } from '#cli/config/parse-setting.js'
 import { settings } from '#cli/config/schema.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 
 export const setConfig = defineCommand({
   path: ['config', 'set'],

@@ -9,7 +9,7 @@ import { convertFile, describeForms, describeUnread } from '#cli/input/convert-f
 import { displayPath, openInput } from '#cli/input/input-file.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { plural } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { CONVERT_TARGETS, PURPOSE_OF, type RowPurpose, TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
 
 const NEXT: Readonly<Record<RowPurpose, (file: string) => string>> = {

@@ -10,7 +10,7 @@ import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { renderChart } from '#cli/terminal/chart.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 
 /** Rows of a curve: three of them fit a terminal of 24 lines with their titles. */
 const ROWS = 5

@@ -9,7 +9,7 @@ import { JOB_ARGUMENT, resolveJobId } from '#cli/names/job-reference.js'
 import { formatDuration, formatRelativeTime } from '#cli/terminal/format.js'
 import { describeReport } from '#cli/terminal/job-report.js'
 import { describeProgress } from '#cli/views/watch.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 
 export const getJob = defineCommand({

@@ -8,7 +8,7 @@ import { argument, flag } from '#cli/command/flags.js'
 import { resolveJobId } from '#cli/names/job-reference.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { MARKS, type MarkWord } from '#contract/wire/training/mark-words.js'
 
 interface Given {

@@ -8,7 +8,7 @@ import { argument, flag } from '#cli/command/flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
-import { command, quoteWord } from '#contract/wire/command-line.js'
+import { command, quoteWord } from '#contract/wire/command-words.js'
 import { LEFT_OUT_WORDS, MARK_FORMS } from '#contract/wire/training/mark-words.js'
 import type { Client } from '#sdk/client/client.js'
 

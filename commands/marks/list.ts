@@ -8,7 +8,7 @@ import { askedNamespace, nextPageCommand, pageFlags } from '#cli/command/page-fl
 import { resolveJobId } from '#cli/names/job-reference.js'
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
-import { quoteWord } from '#contract/wire/command-line.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 import { MARKS } from '#contract/wire/training/mark-words.js'
 import type { Mark } from '#contract/wire/training/marks.js'
 import { collectPages } from '#sdk/client/pages.js'

@@ -9,7 +9,7 @@ import { uploadAdapter } from '#cli/input/adapter-folder.js'
 import { askForBaseModel } from '#cli/names/ask.js'
 import { parseModelReference, shortName } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { ApiError } from '#sdk/client/errors.js'
 
 export const createModel = defineCommand({

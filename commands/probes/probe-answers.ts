@@ -3,7 +3,7 @@
  */
 
 import { NotFoundError } from '#base/errors/errors.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { Client } from '#sdk/client/client.js'

@@ -16,7 +16,7 @@ import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, train
 import { optionFlags } from '#cli/training/option-flags.js'
 import { collectHyperparameters } from '#cli/training/submission.js'
 import { checkTeacher, isAddress, teacherFlags } from '#cli/training/teacher-flags.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 
 export const trainDistill = defineCommand({
   path: ['train', 'distill'],

@@ -24,7 +24,7 @@ import {
   type Trial,
 } from '#cli/training/tuning.js'
 import { publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
 import { inferenceName } from '#sdk/client/inference-name.js'

@@ -4,7 +4,7 @@
 
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { TEST_EVENT } from '#contract/wire/webhooks/webhook-words.js'
 
 export const testWebhook = defineCommand({

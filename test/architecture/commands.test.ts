@@ -1,5 +1,5 @@
 /**
- * Commands that are made of data are made by `command` (`src/contract/wire/command-line.ts`): a value in one is a word, whatever a model is
+ * Commands that are made of data are made by `command` (`src/contract/wire/command-words.ts`): a value in one is a word, whatever a model is
  * named. A sentence that holds a command puts it in as a whole.
  */
 import ts from 'typescript'

@@ -3,7 +3,7 @@
  */
 
 import type { Config } from '#cli/config/load.js'
-import { quoteWord } from '#contract/wire/command-line.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Output } from '../terminal/output.js'
 import { flag } from './flags.js'

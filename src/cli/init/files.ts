@@ -5,7 +5,7 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
-import { quoteWord } from '#contract/wire/command-line.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 
 /** What somebody has to learn from. */
 export const SOURCES = ['examples', 'checker', 'judge', 'teacher'] as const

@@ -9,7 +9,7 @@
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { startServerProcess } from '#cli/local/server-process.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { Client } from '#sdk/client/client.js'
 import { ConnectionError } from '#sdk/client/errors.js'
 import type { CommandContext } from '../command/context.js'

@@ -15,7 +15,7 @@ import {
   sizeDefaults,
 } from '#contract/jobs/size-defaults.js'
 import { findUnknownOptions } from '#contract/jobs/unused-options.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'

@@ -5,7 +5,7 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import type { CommandContext } from '../command/context.js'

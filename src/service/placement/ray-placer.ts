@@ -14,7 +14,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import { maxOf } from '#base/util/lists.js'
-import { quoteWord } from '#contract/wire/command-line.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 import type { RayPlacement } from './ray-address.js'
 import type { RayClient, RayJob } from './ray-client.js'
 

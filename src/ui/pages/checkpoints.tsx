@@ -10,7 +10,7 @@ import type {
   DeleteCheckpointsResponse,
   KeepRuleView,
 } from '#contract/wire/checkpoints.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { EXPORT_FORMATS, type ExportFormat } from '#contract/wire/export-words.js'
 import type { Model } from '#contract/wire/models.js'
 import { hrefOf, route } from '../data/address.js'

@@ -4,7 +4,7 @@
 
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { LogComparison } from '#contract/wire/log-comparison.js'
 import type { Model } from '#contract/wire/models.js'
 import { OUTCOMES } from '#contract/wire/outcome-words.js'

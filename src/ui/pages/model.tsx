@@ -4,7 +4,7 @@
 
 import type { JSX } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'

@@ -4,7 +4,7 @@
 
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { GROUP_ORDERS } from '#contract/wire/training/rollout-words.js'
 import type { RolloutGroup, RolloutGroupList, Spread } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'

@@ -5,7 +5,7 @@
 
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { ListedModel, Model } from '#contract/wire/models.js'

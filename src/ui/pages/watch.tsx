@@ -4,7 +4,7 @@
 
 import type { JSX } from 'preact'
 import { useRef, useState } from 'preact/hooks'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe } from '#contract/wire/inference/probes.js'
 import type { List } from '#contract/wire/list.js'

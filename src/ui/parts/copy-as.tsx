@@ -3,7 +3,7 @@
  */
 
 import type { JSX } from 'preact'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { apiUrl } from '../data/client.js'
 import { Command } from './block.js'
 

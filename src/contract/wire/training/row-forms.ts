@@ -7,7 +7,7 @@
  */
 
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { command } from '../command-line.js'
+import { command } from '../command-words.js'
 import {
   convertByForm,
   IS_READ,

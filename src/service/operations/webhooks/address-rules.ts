@@ -11,7 +11,7 @@ import { isIP } from 'node:net'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { isPublicAddress } from '#base/util/public-address.js'
 import { createTurns, type Turns } from '#base/util/turns.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 
 export interface AddressRules {
   /** Refuses what can be told without asking anybody. @throws {InvalidRequestError} the refusal */

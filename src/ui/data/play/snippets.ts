@@ -2,7 +2,7 @@
  * A chat request as a command line, curl, Python or TypeScript, to copy. The key is a variable, never the key itself.
  * Pure.
  */
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import type { ChatBody, Message } from './request.js'
 
 export interface Snippet {

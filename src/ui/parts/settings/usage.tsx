@@ -4,7 +4,7 @@
 
 import type { JSX } from 'preact'
 import type { KeyUsageResponse, UsageResponse } from '#contract/wire/access/usage.js'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 import { query, setQuery } from '../../data/address.js'
 import { ask } from '../../data/client.js'
 import { nowMs } from '../../data/clock.js'

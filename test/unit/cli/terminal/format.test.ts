@@ -12,7 +12,7 @@ import {
 import type { Sink } from '../../../../src/cli/terminal/io.js'
 import { sanitizeForTerminal, sanitizeLine } from '../../../../src/cli/terminal/sanitize.js'
 import { type Column, renderPlainRows, renderTable, wrapWords } from '../../../../src/cli/terminal/table.js'
-import { quoteWord } from '../../../../src/contract/wire/command-line.js'
+import { quoteWord } from '../../../../src/contract/wire/command-words.js'
 
 describe('lines for a window', () => {
   test.each([

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, it } from 'vitest'
-import { command } from '#contract/wire/command-line.js'
+import { command } from '#contract/wire/command-words.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'trainyard-words-'))
 afterAll(() => rmSync(folder, { recursive: true }))

@@ -7,7 +7,7 @@
 
 import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
-import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-words.js'
+import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'
 import type { Command, RawInput } from '#cli/command/define-command.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'

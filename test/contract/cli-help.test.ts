@@ -6,7 +6,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join, parse } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
-import { findEntry, parseCommandLine } from '../../src/cli/command/command-words.js'
+import { findEntry, parseCommandLine } from '../../src/cli/command/command-line.js'
 import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
 import { runCli } from '../support/service/run-cli.js'
 

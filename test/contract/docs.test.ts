@@ -6,7 +6,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
-import { findEntry, parseCommandLine } from '../../src/cli/command/command-words.js'
+import { findEntry, parseCommandLine } from '../../src/cli/command/command-line.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 const FOLDERS = ['src', 'commands', 'test', 'bin']

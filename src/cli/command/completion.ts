@@ -4,7 +4,7 @@
  */
 import { settings } from '../config/schema.js'
 import type { CompletedKind } from '../names/complete-names.js'
-import { globalSettings } from './command-words.js'
+import { globalSettings } from './command-line.js'
 import type { Command } from './define-command.js'
 import { longName } from './flags.js'
 

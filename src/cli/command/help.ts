@@ -6,7 +6,7 @@
 import { maxOf } from '#base/util/lists.js'
 import { settings } from '#cli/config/schema.js'
 import { exitCodes } from '../terminal/exit-codes.js'
-import { type CommandEntry, globalSettings } from './command-words.js'
+import { type CommandEntry, globalSettings } from './command-line.js'
 import type { Command } from './define-command.js'
 
 type Row = readonly [left: string, right: string]

@@ -26,6 +26,8 @@ const KILLS = Number(process.env['TRAINYARD_KILLS'] ?? 6)
 const SEED = Number(process.env['TRAINYARD_SEED'] ?? 1)
 const MODELS = ['a', 'b', 'c']
 const STEPS = 30
+/** All that are made, so that every checkpoint has the same files whenever it is looked at. */
+const keepOptimizers = 1000
 /** Short, so that what a killed server had is soon taken up; long enough for a living one on a busy machine. */
 const LEASE_MS = 4000
 /** A kill comes within it after the steps that it waits for, wherever the protocol is then. */
@@ -41,7 +43,7 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers,
   it(`${KILLS} times lose no job and end none twice`, { timeout: 120_000 + KILLS * 60_000 }, async () => {
     const rng = createRng(SEED)
     const tuning = { serverLeaseMs: LEASE_MS, jobs: { leaseMs: LEASE_MS, startMs: 60_000 } }
-    const options = { trainWorkers: 2, resumeIntervalMs: 0, tuning }
+    const options = { trainWorkers: 2, resumeIntervalMs: 0, keepOptimizers, tuning }
     const group = await startGroup(await shared.newGroup(), [options, options])
     onTestFinished(() => group.stop())
     const modelIds = await Promise.all(MODELS.map((name) => group.at(0).createModel(name)))
@@ -147,7 +149,7 @@ async function filesOf(group: Asking, modelId: string, count: number): Promise<u
 async function quietRun(counts: readonly number[]): Promise<unknown> {
   const dataDir = await mkdtemp(join(tmpdir(), 'trainyard-quiet-'))
   onTestFinished(() => rm(dataDir, { recursive: true, force: true, maxRetries: 20 }))
-  const server: KillableServer = await startKillableServer({ dataDir, threads: 1, trainWorkers: 2 })
+  const server: KillableServer = await startKillableServer({ dataDir, threads: 1, trainWorkers: 2, keepOptimizers })
   onTestFinished(() => server.kill('SIGKILL'))
   const alone: Asking = { ask: (path, { json } = {}) => server.call(path, json) }
   const modelIds = await Promise.all(MODELS.map((name) => server.createModel(name)))

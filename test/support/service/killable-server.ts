@@ -47,6 +47,7 @@ export interface KillableServerOptions
     | 'trainWorkers'
     | 'threads'
     | 'resumeIntervalMs'
+    | 'keepOptimizers'
     | 'database'
     | 'blobStore'
     | 'singleServer'

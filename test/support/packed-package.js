@@ -68,7 +68,8 @@ function digestOfBuild() {
   const { files } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'))
   const hash = createHash('sha256')
   for (const listed of ['package.json', ...files.filter((file) => !file.startsWith('!'))]) {
-    const whole = path.join(ROOT, listed)
+    // of a pattern the folder that it is looked for in
+    const whole = path.join(ROOT, listed.replace(/\/[^/]*[*{].*$/, ''))
     const isFolder = statSync(whole).isDirectory()
     const names = isFolder ? readdirSync(whole, { recursive: true, encoding: 'utf8' }).sort() : ['']
     for (const name of names) {

@@ -141,7 +141,7 @@ describe('a stored response', () => {
 
   it('goes when it is among the oldest of too many or too large ones of its entity, those of others stay', async () => {
     const of = await createTestService({
-      tuning: { plugins: { responses: { limits: { count: 3, sizeBytes: 200_000 } } } },
+      tuning: { plugins: { responses: { limits: { count: 3, sizeBytes: 100_000 } } } },
     })
     onTestFinished(() => of.dispose())
     const { key: by } = await of.createKey({ entity: 'others' })
@@ -156,9 +156,9 @@ describe('a stored response', () => {
     // what is too much goes behind the answer
     const untilFound = (wanted: string) => until(async () => (await found()) === wanted, wanted)
     await untilFound('gone gone gone kept kept kept')
-    ids.push((await respond({ input: 'six', user: 'a'.repeat(120_000) }, { of })).id)
+    ids.push((await respond({ input: 'six', user: 'a'.repeat(60_000) }, { of })).id)
     await untilFound('gone gone gone gone kept kept kept')
-    ids.push((await respond({ input: 'seven', user: 'b'.repeat(120_000) }, { of })).id)
+    ids.push((await respond({ input: 'seven', user: 'b'.repeat(60_000) }, { of })).id)
     await untilFound('gone gone gone gone gone gone gone kept')
     expect((await found({ by })).split(' ')[0]).toBe('kept')
   })

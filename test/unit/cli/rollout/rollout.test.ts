@@ -268,9 +268,9 @@ describe('compare', () => {
     const { stdout } = await run([...argv, '--json'])
     const result = JSON.parse(stdout) as { interval: [number, number]; worst: object[]; best: object[] }
     expect(result).toMatchObject({ prompts: 5, wins: 2, ties: 2, losses: 1, rewards: [0.5, 0.6] })
-    // differences 1, 0.5, 0, -1, 0: mean 0.1, deviation 0.7416, 1.96 times it by the square root of 5
-    expect(result.interval[0]).toBeCloseTo(0.1 - (1.959964 * Math.sqrt(0.55)) / Math.sqrt(5), 5)
-    expect(result.interval[1]).toBeCloseTo(0.1 + (1.959964 * Math.sqrt(0.55)) / Math.sqrt(5), 5)
+    // differences 1, 0.5, 0, -1, 0: mean 0.1, deviation 0.7416, Student's 2.776 (four degrees of freedom) times it by the square root of 5
+    expect(result.interval[0]).toBeCloseTo(0.1 - (2.7764 * Math.sqrt(0.55)) / Math.sqrt(5), 3)
+    expect(result.interval[1]).toBeCloseTo(0.1 + (2.7764 * Math.sqrt(0.55)) / Math.sqrt(5), 3)
     expect(result.worst).toMatchObject([{ rewards: [1, 0], second: { row: { at: 3 } } }])
     expect(result.best).toMatchObject([{ rewards: [0, 1] }, { rewards: [0.5, 1] }])
     const said = await run(argv)

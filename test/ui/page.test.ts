@@ -145,7 +145,9 @@ describe.skipIf(CHROMIUM === null)('the page', () => {
       const { body } = await service.json<{ code: string }>('/v1/preview/sessions/codes', { method: 'POST', headers })
       return body.code
     }
-    const { context, page, problems } = await signedIn()
+    // a session of its own: it ends when somebody else signs in
+    const own = await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'own' } })
+    const { context, page, problems } = await openWindow(browser, home(), { token: own.body.token })
     const stored = () => page.evaluate<string>('JSON.stringify([{ ...sessionStorage }, { ...localStorage }])')
     await page.goto('/ui/jobs')
     const before = await stored()

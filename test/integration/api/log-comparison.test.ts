@@ -82,9 +82,9 @@ test('prompts are paired by their id, else by what was asked, and the worst come
 test('the interval is that of the differences -0.75, 0, 0.5, 1', async () => {
   const { body } = await compare('')
   expect(body.difference).toBeCloseTo(0.1875, 12)
-  // deviation 0.746520; its half width is 1.959964 times that over the root of 4
-  expect(body.interval?.[0]).toBeCloseTo(0.1875 - 0.7315763, 6)
-  expect(body.interval?.[1]).toBeCloseTo(0.1875 + 0.7315763, 6)
+  // deviation 0.746520; its half width is Student's 3.182446 (three degrees of freedom) times that over the root of 4
+  expect(body.interval?.[0]).toBeCloseTo(0.1875 - 1.1878798, 5)
+  expect(body.interval?.[1]).toBeCloseTo(0.1875 + 1.1878798, 5)
 })
 
 test('one outcome, by pages', async () => {

@@ -140,6 +140,7 @@ it.each<[string, () => Record<string, Uint8Array>, string]>([
         changed((header) => {
           const tensor = header[first(header)]
           if (tensor !== undefined) tensor.shape = tensor.shape.toReversed()
+          return undefined
         }),
       ),
     'expected',
@@ -202,6 +203,7 @@ it.each<[string, () => Record<string, Uint8Array>, string]>([
         config,
         changed((header) => {
           for (const [name, tensor] of Object.entries(header)) if (name !== '__metadata__') tensor.dtype = 'I32'
+          return undefined
         }),
       ),
     'as int32, expected float32',

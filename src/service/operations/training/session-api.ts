@@ -116,6 +116,8 @@ export function createSessionApiService(
           'nothing_to_save',
           `an order to save has at most ${SESSION_FILES.length} files, others none`,
         )
+      // its place is taken before its bytes come: of many at once no more are written than of one after the other
+      stored.set(sha256, stored.get(sha256) ?? -1)
       const { sizeBytes } = await blobs.put(body, { maxBytes: MAX_CHECKPOINT_FILE_BYTES, expectedSha256: sha256 })
       stored.set(sha256, sizeBytes)
       sessions.heldBy(claim).watch.note('moved')

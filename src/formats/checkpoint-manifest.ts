@@ -6,9 +6,9 @@
  * alone says what its files must be. Knows nothing of adapters, HTTP or SQL. Messages name the checkpoint and the file, never
  * a path: they are shown to clients.
  */
-import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
 import { CheckpointError } from '#base/errors/errors.js'
+import { collectContent, copyOf, type FileContent, sha256Of } from '#base/util/file-content.js'
 
 export const MANIFEST_FILE = 'manifest.json'
 /** What every checkpoint has, by the names of the PEFT library. */
@@ -49,8 +49,8 @@ export function encodeManifest(files: Readonly<Record<string, FileDigest>>): Uin
  * @returns bytes by name, without the manifest
  * @throws {CheckpointError} `checkpoint_corrupt` if a file is missing, differs from its digest or from the manifest
  */
-export async function readCheckpoint({ checkpoint, files }: StoredCheckpoint): Promise<Map<string, Uint8Array>> {
-  const contents = new Map<string, Uint8Array>()
+export async function readCheckpoint({ checkpoint, files }: StoredCheckpoint): Promise<Map<string, FileContent>> {
+  const contents = new Map<string, FileContent>()
   for (const [name, { path, sha256 }] of Object.entries(files)) {
     contents.set(name, assertDigest({ checkpoint, name, bytes: await readStoredFile(checkpoint, name, path), sha256 }))
   }
@@ -58,8 +58,8 @@ export async function readCheckpoint({ checkpoint, files }: StoredCheckpoint): P
 }
 
 /** One file, not yet checked. @throws {CheckpointError} `checkpoint_corrupt` if it cannot be read */
-export function readStoredFile(checkpoint: string, name: string, path: string): Promise<Uint8Array> {
-  return readFile(path).catch((cause: unknown) => {
+export function readStoredFile(checkpoint: string, name: string, path: string): Promise<FileContent> {
+  return collectContent(createReadStream(path)).catch((cause: unknown) => {
     throw checkpointCorrupt(checkpoint, `${name} cannot be read`, cause)
   })
 }
@@ -70,7 +70,7 @@ export function readStoredFile(checkpoint: string, name: string, path: string): 
  * @returns the files without the manifest
  * @throws {CheckpointError} `checkpoint_corrupt`
  */
-export function takeManifest(checkpoint: string, contents: ReadonlyMap<string, Uint8Array>): Map<string, Uint8Array> {
+export function takeManifest(checkpoint: string, contents: ReadonlyMap<string, FileContent>): Map<string, FileContent> {
   const rest = new Map(contents)
   const manifest = rest.get(MANIFEST_FILE)
   rest.delete(MANIFEST_FILE)
@@ -87,9 +87,9 @@ export function takeManifest(checkpoint: string, contents: ReadonlyMap<string, U
 export function assertDigest(file: {
   readonly checkpoint: string
   readonly name: string
-  readonly bytes: Uint8Array
+  readonly bytes: FileContent
   readonly sha256: string
-}): Uint8Array {
+}): FileContent {
   if (sha256Of(file.bytes) === file.sha256) return file.bytes
   throw checkpointCorrupt(file.checkpoint, `${file.name} differs from its digest`)
 }
@@ -103,9 +103,9 @@ export function checkpointCorrupt(checkpoint: string, problem: string, cause?: u
   })
 }
 
-function listedFiles(checkpoint: string, manifest: Uint8Array): ReadonlyMap<string, unknown> {
+function listedFiles(checkpoint: string, manifest: FileContent): ReadonlyMap<string, unknown> {
   try {
-    const json = JSON.parse(new TextDecoder().decode(manifest)) as {
+    const json = JSON.parse(new TextDecoder().decode(copyOf(manifest))) as {
       readonly format?: unknown
       readonly files?: Readonly<Record<string, { readonly sha256?: unknown }>>
     }
@@ -114,8 +114,4 @@ function listedFiles(checkpoint: string, manifest: Uint8Array): ReadonlyMap<stri
   } catch (cause) {
     throw checkpointCorrupt(checkpoint, `${MANIFEST_FILE} cannot be understood`, cause)
   }
-}
-
-function sha256Of(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex')
 }

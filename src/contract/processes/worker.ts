@@ -33,7 +33,7 @@ import { computingFactsSchema } from '../wire/training/worker-facts.js'
 /** Files of a checkpoint, in the PEFT layout plus the optimizer's state. */
 export const CHECKPOINT_FILES = ['adapter_config.json', 'adapter_model.safetensors', 'optimizer.safetensors'] as const
 /** Largest of them that the server takes. */
-export const MAX_CHECKPOINT_FILE_BYTES = 8 * 1024 ** 3
+export const MAX_CHECKPOINT_FILE_BYTES = 32 * 1024 ** 3
 /** Largest notes of what a job trained on that the server takes; a worker notes no more tokens when it comes near. */
 export const MAX_ROLLOUTS_BYTES = 512 * 1024 ** 2
 export type CheckpointFile = (typeof CHECKPOINT_FILES)[number]

@@ -7,6 +7,7 @@
  */
 import { join } from 'node:path'
 import { WeightsError } from '#base/errors/errors.js'
+import { copyOf, type FileContent, sizeOf } from '#base/util/file-content.js'
 import { createRng } from '#base/util/rng.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, checkpointCorrupt } from '../../formats/checkpoint-manifest.js'
@@ -116,16 +117,17 @@ export function encodeAdapter(
  *
  * @throws {WeightsError} `invalid_adapter`, `unsupported_adapter`, `non_finite_weights`, and what safetensors throws
  */
-export function decodeAdapter(files: AdapterFiles): AdapterWeights {
+export function decodeAdapter(files: ReadonlyMap<string, FileContent>): AdapterWeights {
   const configBytes = files.get(ADAPTER_CONFIG_FILE)
   const weightBytes = files.get(ADAPTER_WEIGHTS_FILE)
   if (configBytes === undefined || weightBytes === undefined) {
     throw new WeightsError('invalid_adapter', `adapter needs ${ADAPTER_CONFIG_FILE} and ${ADAPTER_WEIGHTS_FILE}`)
   }
-  if (configBytes.length > MAX_CONFIG_BYTES) {
-    throw invalid(`has ${ADAPTER_CONFIG_FILE} of ${configBytes.length} bytes, expected at most ${MAX_CONFIG_BYTES}`)
+  const configSizeBytes = sizeOf(configBytes)
+  if (configSizeBytes > MAX_CONFIG_BYTES) {
+    throw invalid(`has ${ADAPTER_CONFIG_FILE} of ${configSizeBytes} bytes, expected at most ${MAX_CONFIG_BYTES}`)
   }
-  const json = parseStrictJsonObject(decodeUtf8(configBytes, ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE)
+  const json = parseStrictJsonObject(decodeUtf8(copyOf(configBytes), ADAPTER_CONFIG_FILE), ADAPTER_CONFIG_FILE)
   const form = parsePeftConfig(json)
   const a = new Map<string, Float32Array>()
   const b = new Map<string, Float32Array>()
@@ -163,7 +165,7 @@ export function decodeAdapter(files: AdapterFiles): AdapterWeights {
  */
 export function decodeStoredAdapter(
   checkpoint: string,
-  files: AdapterFiles,
+  files: ReadonlyMap<string, FileContent>,
   modules: readonly AdapterModule[],
 ): AdapterWeights {
   try {

@@ -7,6 +7,7 @@ import { open } from 'node:fs/promises'
 import { endianness } from 'node:os'
 import { WeightsError } from '#base/errors/errors.js'
 import { assertNever } from '#base/util/assert-never.js'
+import { copyOf, type FileContent, sizeOf } from '#base/util/file-content.js'
 import { DTYPE_SIZE_BYTES, type HostArray } from '#numerics/tensor/dtype.js'
 import { bfloat16ToFloat32, float16ToFloat32 } from '#numerics/tensor/half.js'
 import { elementCount, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -121,32 +122,39 @@ export async function readSafetensors(path: string): Promise<SafetensorsContent>
  * @throws {WeightsError} as `openSafetensors`
  */
 export function decodeSafetensors(
-  bytes: Uint8Array,
+  content: FileContent,
   what = 'safetensors content',
   maxHeaderBytes = MAX_HEADER_BYTES,
 ): SafetensorsContent {
   assertLittleEndian()
-  const headerLength = parseHeaderLength(bytes.subarray(0, HEADER_PREFIX_BYTES), bytes.length, what, maxHeaderBytes)
-  const headerBytes = bytes.subarray(HEADER_PREFIX_BYTES, HEADER_PREFIX_BYTES + headerLength)
-  const { entries, metadata } = parseHeader(headerBytes, bytes.length, what)
+  const sizeBytes = sizeOf(content)
+  const headerLength = parseHeaderLength(copyOf(content, 0, HEADER_PREFIX_BYTES), sizeBytes, what, maxHeaderBytes)
+  const { entries, metadata } = parseHeader(copyOf(content, HEADER_PREFIX_BYTES, headerLength), sizeBytes, what)
   const tensors = new Map<string, HostTensor>()
   for (const [name, entry] of entries) {
-    const copy = bytes.slice(entry.offsetBytes, entry.offsetBytes + entry.sizeBytes)
-    tensors.set(name, toTensor(name, entry, copy.buffer, copy.byteOffset))
+    tensors.set(name, toTensor(name, entry, copyOf(content, entry.offsetBytes, entry.sizeBytes).buffer, 0))
   }
   return { tensors, metadata }
 }
 
-/**
- * Serializes tensors; the same input gives the same bytes. Tensors are ordered by element size, then by name, so that
- * each starts at a multiple of its element size.
- *
- * @throws {WeightsError} `size_mismatch` if a tensor's data does not fill its shape; `invalid_name` for `__metadata__`
- */
+/** Serializes tensors into one array; see `safetensorsPieces`. */
 export function encodeSafetensors(
   tensors: ReadonlyMap<string, HostTensor>,
   metadata: Readonly<Record<string, string>> = {},
 ): Uint8Array<ArrayBuffer> {
+  return copyOf(safetensorsPieces(tensors, metadata))
+}
+
+/**
+ * Serializes tensors, of any size: the header, then views of their data, to be read before the data change. The same input gives the same
+ * bytes. Tensors are ordered by element size, then by name, so that each starts at a multiple of its element size.
+ *
+ * @throws {WeightsError} `size_mismatch` if a tensor's data does not fill its shape; `invalid_name` for `__metadata__`
+ */
+export function safetensorsPieces(
+  tensors: ReadonlyMap<string, HostTensor>,
+  metadata: Readonly<Record<string, string>> = {},
+): readonly Uint8Array[] {
   assertLittleEndian()
   const ordered = [...tensors].sort(
     ([nameA, a], [nameB, b]) =>
@@ -165,15 +173,7 @@ export function encodeSafetensors(
     ordered.map(([name, { dtype, shape }]) => ({ name, dtype, shape })),
     metadata,
   )
-  const dataBytes = ordered.reduce((sum, [, { data }]) => sum + data.byteLength, 0)
-  const bytes = new Uint8Array(header.length + dataBytes)
-  bytes.set(header)
-  let offset = header.length
-  for (const [, { data }] of ordered) {
-    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset)
-    offset += data.byteLength
-  }
-  return bytes
+  return [header, ...ordered.map(([, { data }]) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength))]
 }
 
 /** Writes a small safetensors file and flushes it to disk; see `encodeSafetensors`. */

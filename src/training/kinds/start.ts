@@ -4,6 +4,7 @@
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
+import type { FileContent } from '#base/util/file-content.js'
 import type { OptionsOf } from '#contract/jobs/kinds.js'
 import type { CommonOptions, EpochOptions } from '#contract/jobs/shared-options.js'
 import type { ParentFile, WorkerJob } from '#contract/processes/worker.js'
@@ -21,7 +22,7 @@ import type { JobPlan } from '#training/trainer/plan/job-plan.js'
 
 /** A file, and the digest that the server keeps of it. */
 export interface FetchedFile {
-  readonly bytes: Uint8Array
+  readonly bytes: FileContent
   readonly sha256: string
 }
 
@@ -129,7 +130,7 @@ export async function fetchReference({
 }: Pick<TrainingStart, 'source' | 'job' | 'modules'>): Promise<AdapterWeights | null> {
   if (job.reference_files.length === 0) return null
   const checkpoint = `the KL reference of model "${job.model_name}"`
-  const fetched = new Map<string, Uint8Array>()
+  const fetched = new Map<string, FileContent>()
   for (const name of job.reference_files) {
     fetched.set(name, assertDigest({ checkpoint, name, ...(await source.getReferenceFile(name)) }))
   }

@@ -2,11 +2,12 @@
  * A training session's state as files: the adapter in the PEFT layout, AdamW's moments, and the gradients added up since the last step.
  */
 import { CheckpointError } from '#base/errors/errors.js'
+import type { FileContent } from '#base/util/file-content.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { createAdapter, decodeStoredAdapter, encodeAdapter } from '#model/weights/adapter.js'
-import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
+import { decodeSafetensors, safetensorsPieces } from '#model/weights/safetensors.js'
 import { type AdamWState, createAdamWState } from '#numerics/optim/adamw.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
@@ -35,24 +36,24 @@ export function newSessionState(prepared: PreparedModel, shape: NewAdapter): Ses
 }
 
 /** The adapter's two files. */
-export function encodeWeights({ adapter }: SessionState, baseModelName: string): Map<string, Uint8Array> {
-  return new Map(encodeAdapter(adapter, { baseModelName }))
+export function encodeWeights({ adapter }: SessionState, baseModelName: string): Map<string, FileContent> {
+  return new Map<string, FileContent>(encodeAdapter(adapter, { baseModelName }))
 }
 
 /** The adapter and the moments. */
-export function encodeWeightsAndMoments(state: SessionState, baseModelName: string): Map<string, Uint8Array> {
+export function encodeWeightsAndMoments(state: SessionState, baseModelName: string): Map<string, FileContent> {
   const files = encodeWeights(state, baseModelName)
   return files.set(OPTIMIZER_FILE, encodeOptimizerState(state.optimizer, OPTIMIZER_KIND))
 }
 
 /** Everything that a later process needs to go on with the same bits. */
-export function encodeSessionState(state: SessionState, baseModelName: string): Map<string, Uint8Array> {
+export function encodeSessionState(state: SessionState, baseModelName: string): Map<string, FileContent> {
   const files = encodeWeightsAndMoments(state, baseModelName)
   if (state.gradients.size === 0) return files
   const tensors = new Map(
     [...state.gradients].map(([name, values]) => [name, float32Tensor(values, [values.length])] as const),
   )
-  return files.set(GRADIENTS_FILE, encodeSafetensors(tensors, { format: 'trainyard.gradients' }))
+  return files.set(GRADIENTS_FILE, safetensorsPieces(tensors, { format: 'trainyard.gradients' }))
 }
 
 /**
@@ -63,7 +64,7 @@ export function encodeSessionState(state: SessionState, baseModelName: string): 
  */
 export function decodeSessionState(
   prepared: PreparedModel,
-  files: ReadonlyMap<string, Uint8Array>,
+  files: ReadonlyMap<string, FileContent>,
   title: string,
 ): SessionState {
   const weights = new Map([...files].filter(([name]) => name === ADAPTER_CONFIG_FILE || name === ADAPTER_WEIGHTS_FILE))
@@ -85,8 +86,8 @@ export function decodeSessionState(
 }
 
 /** Parameters that were not trained have no moments. */
-function decodeMoments(bytes: Uint8Array, parameters: ReadonlyMap<string, Float32Array>): AdamWState {
-  const stored = decodeSafetensors(bytes, 'optimizer state').tensors
+function decodeMoments(content: FileContent, parameters: ReadonlyMap<string, Float32Array>): AdamWState {
+  const stored = decodeSafetensors(content, 'optimizer state').tensors
   const trained = new Map([...parameters].filter(([name]) => stored.has(`${name}.first`)))
-  return decodeOptimizerState(bytes, OPTIMIZER_KIND, trained)
+  return decodeOptimizerState(content, OPTIMIZER_KIND, trained)
 }

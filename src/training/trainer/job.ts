@@ -6,6 +6,7 @@
 
 import { InvalidRequestError, TrainingError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
+import type { FileContent } from '#base/util/file-content.js'
 import { assertSameShape, LORA_DEFAULTS, LORA_TARGETS } from '#contract/jobs/lora-options.js'
 import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
@@ -77,7 +78,7 @@ export type AdapterShape = CommonOptions['lora']
 export interface ParentCheckpoint {
   readonly adapter: AdapterWeights
   /** `optimizer.safetensors`; null when the parent has none. */
-  readonly optimizerState: Uint8Array | null
+  readonly optimizerState: FileContent | null
 }
 
 /**

@@ -6,18 +6,19 @@
  * nothing about another.
  */
 import { CheckpointError } from '#base/errors/errors.js'
-import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
+import type { FileContent } from '#base/util/file-content.js'
+import { decodeSafetensors, safetensorsPieces } from '#model/weights/safetensors.js'
 import { type AdamWState, createAdamWState } from '#numerics/optim/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 
-/** Serializes a state; equal states give equal bytes. @param kind what kind of job made it: a label, compared exactly */
-export function encodeOptimizerState(state: AdamWState, kind: string): Uint8Array<ArrayBuffer> {
+/** Serializes a state into views of its moments; equal states give equal bytes. @param kind what kind of job made it: a label, compared exactly */
+export function encodeOptimizerState(state: AdamWState, kind: string): FileContent {
   const tensors = new Map<string, HostTensor>()
   for (const [name, { first, second }] of state.moments) {
     tensors.set(`${name}.first`, float32Tensor(first, [first.length]))
     tensors.set(`${name}.second`, float32Tensor(second, [second.length]))
   }
-  return encodeSafetensors(tensors, { format: 'trainyard.adamw', kind, step_count: String(state.stepCount) })
+  return safetensorsPieces(tensors, { format: 'trainyard.adamw', kind, step_count: String(state.stepCount) })
 }
 
 /**
@@ -28,11 +29,11 @@ export function encodeOptimizerState(state: AdamWState, kind: string): Uint8Arra
  * @throws {CheckpointError} `checkpoint_corrupt` if the file is damaged
  */
 export function decodeOptimizerState(
-  bytes: Uint8Array,
+  content: FileContent,
   kind: string,
   parameters: ReadonlyMap<string, Float32Array>,
 ): AdamWState {
-  const { tensors, metadata } = parse(bytes)
+  const { tensors, metadata } = parse(content)
   if (metadata.get('kind') !== kind) return createAdamWState()
   const stepCount = Number(metadata.get('step_count'))
   if (!Number.isSafeInteger(stepCount) || stepCount < 0) {
@@ -53,9 +54,9 @@ export function decodeOptimizerState(
   return state
 }
 
-function parse(bytes: Uint8Array): ReturnType<typeof decodeSafetensors> {
+function parse(content: FileContent): ReturnType<typeof decodeSafetensors> {
   try {
-    return decodeSafetensors(bytes, 'optimizer state')
+    return decodeSafetensors(content, 'optimizer state')
   } catch (cause) {
     throw new CheckpointError('checkpoint_corrupt', 'optimizer state is not a safetensors file', { cause })
   }

@@ -7,8 +7,9 @@
  * choice follow from the job's seed and the number of steps made.
  */
 import { CheckpointError } from '#base/errors/errors.js'
+import type { FileContent } from '#base/util/file-content.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
+import { decodeSafetensors, safetensorsPieces } from '#model/weights/safetensors.js'
 import type { AdamWState, Moments } from '#numerics/optim/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { decisionOf, type JobDecisions } from './decisions.js'
@@ -45,8 +46,8 @@ interface StoredProgress {
   readonly report: Omit<JobReport, 'seconds'>
 }
 
-/** Serializes a job's state; equal states give equal bytes, whatever time they took. */
-export function encodeResumePoint({ adapter, optimizer, progress }: JobState): Uint8Array<ArrayBuffer> {
+/** Serializes a job's state into views of it; equal states give equal bytes, whatever time they took. */
+export function encodeResumePoint({ adapter, optimizer, progress }: JobState): FileContent {
   const tensors = new Map<string, HostTensor>()
   const put = (name: string, data: Float32Array): void => void tensors.set(name, float32Tensor(data, [data.length]))
   const putAll = (prefix: string, values: ReadonlyMap<string, Float32Array>, { moments }: AdamWState): void => {
@@ -67,7 +68,7 @@ export function encodeResumePoint({ adapter, optimizer, progress }: JobState): U
     decisions: progress.decisions,
     report,
   }
-  return encodeSafetensors(tensors, {
+  return safetensorsPieces(tensors, {
     format: FORMAT,
     optimizer_step_count: String(optimizer.stepCount),
     progress: JSON.stringify(stored),
@@ -75,9 +76,9 @@ export function encodeResumePoint({ adapter, optimizer, progress }: JobState): U
 }
 
 /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes are not a resume point */
-export function decodeResumePoint(bytes: Uint8Array): ResumePoint {
+export function decodeResumePoint(content: FileContent): ResumePoint {
   try {
-    const { tensors, metadata } = decodeSafetensors(bytes, 'resume point')
+    const { tensors, metadata } = decodeSafetensors(content, 'resume point')
     if (metadata.get('format') !== FORMAT) throw new Error(`its format is "${metadata.get('format') ?? ''}"`)
     const stored = JSON.parse(metadata.get('progress') ?? '') as StoredProgress
     const values = new Map([...tensors].map(([name, { data }]) => [name, data as Float32Array]))

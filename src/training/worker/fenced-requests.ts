@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AppError, CheckpointError, NotFoundError, StorageError } from '#base/errors/errors.js'
 import { createLogger } from '#base/logging/logger.js'
 import { createDirectReads } from '#base/util/direct-reads.js'
+import { bodyOf, type FileContent, sizeOf } from '#base/util/file-content.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
 
 /** Which attempt at which job this worker makes. */
@@ -36,9 +37,17 @@ export class FencedError extends AppError {
 /** Sends one request until it is answered. Rejects with `FencedError` when the attempt is stale, with AppError `unavailable` without a server. */
 export type FencedRequests = (method: string, path: string, init?: FencedInit) => Promise<Response>
 
-export interface FencedInit extends RequestInit {
+export interface FencedInit {
+  readonly headers?: Readonly<Record<string, string>>
+  /** Text, or a file's bytes, which may not change before the answer. */
+  readonly body?: string | FileContent
   /** The server is to give the bytes itself, also where they could be read elsewhere. Default false */
   readonly isFromServer?: boolean
+}
+
+interface FencedRequest extends Omit<FencedInit, 'isFromServer'> {
+  readonly method: string
+  readonly redirect?: 'manual'
 }
 
 /** How long a server that does not answer is tried before it counts as gone; a restart takes less. */
@@ -47,6 +56,8 @@ export const PATIENCE_MS = 60_000
 const RETRY_PAUSES_MS = [200, 500, 1000, 2000, 4000]
 /** How long the head of an answer may take. Its body may take as long as the job: rows are read as they are trained on. */
 const ANSWER_TIMEOUT_MS = 120_000
+/** What is sent before the head of the answer comes may take more: a connection of a few Mbit/s is slow, and works. */
+const SENT_BYTES_PER_MS = 500
 /**
  * A full disk, and a database that another program holds, are waited for, ten minutes: hours of training may hang on one write, and
  * somebody may make room or end that program.
@@ -72,7 +83,7 @@ export function createFencedRequests(
     authorization: `Bearer ${identity.token}`,
     'x-trainyard-attempt': String(identity.attempt),
   }
-  const ask = async (url: string, request: RequestInit, isFromServer: boolean): Promise<Response | Error> => {
+  const ask = async (url: string, request: FencedRequest, isFromServer: boolean): Promise<Response | Error> => {
     if (identity.readsDirect !== true || isFromServer || request.method !== 'GET') return fetchOnce(url, request)
     const answer = await fetchOnce(url, {
       ...request,
@@ -82,8 +93,8 @@ export function createFencedRequests(
     if (!(answer instanceof Response)) return answer
     return (await direct.follow(answer)) ?? fetchOnce(url, request)
   }
-  return async function send(method, path, { isFromServer = false, ...init } = {}) {
-    const request = { ...init, method, headers: { ...headers, ...init.headers } }
+  return async function send(method, path, { isFromServer = false, body, headers: own } = {}) {
+    const request = { method, headers: { ...headers, ...own }, ...(body === undefined ? {} : { body }) }
     const patienceMs = identity.patienceMs ?? PATIENCE_MS
     let storageCount = 0
     let waitedMs = 0
@@ -108,14 +119,17 @@ export function createFencedRequests(
 }
 
 /** A response whose body is still to be read, or the error of a connection that failed. */
-async function fetchOnce(url: string, init: RequestInit): Promise<Response | Error> {
+async function fetchOnce(url: string, { body, ...init }: FencedRequest): Promise<Response | Error> {
   const controller = new AbortController()
+  const sizeBytes = body === undefined || typeof body === 'string' ? 0 : sizeOf(body)
+  const timeoutMs = ANSWER_TIMEOUT_MS + Math.ceil(sizeBytes / SENT_BYTES_PER_MS)
   const timer = setTimeout(
-    () => controller.abort(new Error(`no answer within ${ANSWER_TIMEOUT_MS / 1000} s`)),
-    ANSWER_TIMEOUT_MS,
+    () => controller.abort(new Error(`no answer within ${Math.ceil(timeoutMs / 1000)} s`)),
+    timeoutMs,
   )
+  const sent = body === undefined ? {} : typeof body === 'string' ? { body } : bodyOf(body)
   try {
-    return await fetch(url, { ...init, signal: controller.signal })
+    return await fetch(url, { ...init, ...sent, signal: controller.signal })
   } catch (error) {
     return error instanceof Error ? error : new Error(String(error))
   } finally {

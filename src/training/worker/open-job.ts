@@ -5,6 +5,7 @@
 
 import { availableMemoryBytes } from '#base/machine/memory.js'
 import type { Clock } from '#base/util/clock.js'
+import type { FileContent } from '#base/util/file-content.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 import { ADAPTER_WEIGHTS_FILE, assertDigest, checkpointTitle, takeManifest } from '#formats/checkpoint-manifest.js'
 import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
@@ -99,7 +100,7 @@ async function fetchParent(
   modules: readonly AdapterModule[],
 ): Promise<ParentCheckpoint | null> {
   const checkpoint = checkpointTitle(job.model_name, job.parent_step)
-  const fetched = new Map<string, Uint8Array>()
+  const fetched = new Map<string, FileContent>()
   for (const name of job.parent_files) {
     // State of the other kind of job is dropped anyway: it need not travel.
     if (name === 'optimizer.safetensors' && job.parent_kind !== job.kind) continue

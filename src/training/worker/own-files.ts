@@ -2,22 +2,24 @@
  * Files of checkpoints that a worker on another machine has made, by digest: the next job of the model begins from them, and would fetch what
  * was written here minutes before. A few of them, the newest; what is damaged or gone is fetched, so nothing depends on them.
  */
-import { createHash } from 'node:crypto'
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { chunksOf, collectContent, type FileContent, sha256Of } from '#base/util/file-content.js'
 
 /** Their folder, beside that of fetched base models. */
 export const OWN_FILES = 'own-files'
 
 export interface OwnFiles {
   /** Keeps a file, and lets the oldest go that are too many; a disk that takes none costs nothing but a fetch. */
-  keep(sha256: string, bytes: Uint8Array): Promise<void>
+  keep(sha256: string, content: FileContent): Promise<void>
   /** The file, if it is there and has its digest. */
-  find(sha256: string): Promise<Uint8Array | null>
+  find(sha256: string): Promise<FileContent | null>
 }
 
 /** Of four models the newest checkpoint: three files each, and what lies there for an attempt that repeats. */
 const MOST_FILES = 16
+const WRITE_BYTES = 1024 ** 2
 
 export function createOwnFiles(folder: string, mostFiles: number = MOST_FILES): OwnFiles {
   async function prune(): Promise<void> {
@@ -33,11 +35,11 @@ export function createOwnFiles(folder: string, mostFiles: number = MOST_FILES): 
   }
 
   return {
-    keep: async (sha256, bytes) => {
+    keep: async (sha256, content) => {
       const partial = join(folder, `${sha256}.${process.pid}.part`)
       try {
         await mkdir(folder, { recursive: true })
-        await writeFile(partial, bytes)
+        await writeFile(partial, chunksOf(content, WRITE_BYTES))
         await rename(partial, join(folder, sha256))
         await prune()
       } catch {
@@ -46,9 +48,9 @@ export function createOwnFiles(folder: string, mostFiles: number = MOST_FILES): 
     },
     find: async (sha256) => {
       const path = join(folder, sha256)
-      const bytes = await readFile(path).catch(() => null)
-      if (bytes === null) return null
-      if (createHash('sha256').update(bytes).digest('hex') === sha256) return bytes
+      const content = await collectContent(createReadStream(path)).catch(() => null)
+      if (content === null) return null
+      if (sha256Of(content) === sha256) return content
       await rm(path, { force: true })
       return null
     },

@@ -9,6 +9,7 @@
 import { createHash, type Hash } from 'node:crypto'
 import { AppError } from '#base/errors/errors.js'
 import { isDirectAnswer } from '#base/util/direct-reads.js'
+import { collectContent } from '#base/util/file-content.js'
 import type { FetchedFile } from '#training/kinds/start.js'
 import type { FencedRequests } from './fenced-requests.js'
 import type { KeptRows } from './kept-rows.js'
@@ -18,7 +19,7 @@ const MAX_TRIES = 3
 const HINT = 'look at the network between the worker and its server, then submit the job again'
 
 /**
- * A file in one piece, with the digest that the server named (empty: none).
+ * A whole file, with the digest that the server named (empty: none).
  *
  * @throws {AppError} `file_unreadable`; as `send` has it
  */
@@ -27,7 +28,7 @@ export async function fetchFile(send: FencedRequests, path: string): Promise<Fet
     const response = await send('GET', path, { isFromServer: attempt > 1 })
     const sha256 = response.headers.get('x-content-sha256') ?? ''
     try {
-      return { bytes: new Uint8Array(await response.arrayBuffer()), sha256 }
+      return { bytes: await collectContent(response.body ?? nothing()), sha256 }
     } catch (error) {
       if (attempt === MAX_TRIES) throw unreadable(path, error)
     }

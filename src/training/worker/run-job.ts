@@ -9,6 +9,7 @@
 import { AppError, CheckpointError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
+import type { FileContent } from '#base/util/file-content.js'
 import { CHECKPOINT_FILES, MAX_ROLLOUTS_BYTES, type WorkerJob } from '#contract/processes/worker.js'
 import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
 import { encodeAdapter } from '#model/weights/adapter.js'
@@ -165,7 +166,7 @@ async function uploadCheckpoint(
   { client, job }: AttemptOptions,
   { adapter, optimizer }: TrainingOutcome,
 ): Promise<Record<string, UploadedFile>> {
-  const contents = new Map<string, Uint8Array>([
+  const contents = new Map<string, FileContent>([
     ...encodeAdapter(adapter, { baseModelName: job.base_model.name }),
     ['optimizer.safetensors', encodeOptimizerState(optimizer, job.kind)],
   ])

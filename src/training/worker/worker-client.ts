@@ -1,9 +1,9 @@
 /**
  * The training worker's side of the protocol of jobs (`contract/processes/worker.ts`).
  */
-import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CheckpointError } from '#base/errors/errors.js'
+import { type FileContent, sha256Of, sizeOf } from '#base/util/file-content.js'
 import {
   type BaseModelFiles,
   baseModelFilesSchema,
@@ -36,11 +36,11 @@ export interface WorkerClient extends JobSource {
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
   heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
-  putFile(file: CheckpointFile, bytes: Uint8Array): Promise<UploadedFile>
+  putFile(file: CheckpointFile, content: FileContent): Promise<UploadedFile>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
-  getResumePoint(sha256: string): Promise<Uint8Array>
+  getResumePoint(sha256: string): Promise<FileContent>
   /** @param eventCount events posted before it, all attempts together */
-  putResumePoint(bytes: Uint8Array, eventCount: number): Promise<void>
+  putResumePoint(content: FileContent, eventCount: number): Promise<void>
   /** What was noted of the rollouts, with how many there are. */
   putRollouts(bytes: Uint8Array, counts: { readonly groups: number; readonly trajectories: number }): Promise<void>
   complete(completion: WorkerCompletion): Promise<void>
@@ -94,36 +94,36 @@ export function createWorkerClient(
       return { isCancelRequested: reply.is_cancel_requested }
     },
     postEvents: async (events) => void (await postJson('/events', events)),
-    putFile: async (file, bytes) => {
-      const sha256 = createHash('sha256').update(bytes).digest('hex')
+    putFile: async (file, content) => {
+      const sha256 = sha256Of(content)
       await send('PUT', `/files/${file}`, {
-        body: new Uint8Array(bytes),
+        body: content,
         headers: { 'content-type': 'application/octet-stream', 'x-content-sha256': sha256 },
       })
-      await ownFiles?.keep(sha256, bytes)
-      return { sha256, size_bytes: bytes.byteLength }
+      await ownFiles?.keep(sha256, content)
+      return { sha256, size_bytes: sizeOf(content) }
     },
     getResumePoint: async (sha256) => {
       const { bytes } = await fetchFile(send, '/resume')
-      if (createHash('sha256').update(bytes).digest('hex') === sha256) return bytes
+      if (sha256Of(bytes) === sha256) return bytes
       throw new CheckpointError('checkpoint_corrupt', 'the resume point of the job does not have its digest')
     },
-    putResumePoint: async (bytes, eventCount) => {
+    putResumePoint: async (content, eventCount) => {
       await send('PUT', '/resume', {
-        body: new Uint8Array(bytes),
+        body: content,
         headers: {
           'content-type': 'application/octet-stream',
-          'x-content-sha256': createHash('sha256').update(bytes).digest('hex'),
+          'x-content-sha256': sha256Of(content),
           'x-trainyard-events': String(eventCount),
         },
       })
     },
     putRollouts: async (bytes, { groups, trajectories }) => {
       await send('PUT', '/rollouts', {
-        body: new Uint8Array(bytes),
+        body: bytes,
         headers: {
           'content-type': 'application/octet-stream',
-          'x-content-sha256': createHash('sha256').update(bytes).digest('hex'),
+          'x-content-sha256': sha256Of(bytes),
           'x-trainyard-groups': String(groups),
           'x-trainyard-trajectories': String(trajectories),
         },

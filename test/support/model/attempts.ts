@@ -1,10 +1,10 @@
 /**
  * Attempts at one job against a server that holds what a worker leaves: events, resume points, files. An attempt can be killed at a step.
  */
-import { createHash } from 'node:crypto'
 import { expect } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemClock } from '#base/util/clock.js'
+import { copyOf, sha256Of, sizeOf } from '#base/util/file-content.js'
 import type { WorkerCompletion, WorkerEvents, WorkerJob } from '#contract/processes/worker.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { createTrainers, type Trainers } from '#training/torch/torch-backend.js'
@@ -40,8 +40,6 @@ export interface AttemptOptions {
   readonly trainers?: Trainers
 }
 
-const digest = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
-
 /** Computes with ONNX Runtime. */
 const ONNX = createTrainers({ trainer: 'onnx', python: 'none', environment: {} })
 
@@ -73,16 +71,16 @@ export async function attempt(
       else held.events.push(...events)
       if (death?.moment === 'event' && offset === death.step) die()
     },
-    putFile: async (name, bytes) => {
-      held.files.set(name, bytes.slice())
-      return { sha256: digest(bytes), size_bytes: bytes.length }
+    putFile: async (name, content) => {
+      held.files.set(name, copyOf(content))
+      return { sha256: sha256Of(content), size_bytes: sizeOf(content) }
     },
     getResumePoint: async (sha256) => {
-      expect(digest(held.resume!.bytes)).toBe(sha256)
+      expect(sha256Of(held.resume!.bytes)).toBe(sha256)
       return held.resume!.bytes
     },
-    putResumePoint: async (bytes, events) => {
-      held.resume = { bytes: bytes.slice(), events }
+    putResumePoint: async (content, events) => {
+      held.resume = { bytes: copyOf(content), events }
       if (death?.moment === 'point' && events === death.step + 1) die()
     },
     putRollouts: () => Promise.reject(new Error('unused')),
@@ -94,7 +92,7 @@ export async function attempt(
   }
   const described = workerJob({
     resume_seconds: death === null ? 3600 : 0,
-    resume: held.resume === null ? null : { sha256: digest(held.resume.bytes), events: held.resume.events },
+    resume: held.resume === null ? null : { sha256: sha256Of(held.resume.bytes), events: held.resume.events },
     ...job,
   })
   const openBaseModel = createBaseModelOpener(() => Promise.resolve())

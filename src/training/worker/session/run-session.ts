@@ -7,6 +7,7 @@
 import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
+import type { FileContent } from '#base/util/file-content.js'
 import type {
   RequestReport,
   SessionFile,
@@ -216,8 +217,8 @@ async function obey(held: Held, order: Work, bytes: Uint8Array): Promise<Obeyed>
   }
 }
 
-async function fetchFiles(client: SessionClient, files: readonly SessionFile[]): Promise<Map<string, Uint8Array>> {
-  const fetched = new Map<string, Uint8Array>()
+async function fetchFiles(client: SessionClient, files: readonly SessionFile[]): Promise<Map<string, FileContent>> {
+  const fetched = new Map<string, FileContent>()
   for (const file of files) fetched.set(file.name, await client.getFile(file))
   return fetched
 }

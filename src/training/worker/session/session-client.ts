@@ -1,8 +1,8 @@
 /**
  * The training worker's side of the protocol of training sessions (`contract/processes/training-session.ts`).
  */
-import { createHash } from 'node:crypto'
 import { CheckpointError } from '#base/errors/errors.js'
+import { type FileContent, sha256Of, sizeOf } from '#base/util/file-content.js'
 import { decodeFrame, encodeFrame } from '#base/util/frame.js'
 import {
   type SessionFile,
@@ -23,8 +23,8 @@ export interface SessionClient {
   getBaseModelFiles(): Promise<BaseModelFiles>
   openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
-  getFile(file: SessionFile): Promise<Uint8Array>
-  putFile(name: string, bytes: Uint8Array): Promise<SessionFile>
+  getFile(file: SessionFile): Promise<FileContent>
+  putFile(name: string, content: FileContent): Promise<SessionFile>
   /** Reports the last order and waits for the next. */
   turn(
     report: SessionReport,
@@ -40,13 +40,13 @@ export function createSessionClient(identity: WorkerIdentity): SessionClient {
     openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? new ReadableStream(),
     getFile: async ({ name, sha256 }) => {
       const { bytes } = await fetchFile(send, `/files/${sha256}`)
-      if (digestOf(bytes) === sha256) return bytes
+      if (sha256Of(bytes) === sha256) return bytes
       throw new CheckpointError('checkpoint_corrupt', `"${name}" of the training session does not have its digest`)
     },
-    putFile: async (name, bytes) => {
-      const sha256 = digestOf(bytes)
-      await send('PUT', `/files/${sha256}`, { body: new Uint8Array(bytes), headers: BYTES })
-      return { name, sha256, size_bytes: bytes.byteLength }
+    putFile: async (name, content) => {
+      const sha256 = sha256Of(content)
+      await send('PUT', `/files/${sha256}`, { body: content, headers: BYTES })
+      return { name, sha256, size_bytes: sizeOf(content) }
     },
     turn: async (report, output) => {
       const response = await send('POST', '/turn', { body: encodeFrame(report, output), headers: BYTES })
@@ -54,8 +54,4 @@ export function createSessionClient(identity: WorkerIdentity): SessionClient {
       return { order: sessionOrderSchema.parse(head), bytes }
     },
   }
-}
-
-function digestOf(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex')
 }

@@ -1,17 +1,15 @@
 /**
  * Files that a worker finds again by digest, through its client and a server that counts what is fetched.
  */
-import { createHash } from 'node:crypto'
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import { sha256Of } from '#base/util/file-content.js'
 import { createOwnFiles } from '#training/worker/own-files.js'
 import { createWorkerClient } from '#training/worker/worker-client.js'
 import { workerJob } from '../../../support/model/worker-job.js'
-
-const sha256Of = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
 let folder: string
 let server: Server

@@ -4,9 +4,10 @@
  * Reading a large schema takes a tenth of a second, so it is done in the thread: the engine's own only passes the text along.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
+import { isLark } from '#formats/grammars/lark.js'
 import { plainEbnf } from './ebnf.js'
 import type { GrammarSpec } from './grammar-spec.js'
-import { isLark, larkToEbnf } from './lark/lark.js'
+import { larkToEbnf } from './lark/lark.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 import { PatternError } from './schema/pattern-reader.js'
 import { textRule } from './schema/pattern-writer.js'

@@ -8,6 +8,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
+import { withFormat } from '#formats/grammars/tags.js'
 import { checkHeap } from './heap-limit.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 
@@ -53,21 +54,6 @@ export function toNumberedTag(
   }
   const tag = convert(withFormat(parseJson(text, 'a structural tag')))
   return { tag: stringifyExact(tag), schemas }
-}
-
-/** The older form, `structures` and `triggers`, in the words of the newer. */
-function withFormat(tag: JsonValue): JsonValue {
-  if (!isJsonObject(tag) || !Array.isArray(tag['structures']) || tag['format'] !== undefined) return tag
-  const tags = tag['structures'].map((structure) => {
-    if (!isJsonObject(structure))
-      throw new InvalidRequestError('invalid_grammar', 'structures must be a list of objects')
-    const { begin = '', end = '', schema = {} } = structure
-    return { type: 'tag', begin, content: { type: 'json_schema', json_schema: schema }, end }
-  })
-  return {
-    type: 'structural_tag',
-    format: { type: 'triggered_tags', triggers: tag['triggers'] ?? [], tags },
-  }
 }
 
 /** Where the texts of a tag stand that are written as they are. */

@@ -1,5 +1,5 @@
 /**
- * Entry of the process that checks one answer against its JSON Schema and lists the violations.
+ * Entry of the process that checks one answer against its JSON Schema and lists the violations, or against its grammar.
  *
  * A process and not a thread, because anybody may send a schema: a pattern may run for ever, and V8 ends the whole
  * process when a thread uses too much memory within one piece of work.
@@ -10,7 +10,8 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { default as addFormats } from 'ajv-formats'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { answerProcess } from '#base/processes/ask-process.js'
-import { checkedPattern } from './checked-pattern.js'
+import { checkedPattern } from '#formats/grammars/checked-pattern.js'
+import { type AnswerForm, type Match, matchAnswer } from '#formats/grammars/match-answer.js'
 
 /** JSON texts. */
 export interface SchemaCheckData {
@@ -22,6 +23,14 @@ export interface SchemaCheckAnswer {
   /** One sentence each; none: the value is valid. */
   readonly violations: readonly string[]
 }
+
+export interface GrammarCheckData {
+  readonly form: AnswerForm
+  readonly text: string
+}
+
+/** Null where the form is not known here. */
+export type GrammarCheckAnswer = Match | null
 
 const MOST_VIOLATIONS = 20
 const MAX_LENGTH = 300
@@ -74,6 +83,9 @@ function toSentence({ instancePath, keyword, message = 'is not valid' }: ErrorOb
   return `${instancePath === '' ? 'the value' : instancePath} ${message} (${keyword})`.slice(0, MAX_LENGTH)
 }
 
-await answerProcess<SchemaCheckData, SchemaCheckAnswer>('schema_check_failed', async (question, asker) => {
-  await asker.answer({ violations: check(question) })
-})
+await answerProcess<SchemaCheckData | GrammarCheckData, SchemaCheckAnswer | GrammarCheckAnswer>(
+  'schema_check_failed',
+  async (question, asker) => {
+    await asker.answer('form' in question ? matchAnswer(question.form, question.text) : { violations: check(question) })
+  },
+)

@@ -294,11 +294,22 @@ it('escapes that need none are held; what is a regular expression in no language
   })
 })
 
-it('answers to an expression and to choices are checked by other code, whole and streamed', async () => {
+it('answers to an expression, choices, a grammar and a tag are checked by other code, whole and streamed', async () => {
   const { body } = await post({ structured_outputs: { regex: 'a\\-[bc]{3}' } })
   expect(body.choices[0]).toMatchObject({ 'x-trainyard-schema-violations': [] })
   const chosen = await post({ structured_outputs: { choice: ['да', 'нет'] } })
   expect(chosen.body.choices[0]).toMatchObject({ 'x-trainyard-schema-violations': [] })
+  for (const grammar of ['root ::= "x" [0-9]{2} [^\\d]', 'start: /x[0-9]+/ "y"i'])
+    expect((await post({ grammar })).body.choices[0]).toMatchObject({ 'x-trainyard-schema-violations': [] })
+  const content = {
+    type: 'json_schema',
+    json_schema: { type: 'array', items: { enum: [1] }, minItems: 2, maxItems: 2 },
+  }
+  const format = { type: 'tag', begin: '<a>', content, end: '</a>' }
+  const tagged = await post({ response_format: { type: 'structural_tag', format } })
+  expect(tagged.body.choices[0]).toMatchObject({ 'x-trainyard-schema-violations': [] })
+  const unheld = { ...format, content: { ...content, json_schema: { ...content.json_schema, uniqueItems: true } } }
+  expect(await post({ response_format: { type: 'structural_tag', format: unheld } })).toMatchObject({ status: 400 })
   const json = { messages, stream: true, max_tokens: 20, structured_outputs: { regex: '[bc]{3}' } }
   expect(await (await service.fetch('/v1/chat/completions', { json })).text()).toContain(
     '"x-trainyard-schema-violations":[]',

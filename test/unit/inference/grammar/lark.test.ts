@@ -2,7 +2,8 @@
  * What of Lark's notation is refused, by name and line, and what is taken for Lark at all.
  */
 import { expect, test } from 'vitest'
-import { isLark, larkToEbnf } from '#inference/grammar/lark/lark.js'
+import { isLark } from '#formats/grammars/lark.js'
+import { larkToEbnf } from '#inference/grammar/lark/lark.js'
 
 test.each([
   ['root ::= "a"', false],

@@ -142,7 +142,10 @@ export function createChatService(
       const violations =
         unheld.length === 0 && !isAlwaysChecked(wanted.grammar)
           ? null
-          : new ViolationFinder(context.schemaChecker, principal.keyId, request, wanted.grammar)
+          : new ViolationFinder(context.schemaChecker, principal.keyId, request, {
+              spec: wanted.grammar,
+              hasUnheld: unheld.length > 0,
+            })
       return {
         checkpoint,
         isStream: options.isStream,

@@ -1,7 +1,6 @@
 /**
  * Checks finished answers by other code than what holds them: against their JSON Schemas, where these have keywords that a grammar
- * cannot hold an answer to, and always against a regular expression or the choices. Of an EBNF grammar and a structural tag there is
- * no second reader here: those hold alone.
+ * cannot hold an answer to, and always against a regular expression, the choices, a grammar or a structural tag.
  */
 
 import { stringifyExact } from '#base/json/exact-json.js'
@@ -27,10 +26,20 @@ export class ViolationFinder {
   readonly #keyId: string
   /** What the answer's text is held to; null: it may be anything. */
   readonly #spec: GrammarSpec | null
+  readonly #checksParts: boolean
   readonly #parameters: ReadonlyMap<string, JsonObject>
 
-  /** @param spec what the text of an answer is held to, beside calls */
-  constructor(checker: SchemaChecker, keyId: string, request: ChatRequest, spec: GrammarSpec | null) {
+  /**
+   * @param options.spec what the text of an answer is held to, beside calls
+   * @param options.hasUnheld some keywords of its schemas do not hold it
+   */
+  constructor(
+    checker: SchemaChecker,
+    keyId: string,
+    request: ChatRequest,
+    { spec, hasUnheld }: { readonly spec: GrammarSpec | null; readonly hasUnheld: boolean },
+  ) {
+    this.#checksParts = hasUnheld
     this.#checker = checker
     this.#keyId = keyId
     this.#spec = spec
@@ -63,6 +72,11 @@ export class ViolationFinder {
         return this.#checker.check(this.#keyId, content, this.#spec.schema)
       case 'regex':
         return this.#checker.match(this.#keyId, content, this.#spec.pattern)
+      case 'ebnf':
+      case 'structural_tag':
+        // marks of calls may be control tokens, which the text does not show; what is called is checked by itself
+        if (this.#spec.kind === 'structural_tag' && this.#spec.isOfCalls === true) return []
+        return this.#checker.matchForm(this.#keyId, content, this.#spec, { checksParts: this.#checksParts })
       case 'choice':
         return this.#spec.choices.includes(content) ? [] : ['the answer is none of the choices']
       default:
@@ -73,5 +87,5 @@ export class ViolationFinder {
 
 /** Whether answers are checked though all of it can be held to: where that costs next to nothing. */
 export function isAlwaysChecked(spec: GrammarSpec | null): boolean {
-  return spec?.kind === 'regex' || spec?.kind === 'choice'
+  return spec !== null && spec.kind !== 'json_schema' && !(spec.kind === 'structural_tag' && spec.isOfCalls === true)
 }

@@ -1,6 +1,6 @@
 /** Regular expressions as other languages spell them, read by JavaScript's engine. */
 import { expect, test } from 'vitest'
-import { checkedPattern } from '#service/processes/checked-pattern.js'
+import { checkedPattern } from '#formats/grammars/checked-pattern.js'
 
 test.each([
   ['^[A-Z]+\\-\\d+$', 'AB-12', 'AB12'],

@@ -1,6 +1,6 @@
 /**
- * A file's bytes in memory, where needed in several arrays: one holds at most 4 GiB on Node.js 20, one digest update takes 2 GiB, and an
- * optimizer's state may be larger than both.
+ * A file's bytes in memory, in several arrays where one would not do: it holds at most 4 GiB on Node.js 20, an update of a
+ * digest takes 2 GiB, and an optimizer's state may be larger than both.
  */
 import { createHash } from 'node:crypto'
 
@@ -40,12 +40,11 @@ export function copyOf(content: FileContent, offset = 0, length = Number.POSITIV
   return copy
 }
 
-/** What `fetch` sends: an array as it is, more in small chunks from the beginning each time it is read. */
+/** What one `fetch` sends: an array as it is, more in small chunks. */
 export function bodyOf(content: FileContent): Pick<RequestInit, 'body' | 'duplex'> {
   const sizeBytes = sizeOf(content)
   if (sizeBytes <= CHUNK_BYTES) return { body: copyOf(content) }
-  const chunks = { [Symbol.asyncIterator]: () => toAsync(chunksOf(content, CHUNK_BYTES)) }
-  return { body: chunks as unknown as ReadableStream, duplex: 'half' }
+  return { body: ReadableStream.from(chunksOf(content, CHUNK_BYTES)), duplex: 'half' }
 }
 
 /** Reads a stream to its end: one array where `PIECE_BYTES` are enough. */
@@ -86,8 +85,4 @@ export function* chunksOf(content: FileContent, sizeBytes: number): Generator<Ui
     for (let start = 0; start < piece.length; start += sizeBytes) yield piece.subarray(start, start + sizeBytes)
   }
   if (waitingBytes > 0) yield copyOf(waiting)
-}
-
-async function* toAsync<T>(values: Iterable<T>): AsyncGenerator<T> {
-  yield* values
 }

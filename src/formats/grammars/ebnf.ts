@@ -1,6 +1,6 @@
 /**
- * Reads EBNF as people write it (GBNF of llama.cpp, xgrammar's own), for checks of finished answers: by other code than what writes the
- * grammar that holds them (`inference/grammar/ebnf.ts`).
+ * Reads EBNF as people write it (GBNF of llama.cpp, xgrammar's own), for checks of finished answers: by other code than what
+ * writes the grammar that holds them (`inference/grammar/ebnf.ts`).
  */
 import { choiceOf, type Expression, type Grammar, sequenceOf } from './expression.js'
 

@@ -1,10 +1,9 @@
 /**
- * Reads grammars in Lark's notation: strings, ranges, regular expressions, repetitions, imports of common terminals, and `%ignore`, whose
- * terminals may stand before each terminal of a rule and at the end. What cannot be kept is refused by name and line. Terminals become
- * rules like all others: nothing is left of Lark's choice among several that match.
+ * Reads grammars in Lark's notation: strings, ranges, regular expressions, repetitions, imports of common terminals, and
+ * `%ignore`, whose terminals may stand before each terminal of a rule and at the end. What cannot be kept is refused by name
+ * and line. Terminals become rules like all others: nothing is left of Lark's choice among several that match.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
-import { COMMON_TERMINALS } from './common-terminals.js'
 import { choiceOf, type Expression, type Grammar, NOTHING, type Source, sequenceOf } from './expression.js'
 
 const TOKEN =
@@ -17,7 +16,7 @@ interface Token {
   readonly isFirstInLine: boolean
 }
 
-/** The rule that stands before each terminal of a rule, if anything is ignored; no name of a grammar's own rules has a sign in it. */
+/** The rule that stands before each terminal of a rule, if anything is ignored; a grammar's own names have no such sign. */
 export const IGNORED = '%ignore'
 /** The whole answer. */
 const ROOT = '%root'
@@ -35,6 +34,38 @@ export function isLark(grammar: string): boolean {
 export function readLark(grammar: string, onPart: () => void = () => undefined): Grammar {
   return new LarkReader(readTokens(grammar, onPart), onPart).read()
 }
+
+const EXPONENT = '[eE][+-]?[0-9]+'
+const DECIMAL = String.raw`(?:[0-9]+\.[0-9]*|\.[0-9]+)`
+const NUMBER = `(?:${DECIMAL}|[0-9]+)(?:${EXPONENT})?`
+const FLOAT = `(?:[0-9]+${EXPONENT}|${DECIMAL}(?:${EXPONENT})?)`
+/** Of `%import common`, by name, as regular expressions of our own. */
+const COMMON_TERMINALS: ReadonlyMap<string, string> = new Map([
+  ['DIGIT', '[0-9]'],
+  ['HEXDIGIT', '[0-9a-fA-F]'],
+  ['INT', '[0-9]+'],
+  ['SIGNED_INT', '[+-]?[0-9]+'],
+  ['DECIMAL', DECIMAL],
+  ['FLOAT', FLOAT],
+  ['SIGNED_FLOAT', `[+-]?${FLOAT}`],
+  ['NUMBER', NUMBER],
+  ['SIGNED_NUMBER', `[+-]?${NUMBER}`],
+  ['ESCAPED_STRING', String.raw`"(?:[^"\\\n]|\\.)*"`],
+  ['LCASE_LETTER', '[a-z]'],
+  ['UCASE_LETTER', '[A-Z]'],
+  ['LETTER', '[A-Za-z]'],
+  ['WORD', '[A-Za-z]+'],
+  ['CNAME', '[A-Za-z_][A-Za-z_0-9]*'],
+  ['WS_INLINE', String.raw`[ \t]+`],
+  ['WS', String.raw`[ \t\f\r\n]+`],
+  ['CR', String.raw`\r`],
+  ['LF', String.raw`\n`],
+  ['NEWLINE', String.raw`(?:\r?\n)+`],
+  ['SH_COMMENT', String.raw`#[^\n]*`],
+  ['CPP_COMMENT', String.raw`\/\/[^\n]*`],
+  ['C_COMMENT', String.raw`\/\*(?:[^*]|\*+[^*\/])*\*+\/`],
+  ['SQL_COMMENT', String.raw`--[^\n]*`],
+])
 
 class LarkReader {
   readonly #tokens: readonly Token[]

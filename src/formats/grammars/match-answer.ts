@@ -2,9 +2,8 @@
  * Whether a finished answer is what its grammar or its structural tag describes.
  */
 import { parseExact } from '#base/json/exact-json.js'
-import { readGrammar } from './read-grammar.js'
 import { createRecognizer } from './recognizer.js'
-import { type JsonPart, matchTag } from './tags.js'
+import { type JsonPart, matchTag, readGrammar } from './tags.js'
 
 /** What a text is compared with. */
 export type AnswerForm =

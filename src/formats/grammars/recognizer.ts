@@ -1,5 +1,6 @@
 /**
- * Whether a text is of a grammar: Earley's recognizer (Earley 1970, with the nullable rules of Aycock and Horspool 2002) over characters.
+ * Whether a text is of a grammar: Earley's recognizer (Earley 1970, with the nullable rules of Aycock and Horspool 2002) over
+ * characters.
  *
  * Knows nothing of tokens, masks or xgrammar: what those hold an answer to is checked by this.
  */

@@ -1,12 +1,15 @@
 /**
- * Whether a finished answer is of a structural tag: free text with constrained parts, as xgrammar's documents describe them. What is JSON
- * of a schema is found here, and checked by whoever knows schemas.
+ * Whether a finished answer is of a structural tag: free text with constrained parts, as xgrammar's documents describe them.
+ * What is JSON of a schema is found here, and checked by whoever knows schemas.
  */
-import { InvalidRequestError } from '#base/errors/errors.js'
+
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { minOf } from '#base/util/lists.js'
+import { readEbnf } from './ebnf.js'
 import type { Grammar } from './expression.js'
-import { readGrammar } from './read-grammar.js'
+import { isLark, readLark } from './lark.js'
 import { createRecognizer, type Recognizer } from './recognizer.js'
+import { withFormat } from './tag-format.js'
 
 /** A part of an answer that is to be JSON of one of these schemas. */
 export interface JsonPart {
@@ -14,24 +17,9 @@ export interface JsonPart {
   readonly schemas: readonly JsonValue[]
 }
 
-/** The older form, `structures` and `triggers`, in the words of the newer. @throws {InvalidRequestError} `invalid_grammar` */
-export function withFormat(tag: JsonValue): JsonValue {
-  if (!isJsonObject(tag) || !Array.isArray(tag['structures']) || tag['format'] !== undefined) return tag
-  const tags = tag['structures'].map((structure) => {
-    if (!isJsonObject(structure))
-      throw new InvalidRequestError('invalid_grammar', 'structures must be a list of objects')
-    const { begin = '', end = '', schema = {} } = structure
-    return { type: 'tag', begin, content: { type: 'json_schema', json_schema: schema }, end }
-  })
-  return {
-    type: 'structural_tag',
-    format: { type: 'triggered_tags', triggers: tag['triggers'] ?? [], tags },
-  }
-}
-
 /**
- * @returns the parts to check by their schemas, `null` for a text that is not of the tag, `'unread'` where the tag has forms that are not
- *   known here
+ * @returns the parts to check by their schemas, `null` for a text that is not of the tag, `'unread'` where the tag has forms
+ *   that are not known here
  * @throws {TooLarge}
  */
 export function matchTag(tag: JsonValue, text: string): readonly JsonPart[] | null | 'unread' {
@@ -43,6 +31,14 @@ export function matchTag(tag: JsonValue, text: string): readonly JsonPart[] | nu
     if (error instanceof Unread) return 'unread'
     throw error
   }
+}
+
+/**
+ * @param text EBNF or Lark
+ * @returns null for what is not read here
+ */
+export function readGrammar(text: string): Grammar | null {
+  return isLark(text) ? readLark(text) : readEbnf(text)
 }
 
 class Unread extends Error {}
@@ -150,7 +146,7 @@ class TagMatcher {
     for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
       const [at, parts, isFirst] = next
       const places = triggers.map((trigger) => this.#text.indexOf(String(trigger), at)).filter((place) => place >= 0)
-      const trigger = places.length === 0 ? null : Math.min(...places)
+      const trigger = places.length === 0 ? null : minOf(places)
       const isEnough = !(isFirst && isNeeded)
       if (isEnough) {
         const last = trigger ?? this.#text.length

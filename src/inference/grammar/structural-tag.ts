@@ -8,7 +8,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
-import { withFormat } from '#formats/grammars/tags.js'
+import { withFormat } from '#formats/grammars/tag-format.js'
 import { checkHeap } from './heap-limit.js'
 import { type GrammarSchema, toGrammarSchema } from './schema/json-schema.js'
 

@@ -146,8 +146,8 @@ export function encodeSafetensors(
 }
 
 /**
- * Serializes tensors, of any size: the header, then views of their data, to be read before the data change. The same input gives the same
- * bytes. Tensors are ordered by element size, then by name, so that each starts at a multiple of its element size.
+ * Serializes tensors, of any size: the header, then views of their data, to be read before the data change. The same input
+ * gives the same bytes. Tensors are ordered by element size, then by name, so that each starts at a multiple of its element size.
  *
  * @throws {WeightsError} `size_mismatch` if a tensor's data does not fill its shape; `invalid_name` for `__metadata__`
  */

@@ -1,5 +1,5 @@
 /**
- * Checks finished answers by other code than what holds them: against JSON Schemas, regular expressions, grammars and structural tags.
+ * Checks finished answers by other code than what holds them: against JSON Schemas, regular expressions, grammars and tags.
  *
  * One process for each check, bounded in time and memory, because anybody may send a schema. Keys take turns.
  */

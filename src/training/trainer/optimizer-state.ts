@@ -11,7 +11,11 @@ import { decodeSafetensors, safetensorsPieces } from '#model/weights/safetensors
 import { type AdamWState, createAdamWState } from '#numerics/optim/adamw.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 
-/** Serializes a state into views of its moments; equal states give equal bytes. @param kind what kind of job made it: a label, compared exactly */
+/**
+ * Serializes a state into views of its moments; equal states give equal bytes.
+ *
+ * @param kind what kind of job made it: a label, compared exactly
+ */
 export function encodeOptimizerState(state: AdamWState, kind: string): FileContent {
   const tensors = new Map<string, HostTensor>()
   for (const [name, { first, second }] of state.moments) {

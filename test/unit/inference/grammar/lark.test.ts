@@ -3,7 +3,7 @@
  */
 import { expect, test } from 'vitest'
 import { isLark } from '#formats/grammars/lark.js'
-import { larkToEbnf } from '#inference/grammar/lark/lark.js'
+import { larkToEbnf } from '#inference/grammar/lark.js'
 
 test.each([
   ['root ::= "a"', false],

@@ -4,9 +4,12 @@
 import { assertNever } from '#base/util/assert-never.js'
 import type { Expression, Source } from '#formats/grammars/expression.js'
 import { IGNORED, readLark, refused } from '#formats/grammars/lark.js'
-import { checkHeap } from '../heap-limit.js'
-import { PatternError } from '../schema/pattern-reader.js'
-import { patternTerminal, rangeTerminal, textTerminal } from './lark-terminals.js'
+import { quoted } from './grammar-spec.js'
+import { checkHeap } from './heap-limit.js'
+import type { CodeRange } from './schema/character-class.js'
+import { PatternError } from './schema/pattern-reader.js'
+import { textCharacter, textRule } from './schema/pattern-writer.js'
+import { withBothCases } from './schema/unicode-classes.js'
 
 /**
  * @returns EBNF whose `root` is the rule `start`, or the first one where there is none
@@ -61,4 +64,35 @@ function located({ text, line }: Source, read: () => string): string {
     if (error instanceof PatternError) throw refused(line, `${text.slice(0, 100)} ${error.message}`)
     throw error
   }
+}
+
+function textTerminal(text: string, ignoresCase: boolean): string {
+  if (!ignoresCase || text === '') return quoted(text)
+  return Array.from(text, (character) => textCharacter(withBothCases([codeRange(character, character)]))).join(' ')
+}
+
+/** One character from one text of a single character to another. @throws {PatternError} */
+function rangeTerminal(first: string, last: string): string {
+  const range = codeRange(first, last)
+  if (Array.from(first + last).length !== 2 || range[0] > range[1]) throw new PatternError('is no range of characters')
+  return textCharacter([range])
+}
+
+/**
+ * @param pattern a regular expression as Python has it, without its slashes
+ * @param flags Python's
+ * @throws {PatternError} for what cannot be kept
+ */
+function patternTerminal(pattern: string, flags: string): string {
+  const unknown = /[^imsu]/.exec(flags)
+  if (unknown !== null) throw new PatternError(`has the flag "${unknown[0]}", which is not supported`)
+  return textRule(pattern, {
+    ignoresCase: flags.includes('i'),
+    lineEnds: flags.includes('s') ? [] : [[10, 10]],
+    isWhole: false,
+  })
+}
+
+function codeRange(from: string, to: string): CodeRange {
+  return [from.codePointAt(0) ?? 0, to.codePointAt(0) ?? 0]
 }

@@ -7,4 +7,6 @@ onPostgres({
   plan: () => import('../../../unit/service/queue/plan.test.js'),
   gaps: () => import('../../../unit/service/queue/session-gaps.test.js'),
   dispatcher: () => import('../../../unit/service/queue/dispatcher.test.js'),
+  'shared workers': () => import('../../../unit/service/queue/shared-workers.test.js'),
+  'session turns': () => import('../../../unit/service/queue/session-turns.test.js'),
 })

@@ -16,6 +16,7 @@ import { dropOldTrainingData } from '../operations/training/rollouts/retention.j
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
+import { alone, type Peers } from '../queue/peers.js'
 import { recoverInterrupted } from '../queue/recovery.js'
 import { createServerGroup, type ServerGroup } from '../queue/server-group.js'
 import type { BlobStore } from '../storage/blobs.js'
@@ -46,8 +47,7 @@ export interface Storage {
   readonly usage: UsageService
   /** Bodies on their way in. */
   readonly bodies: BodyStore
-  /** The servers beside this one; null: there are none, and there can be none. */
-  readonly group: ServerGroup | null
+  readonly peers: Peers
   /** Does what servers do one after the other when they start. */
   inTurn<T>(action: () => Promise<T>): Promise<T>
   /** Asks for a sweep of blobs that nothing names any more. */
@@ -147,7 +147,17 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   })
   lifetimes.add('bodies', () => bodies.close())
   const modelCount = await countModels(db)
-  return { db, blobs, ids, usage, bodies, group, inTurn, requestSweep: () => sweeper.request(), modelCount }
+  return {
+    db,
+    blobs,
+    ids,
+    usage,
+    bodies,
+    peers: group ?? alone,
+    inTurn,
+    requestSweep: () => sweeper.request(),
+    modelCount,
+  }
 }
 
 /** A file of the data directory, or the database that the settings name, once it is clear that it belongs to what lies beside it. */

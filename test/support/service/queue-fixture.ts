@@ -15,12 +15,14 @@ import {
   type JobTiming,
   SILENT_LEASES,
 } from '#service/queue/dispatcher.js'
+import { alone } from '#service/queue/peers.js'
 import { createJob } from '#service/queue/queue.js'
-import type { RemoteClaim, RemoteWorker } from '#service/queue/remote-workers.js'
+import type { RemoteWorker } from '#service/queue/remote-workers.js'
 import { createServerGroup } from '#service/queue/server-group.js'
 import { createSessionRunner, type SessionRunner } from '#service/queue/sessions/session-runner.js'
 import type { SessionTurns } from '#service/queue/sessions/session-turns.js'
 import { createJobSignals } from '#service/queue/signals.js'
+import type { Work } from '#service/queue/work.js'
 import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
 import { insertSessionRequest, type RequestKind } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, insertTrainingSession } from '#service/storage/tinker/training-sessions.js'
@@ -66,39 +68,35 @@ export async function createQueueFixture(options: QueueFixtureOptions) {
   const signals = createJobSignals()
   const { serverId } = options
   const facts = { id: serverId ?? '', url: null, version: '0.1.0' }
-  const group = serverId === undefined ? null : createServerGroup({ db, facts, logger })
+  const peers = serverId === undefined ? alone : createServerGroup({ db, facts, logger })
   const timing: JobTiming = { ...DEFAULT_JOB_TIMING, ...NO_LIMITS, sweepMs: SWEEP_MS, ...options.timing }
   const ids = options.ids ?? systemIds
   const workers: StandIn[] = []
   const clock = { nowMs: 0 }
 
-  function standIn(work: Pick<StandIn, 'kind' | 'id' | 'attempt' | 'token'>) {
+  function startWorker({ kind, id, attempt, token }: Work) {
     const { promise: ended, resolve: end } = createDeferred<string>()
     const kill = vi.fn(() => end('the worker was killed by SIGKILL'))
-    workers.push({ ...work, kill, end })
+    workers.push({ kind, id, attempt, token, kill, end })
     return { ended, kill }
   }
 
-  const dispatcher: Dispatcher = createDispatcher({
-    ...{ db, ids, logger, signals, timing },
-    serverId,
-    trainWorkers: options.trainWorkers,
-    localWorker: TEST_WORKER,
-    sharer: () => sessions,
-    startWorker: ({ job: { id, attempt }, token }) => standIn({ kind: 'job', id, attempt, token }),
-  })
   const sessions: SessionRunner = createSessionRunner({
-    ...{ db, ids, logger, signals, group },
+    ...{ db, ids, logger, signals, peers },
     clock: { monotonicMs: () => clock.nowMs },
     blobs: { put: () => Promise.reject(new Error('nothing is put')) },
     timing: {
       limits: { startMs: timing.startMs, silenceMs: SILENT_LEASES * timing.leaseMs, stallMs: timing.stallMs },
       remoteLimits: { startMs: timing.startMs, silenceMs: timing.leaseMs, stallMs: timing.stallMs },
-      ...{ tickMs: SWEEP_MS, idleMs: 1e9, turnMs: timing.sessionTurnMs, saveIntervalMs: 1e9, gapMs: 60_000 },
+      ...{ tickMs: SWEEP_MS, idleMs: 1e9, saveIntervalMs: 1e9, gapMs: 60_000 },
     },
-    startWorker: ({ sessionId, attempt, token }) => standIn({ kind: 'session', id: sessionId, attempt, token }),
     requestSweep: () => undefined,
     onChange: () => dispatcher.wake(),
+  })
+  const dispatcher: Dispatcher = createDispatcher({
+    ...{ db, ids, logger, signals, timing, peers, sessions, startWorker },
+    trainWorkers: options.trainWorkers,
+    localWorker: TEST_WORKER,
   })
   if (options.before === undefined) {
     await insertClientSession(db, {
@@ -153,7 +151,7 @@ export async function createQueueFixture(options: QueueFixtureOptions) {
     ask: (
       worker = BOX,
       { left = null, signal = new AbortController().signal }: Partial<Asked> = {},
-    ): Promise<RemoteClaim | null> => dispatcher.claim(worker, { waitMs: 60_000, signal, left, isLeaving: false }),
+    ): Promise<Work | null> => dispatcher.claim(worker, { waitMs: 60_000, signal, left, isLeaving: false }),
     close: async (): Promise<void> => {
       await Promise.all([dispatcher.stop(), sessions.stop()])
       await fixture.close()

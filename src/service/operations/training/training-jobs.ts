@@ -71,7 +71,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
   )
 
   async function whyNobody(job: JobRecord): Promise<string | null> {
-    return context.dispatcher.whyNobody(job, (await findModel(db, job.modelId))?.baseModel ?? null)
+    return context.dispatcher.whyUnclaimable(job, (await findModel(db, job.modelId))?.baseModel ?? null)
   }
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {

@@ -9,6 +9,7 @@ import { parseBody } from '#service/bodies/parse-body.js'
 import { readLoss } from '#service/bodies/read-loss.js'
 import { createTrainingRequests } from '#service/facades/tinker/training.js'
 import type { Principal } from '#service/operations/context.js'
+import { alone } from '#service/queue/peers.js'
 import { createGapWatch } from '#service/queue/sessions/session-gaps.js'
 import { createSessionTurns } from '#service/queue/sessions/session-turns.js'
 import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
@@ -155,7 +156,7 @@ describe('requests of a training loop', () => {
     await addSession(id)
     const ended: number[] = []
     const watch = createGapWatch({
-      ...{ db: fixture.db, logger: {} as never, group: null, gapMs: GAP_MS, tryLive: () => false },
+      ...{ db: fixture.db, logger: {} as never, peers: alone, gapMs: GAP_MS, tryLive: () => false },
       onEnd: (_, seq) => ended.push(seq),
     })
     await send(id, 2, 'good')

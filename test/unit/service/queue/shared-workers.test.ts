@@ -162,10 +162,10 @@ describe('on a worker of another machine', () => {
     const kinds: unknown[] = []
     for (let i = 0; i < 4; i += 1) {
       const claim = await queue.ask(BOX, NOTHING_LEFT)
-      kinds.push(claim?.isSession)
-      if (claim?.isSession === false) await queue.db.deleteFrom('training_jobs').where('id', '=', claim.jobId).execute()
+      kinds.push(claim?.kind)
+      if (claim?.kind === 'job') await queue.db.deleteFrom('training_jobs').where('id', '=', claim.id).execute()
     }
-    expect(kinds).toEqual([false, true, false, true])
+    expect(kinds).toEqual(['job', 'session', 'job', 'session'])
   })
 
   it('a session gives way to a job that its worker may have, where no other worker waits', async () => {
@@ -173,7 +173,7 @@ describe('on a worker of another machine', () => {
     await queue.send(ONE, 'save_weights')
     const claim = await queue.ask()
     if (claim === null) throw new Error('nothing was claimed')
-    const worker = { ...claim, id: ONE }
+    const worker = claim
     const { order } = await queue.turn(worker)
     const next = queue.turn(worker, { order, error: { code: 'x', message: 'x', is_user_error: true } })
     await queue.rests(worker)
@@ -181,14 +181,14 @@ describe('on a worker of another machine', () => {
     const foreign = await queue.submit('a')
     await queue.db.updateTable('training_jobs').set({ entity: 'other' }).where('id', '=', foreign).execute()
     await pass(SWEEP_MS)
-    expect(queue.sessions.heldBy(claim).turns.isClosing(), 'for a job of others').toBe(false)
+    expect(queue.sessions.heldBy({ ...claim, jobId: ONE }).turns.isClosing(), 'for a job of others').toBe(false)
 
     const leaving = new AbortController()
     const waiting = queue.ask({ ...BOX, id: 'x', memoryBytes: 1 }, { signal: leaving.signal })
     const large = await queue.submit('b')
     await queue.db.updateTable('training_jobs').set({ weight_bytes: 2 }).where('id', '=', large).execute()
     await settle()
-    expect(queue.sessions.heldBy(claim).turns.isClosing(), 'while another worker waits').toBe(false)
+    expect(queue.sessions.heldBy({ ...claim, jobId: ONE }).turns.isClosing(), 'while another worker waits').toBe(false)
     leaving.abort()
     expect(await waiting).not.toBeUndefined()
     await pass(SWEEP_MS)
@@ -217,7 +217,7 @@ describe('on a worker of another machine', () => {
     expect(await queue.ask(BOX, { signal: gone.signal })).toBeNull()
     await until(() => queue.sessions.stateOf(ONE) === 'waiting', 'the session waits again')
     gone = new AbortController()
-    expect(await queue.ask(BOX)).toMatchObject({ jobId: ONE, isSession: true, attempt: 2 })
+    expect(await queue.ask(BOX)).toMatchObject({ id: ONE, kind: 'session', attempt: 2 })
   })
 
   it('a wait ends when it asks again, for its connection is gone', async () => {
@@ -227,7 +227,7 @@ describe('on a worker of another machine', () => {
     const second = queue.ask()
     expect(await first).toBeNull()
     const id = await queue.submit('a')
-    expect(await second).toMatchObject({ jobId: id })
+    expect(await second).toMatchObject({ id })
   })
 
   it('a claim has a lease in which a process can start, however short leases are', async () => {
@@ -281,6 +281,6 @@ describe('on a worker of another machine', () => {
     const waiting = queue.ask()
     await pass(2 * SWEEP_MS)
     const id = await queue.submit('a')
-    expect(await waiting).toMatchObject({ jobId: id, isSession: false })
+    expect(await waiting).toMatchObject({ id, kind: 'job' })
   })
 })

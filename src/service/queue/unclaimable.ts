@@ -17,7 +17,7 @@ export interface JobNeeds {
 export type WorkerKind = Pick<Claimant, 'trainers' | 'memoryBytes'>
 
 /** @returns a sentence for whoever waits for the job; null where one of the workers can take it */
-export function whyNobodyTakes({ trainer, weightBytes }: JobNeeds, workers: readonly WorkerKind[]): string | null {
+export function whyUnclaimable({ trainer, weightBytes }: JobNeeds, workers: readonly WorkerKind[]): string | null {
   if (workers.length === 0)
     return 'no worker takes jobs: start one with trainyard worker, or the server with --train-workers 1'
   const able = workers.filter(({ trainers }) => trainer === null || trainers.includes(trainer))

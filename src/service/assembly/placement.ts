@@ -25,7 +25,7 @@ const REMEMBERED_MS = 10 * 60_000
 const TRAINERS = ['onnx', 'torch']
 
 /** Workers of a cluster as a supply of the queue. */
-export interface Placement extends WorkerSupply {
+interface Placement extends WorkerSupply {
   start(): void
 }
 

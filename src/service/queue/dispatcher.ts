@@ -1,6 +1,6 @@
 /**
- * The queue of training work, put together: jobs and sessions as sources of work, workers of this machine and of others as pools, and the loop
- * between them (`scheduler.ts`). What requests and timers have to do with it comes in here.
+ * The queue of training work, put together: jobs and sessions as sources of work, workers of this machine and of others as
+ * pools, and the loop between them (`scheduler.ts`). What requests and timers have to do with it comes in here.
  *
  * Does not know how a worker is started (`StartWorker` is injected) and never touches training itself.
  */
@@ -50,7 +50,7 @@ export interface DispatcherOptions {
 }
 
 /** Training sessions as the queue has to do with them. */
-export interface SessionSource extends WorkSource {
+interface SessionSource extends WorkSource {
   /** Time has passed: called as often as leases are looked at. */
   tick(): void
 }
@@ -105,7 +105,11 @@ export interface Dispatcher {
    * @returns null after the wait, when `signal` aborts, and at the end of the server
    */
   claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<Work | null>
-  /** Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later. @param baseModel null: not known */
+  /**
+   * Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later.
+   *
+   * @param baseModel null: not known
+   */
   whyUnclaimable(job: JobNeeds, baseModel: string | null): string | null
   /** Whether neither the workers that there are nor those that may come could take it. */
   isUnclaimable(job: JobNeeds): boolean

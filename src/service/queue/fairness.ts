@@ -20,7 +20,7 @@ export interface Preemptible {
   close(): void
 }
 
-export interface Contest<Held extends Preemptible = Preemptible> {
+interface Contest<Held extends Preemptible = Preemptible> {
   readonly isWorkerFree: boolean
   readonly waiting: ReadonlySet<WorkKind>
   /** What was started last; null: nothing yet. */
@@ -31,7 +31,7 @@ export interface Contest<Held extends Preemptible = Preemptible> {
   readonly turnMs: number
 }
 
-export type Turn<Held extends Preemptible> =
+type Turn<Held extends Preemptible> =
   | { readonly action: 'start'; readonly kind: WorkKind }
   | { readonly action: 'preempt'; readonly work: Held }
 

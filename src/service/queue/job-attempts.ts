@@ -1,5 +1,6 @@
 /**
- * Attempts at jobs: claimed for a worker, watched while they run, and released when their worker is gone, stands still or ignores a cancel.
+ * Attempts at jobs: claimed for a worker, watched while they run, and released when their worker is gone, stands still or
+ * ignores a cancel.
  *
  * Of a worker of another machine nothing is known but what it sends: its lease decides whether it lives. What it sends may
  * come to another server, so beside others only the rows tell whether it moves on (`lease-watch.ts`).
@@ -15,9 +16,9 @@ import { type ClaimedJob, claimNextJob, remoteOwner } from './queue.js'
 import { type LostAttempt, releaseAttempt, releaseClaims } from './recovery.js'
 import { absentWorker } from './remote-workers.js'
 import type { JobSignals } from './signals.js'
-import type { RunningWorker, WorkSource } from './work.js'
+import type { RunningWorker, WorkerEnd, WorkSource } from './work.js'
 
-export interface JobAttemptsOptions {
+interface JobAttemptsOptions {
   readonly db: DatabaseHandle
   readonly ids: IdSource
   readonly logger: Logger
@@ -38,7 +39,7 @@ export interface JobAttempts extends WorkSource {
   /** Judges what runs: leases, silence, and cancels that are not heard. */
   judge(): Promise<void>
   /** A worker of another machine has left what it claimed, through whichever server: it waits again. */
-  leave(worker: { readonly id: string; readonly name: string }, left: Left): Promise<void>
+  leave(worker: { readonly id: string; readonly name: string }, left: WorkerEnd): Promise<void>
   /** Attempts that workers of this machine make. */
   localCount(): number
   /** Whether each of those has made a step: until then nobody can tell what its worker will hold. */
@@ -48,8 +49,6 @@ export interface JobAttempts extends WorkSource {
   /** Kills the workers of this machine and waits for them; their jobs wait again. @param started when nothing more is started */
   stop(started: Promise<void>): Promise<void>
 }
-
-type Left = Pick<LostAttempt, 'reason' | 'isOrderly'>
 
 interface Attempt {
   readonly jobId: string
@@ -64,9 +63,28 @@ interface Attempt {
   condemnedTicks: number
 }
 
-export function createJobAttempts(options: JobAttemptsOptions): JobAttempts {
-  const { db, ids, logger, signals, leases, hearsAll, limits } = options
-  const { backoffMs, sweepMs, cancelGraceMs } = options.timing
+/** The end of an attempt in the database, said to whoever follows its job. */
+function createReleases({ db, ids, logger, signals, timing: { backoffMs } }: JobAttemptsOptions) {
+  return {
+    release: async (lost: LostAttempt): Promise<void> => {
+      const status = await releaseAttempt(db, ids, { ...lost, backoffMs })
+      if (status === null) return
+      const facts = { job_id: lost.jobId, attempt: lost.attempt, reason: lost.reason }
+      // a worker that is slow to hear of it is killed
+      if (status === 'cancelled') logger.info(facts, 'job.cancelled')
+      else logger.warn({ ...facts, status }, 'job.worker_lost')
+      signals.notify(lost.jobId)
+    },
+    releaseClaims: async (workerId: string, left: WorkerEnd) =>
+      releaseClaims(db, ids, remoteOwner(workerId), { ...left, backoffMs }),
+  }
+}
+
+/** Attempts that run, as far as this process knows, each until its worker has ended. */
+function createRunningAttempts(
+  { limits, timing: { sweepMs }, signals, onChange, onError }: JobAttemptsOptions,
+  release: (lost: LostAttempt) => Promise<void>,
+) {
   const attempts = new Set<Attempt>()
   const endings = new Set<Promise<void>>()
   let isStopped = false
@@ -80,34 +98,42 @@ export function createJobAttempts(options: JobAttemptsOptions): JobAttempts {
       attempts.delete(one)
       await release({ jobId, attempt, reason, isOrderly: isOrderly || isStopped })
       signals.notify(jobId)
-      options.onChange()
+      onChange()
     })
-    const settled = ending.catch(options.onError).finally(() => endings.delete(settled))
+    const settled = ending.catch(onError).finally(() => endings.delete(settled))
     // workers of other machines outlive this process
     if (known.isLocal) endings.add(settled)
     return one
   }
+
+  return {
+    attempts,
+    local,
+    follow,
+    /** Takes it from workers of other machines that have lost it in the database. */
+    forgetRemote: (jobId: string): void => {
+      for (const one of attempts) if (!one.isLocal && one.jobId === jobId) one.worker.kill()
+    },
+    stop: async (started: Promise<void>): Promise<void> => {
+      isStopped = true
+      await started
+      for (const { worker } of local()) worker.kill()
+      await Promise.all(endings)
+    },
+  }
+}
+
+export function createJobAttempts(options: JobAttemptsOptions): JobAttempts {
+  const { db, ids, logger, signals, leases, hearsAll } = options
+  const { sweepMs, cancelGraceMs } = options.timing
+  const { release, releaseClaims } = createReleases(options)
+  const { attempts, local, follow, forgetRemote, stop } = createRunningAttempts(options, release)
 
   function begin({ job }: ClaimedJob, worker: RunningWorker): void {
     const { id: jobId, modelId, kind, attempt, gradientSteps: stepsBefore } = job
     logger.info({ job_id: jobId, model_id: modelId, kind, attempt, worker: worker.facts.name }, 'job.started')
     follow({ jobId, attempt, worker, stepsBefore, isLocal: worker.remoteId === null })
     signals.notify(jobId)
-  }
-
-  async function release(lost: LostAttempt): Promise<void> {
-    const status = await releaseAttempt(db, ids, { ...lost, backoffMs })
-    if (status === null) return
-    const facts = { job_id: lost.jobId, attempt: lost.attempt, reason: lost.reason }
-    // a worker that is slow to hear of it is killed
-    if (status === 'cancelled') logger.info(facts, 'job.cancelled')
-    else logger.warn({ ...facts, status }, 'job.worker_lost')
-    signals.notify(lost.jobId)
-  }
-
-  /** Attempts of workers of other machines that were taken from them in the database. */
-  function forgetRemote(jobId: string): void {
-    for (const one of attempts) if (!one.isLocal && one.jobId === jobId) one.worker.kill()
   }
 
   async function judgeLeases(): Promise<void> {
@@ -170,7 +196,7 @@ export function createJobAttempts(options: JobAttemptsOptions): JobAttempts {
       for (const one of attempts) await condemn(one)
     },
     leave: async ({ id, name }, left) => {
-      for (const jobId of await releaseClaims(db, ids, remoteOwner(id), { ...left, backoffMs })) {
+      for (const jobId of await releaseClaims(id, left)) {
         logger.warn({ job_id: jobId, worker: name, reason: left.reason }, 'job.worker_lost')
         forgetRemote(jobId)
         signals.notify(jobId)
@@ -191,11 +217,6 @@ export function createJobAttempts(options: JobAttemptsOptions): JobAttempts {
         if (one.isCondemned) one.condemnedTicks += 1
       }
     },
-    stop: async (started) => {
-      isStopped = true
-      await started
-      for (const { worker } of local()) worker.kill()
-      await Promise.all(endings)
-    },
+    stop,
   }
 }

@@ -1,7 +1,8 @@
 /**
- * Leases of running jobs: those of this server's own workers are renewed while their processes live, those that are over end their attempts.
+ * Leases of running jobs: those of this server's own workers are renewed while their processes live, those that are over end
+ * their attempts.
  *
- * Beside other servers, which see a job's row only, it does more: it renews before a lease is over, waits after an outage
+ * A server among others, which see a job's row only, does more: it renews before a lease is over, waits after an outage
  * until the others could renew theirs, and takes jobs from workers of other machines that answer but make no progress,
  * whichever server they answer to.
  */
@@ -11,7 +12,7 @@ import { renewLeases } from '#service/storage/jobs/states.js'
 import type { Peers } from './peers.js'
 import { expireLeases, releaseStalled } from './recovery.js'
 
-export interface LeaseWatchOptions {
+interface LeaseWatchOptions {
   readonly db: DatabaseHandle
   readonly ids: IdSource
   readonly peers: Pick<Peers, 'id' | 'isShared' | 'leaseMs' | 'onMissed'>
@@ -26,7 +27,7 @@ export interface LeaseWatchOptions {
 }
 
 /** Jobs by what a look did with their leases. */
-export interface LeaseLook {
+interface LeaseLook {
   /** Taken from workers of other machines that stood still. */
   readonly stalled: readonly string[]
   /** Over, and nobody lives who has them. */
@@ -40,8 +41,8 @@ export interface LeaseWatch {
   tick(): void
   /** The database was away, so that nobody could renew anything. */
   lost(): void
-  /** Judges all leases. @param living attempts of workers of this machine */
-  look(living: readonly { readonly jobId: string; readonly attempt: number }[]): Promise<LeaseLook>
+  /** Judges all leases. @param alive attempts of workers of this machine */
+  look(alive: readonly { readonly jobId: string; readonly attempt: number }[]): Promise<LeaseLook>
 }
 
 export function createLeaseWatch({ db, ids, owner, timing, peers }: LeaseWatchOptions): LeaseWatch {
@@ -56,10 +57,10 @@ export function createLeaseWatch({ db, ids, owner, timing, peers }: LeaseWatchOp
     backTicks = 0
   }
 
-  async function lookAtStalled(living: readonly string[]): Promise<readonly string[]> {
+  async function lookAtStalled(alive: readonly string[]): Promise<readonly string[]> {
     if (!peers.isShared || ticks * sweepMs < leaseMs / 3) return []
     ticks = 0
-    await renewLeases(db, owner, { jobIds: living, leaseMs })
+    await renewLeases(db, owner, { jobIds: alive, leaseMs })
     // a server judges by what it could have seen itself
     return upTicks * sweepMs <= stallMs ? [] : releaseStalled(db, ids, { stallMs, backoffMs })
   }
@@ -72,11 +73,11 @@ export function createLeaseWatch({ db, ids, owner, timing, peers }: LeaseWatchOp
       backTicks += 1
       ticks += 1
     },
-    look: async (living) => {
-      const stalled = await lookAtStalled(living.map(({ jobId }) => jobId))
+    look: async (alive) => {
+      const stalled = await lookAtStalled(alive.map(({ jobId }) => jobId))
       const mayJudgeOthers = !peers.isShared || backTicks * sweepMs > Math.max(leaseMs, peers.leaseMs)
       const serverId = peers.id ?? undefined
-      return { stalled, ...(await expireLeases(db, ids, { living, leaseMs, serverId, mayJudgeOthers })) }
+      return { stalled, ...(await expireLeases(db, ids, { alive, leaseMs, serverId, mayJudgeOthers })) }
     },
   }
 }

@@ -1,12 +1,13 @@
 /**
- * Workers of this machine: so many places, in each of which a process makes one attempt at a time. How a process is started is injected.
+ * Workers of this machine: so many places, in each of which a process makes one attempt at a time. How a process is started
+ * is injected.
  */
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { Claimant } from '#service/storage/jobs/states.js'
 import type { FreeWorker, RunningWorker, Work, WorkerPool } from './work.js'
 
 /** A started process. */
-export interface WorkerProcess {
+interface WorkerProcess {
   /** Resolves with one clause that says how it ended, for example `the worker exited with code 1`; never rejects. */
   readonly ended: Promise<string>
   /** Absent or null: not known. */
@@ -17,7 +18,7 @@ export interface WorkerProcess {
 
 export type StartWorker = (work: Work) => WorkerProcess
 
-export interface LocalWorkersOptions {
+interface LocalWorkersOptions {
   readonly startWorker: StartWorker
   /** Attempts that may run at once. */
   readonly count: number
@@ -31,7 +32,7 @@ export interface LocalWorkersOptions {
   readonly hasRoom: () => Promise<boolean>
 }
 
-export interface LocalWorkers extends WorkerPool {
+interface LocalWorkers extends WorkerPool {
   /** What one could take; none where there are none. */
   kinds(): readonly Claimant[]
 }

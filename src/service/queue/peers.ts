@@ -1,12 +1,15 @@
 /**
- * Servers on the same database, as the rest of this server sees them: how many live, which work is theirs, what they are told, and what one of
- * them does at a time.
+ * Servers on the same database, as the rest of this server sees them: how many live, which work is theirs, what they are
+ * told, and what one of them does at a time.
  *
  * A server alone has nobody to ask or to tell (`alone`); of several, `server-group.ts` answers.
  */
 import type { Duty, LastingDuty } from '#service/storage/postgres/locks.js'
 
-/** `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others are for who has the session. */
+/**
+ * `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others
+ * are for who has the session.
+ */
 export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-free', 'session-close', 'session-end'] as const
 export type Topic = (typeof TOPICS)[number]
 
@@ -25,7 +28,11 @@ export interface Peers {
   on(topic: Topic, listener: (id: string) => void): void
   /** Something may have been missed. */
   onMissed(listener: () => void): void
-  /** Of these sessions those that another living server has. @param options.countsSilent also those of servers that seem gone. Default false */
+  /**
+   * Of these sessions those that another living server has.
+   *
+   * @param options.countsSilent also those of servers that seem gone. Default false
+   */
   heldByOthers(sessionIds: readonly string[], options?: { readonly countsSilent?: boolean }): Promise<readonly string[]>
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   onDuty<T>(duty: Duty, action: () => Promise<T>): Promise<T | null>

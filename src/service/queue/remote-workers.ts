@@ -1,6 +1,6 @@
 /**
- * Workers of other machines, as they ask for work: who waits, who has work, and who was heard of lately. Knows neither HTTP nor the
- * database.
+ * Workers of other machines, as they ask for work: who waits, who has work, and who was heard of lately. Knows neither HTTP
+ * nor the database.
  *
  * Kept in memory: after a start of the server the workers ask again, and which jobs they run stands in the database.
  */
@@ -24,7 +24,7 @@ export interface RemoteWait {
   readonly signal: AbortSignal
 }
 
-export interface RemoteWorkers extends WorkerPool {
+interface RemoteWorkers extends WorkerPool {
   /**
    * Waits for work; null after the time, and at the end of the server.
    *
@@ -61,7 +61,7 @@ const MOST_NAMES = 10_000
 /** Time for a look at the queue, however short the wait. */
 const LOOK_MS = 1000
 
-export interface RemoteWorkersOptions {
+interface RemoteWorkersOptions {
   /** Ticks without a word after which a worker that neither waits nor has work is forgotten. */
   readonly forgetTicks: number
   /** Of a claim, from which on its worker starts a process. */
@@ -70,12 +70,43 @@ export interface RemoteWorkersOptions {
   readonly baseModels: () => readonly string[] | undefined
 }
 
+/** Workers that were heard of lately, and names of those that were given something. */
+function createRegister(forgetTicks: number) {
+  const heard = new Map<string, { readonly worker: RemoteWorker; silentTicks: number }>()
+  const worked = new Set<string>()
+  return {
+    heard,
+    hear: (worker: RemoteWorker): void => void heard.set(worker.id, { worker, silentTicks: 0 }),
+    /** @throws {AppError} `too_many_workers` */
+    assertRoom: ({ id, tenant }: RemoteWorker): void => {
+      if (heard.has(id)) return
+      let count = 0
+      for (const { worker } of heard.values()) if (worker.tenant.entity === tenant.entity) count += 1
+      if (count < MOST_OF_ENTITY) return
+      throw new AppError('rate_limited', 'too_many_workers', `"${tenant.entity}" has ${count} workers already`, {
+        hint: 'a worker that does not ask for work is forgotten within minutes',
+        details: { retry_after_seconds: 60 },
+      })
+    },
+    noteWorked: (name: string): void => {
+      worked.add(name)
+      const [oldest] = worked
+      if (worked.size > MOST_NAMES && oldest !== undefined) worked.delete(oldest)
+    },
+    takeWorked: (name: string): boolean => worked.delete(name),
+    tick: (isPresent: (id: string) => boolean): void => {
+      for (const [id, entry] of heard) {
+        entry.silentTicks = isPresent(id) ? 0 : entry.silentTicks + 1
+        if (entry.silentTicks > forgetTicks) heard.delete(id)
+      }
+    },
+  }
+}
+
 export function createRemoteWorkers({ forgetTicks, leaseMs, baseModels }: RemoteWorkersOptions): RemoteWorkers {
   const waiting = new Set<Waiting>()
-  /** Names of those that were given something. */
-  const worked = new Set<string>()
-  const heard = new Map<string, { readonly worker: RemoteWorker; silentTicks: number }>()
   const running = new Map<string, AbsentWorker>()
+  const { heard, hear, assertRoom, noteWorked, takeWorked, tick } = createRegister(forgetTicks)
   let isClosed = false
 
   function toFree({ id, name, trainer, device, versions, tenant, trainers, memoryBytes }: RemoteWorker): FreeWorker {
@@ -84,27 +115,6 @@ export function createRemoteWorkers({ forgetTicks, leaseMs, baseModels }: Remote
       ...{ tenant, trainers, memoryBytes, baseModels: baseModels() },
       group: JSON.stringify([tenant.entity, tenant.project, trainers, memoryBytes]),
     }
-  }
-
-  function hear(worker: RemoteWorker): void {
-    heard.set(worker.id, { worker, silentTicks: 0 })
-  }
-
-  function assertRoom({ id, tenant }: RemoteWorker): void {
-    if (heard.has(id)) return
-    let count = 0
-    for (const { worker } of heard.values()) if (worker.tenant.entity === tenant.entity) count += 1
-    if (count < MOST_OF_ENTITY) return
-    throw new AppError('rate_limited', 'too_many_workers', `"${tenant.entity}" has ${count} workers already`, {
-      hint: 'a worker that does not ask for work is forgotten within minutes',
-      details: { retry_after_seconds: 60 },
-    })
-  }
-
-  function noteWorked(name: string): void {
-    worked.add(name)
-    const [oldest] = worked
-    if (worked.size > MOST_NAMES && oldest !== undefined) worked.delete(oldest)
   }
 
   return {
@@ -156,7 +166,7 @@ export function createRemoteWorkers({ forgetTicks, leaseMs, baseModels }: Remote
       if (waiting.size > 0) return []
       return [...heard.values()].filter(({ worker }) => running.has(worker.id)).map(({ worker }) => toFree(worker))
     },
-    takeWorked: (name) => worked.delete(name),
+    takeWorked,
     supersede: (id) => {
       for (const entry of [...waiting]) if (entry.worker.id === id) entry.give(null)
     },
@@ -164,10 +174,7 @@ export function createRemoteWorkers({ forgetTicks, leaseMs, baseModels }: Remote
     forget: (id) => void heard.delete(id),
     tick: () => {
       const present = new Set([...waiting].map(({ worker }) => worker.id))
-      for (const [id, entry] of heard) {
-        entry.silentTicks = present.has(id) || running.has(id) ? 0 : entry.silentTicks + 1
-        if (entry.silentTicks > forgetTicks) heard.delete(id)
-      }
+      tick((id) => present.has(id) || running.has(id))
     },
     isBusy: (id) => running.has(id),
     list: () => [...heard.values()].map(({ worker }) => worker),
@@ -178,7 +185,10 @@ export function createRemoteWorkers({ forgetTicks, leaseMs, baseModels }: Remote
   }
 }
 
-/** A worker of another machine as one that was started here: it ends when it says so, or when it was silent for too long and is fenced off. */
+/**
+ * A worker of another machine as one that was started here: it ends when it says so, or when it was silent for too long and
+ * is fenced off.
+ */
 interface AbsentWorker extends RunningWorker {
   leave(end: WorkerEnd): void
 }

@@ -7,7 +7,7 @@
 import { fairTurn, type WorkKind } from './fairness.js'
 import type { ClaimedWork, FreeWorker, WorkerPool, WorkSource } from './work.js'
 
-export interface SchedulerOptions {
+interface SchedulerOptions {
   readonly sources: readonly WorkSource[]
   readonly pools: readonly WorkerPool[]
   /** See `fairTurn`. */
@@ -18,7 +18,7 @@ export interface SchedulerOptions {
   readonly onLook: (error: unknown) => void
 }
 
-export interface Scheduler {
+interface Scheduler {
   /** Looks for work, now or after the look that is under way. */
   wake(): void
   /** Starts nothing more; resolves when nothing is being started. */

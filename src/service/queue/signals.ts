@@ -1,5 +1,6 @@
 /**
- * Notices that something about a job has changed, to listeners in this process and in other servers, so that event streams need not poll.
+ * Notices that something about a job has changed, to listeners in this process and in other servers, so that event streams
+ * need not poll.
  *
  * A notice carries no data: a listener reads the database, which alone is the truth, so a missed notice costs a delay only.
  */

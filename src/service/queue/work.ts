@@ -1,6 +1,6 @@
 /**
- * Work and workers, the words of the queue: an attempt at a job or a training session, the worker that it is given to, and what brings the two
- * together (`scheduler.ts`). A source has work, a pool has workers; neither knows the other.
+ * Work and workers, the words of the queue: an attempt at a job or a training session, the worker that it is given to, and
+ * what brings the two together (`scheduler.ts`). A source has work, a pool has workers; neither knows the other.
  */
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { Preemptible, WorkKind } from './fairness.js'
@@ -66,7 +66,11 @@ export interface WorkSource {
   claim(worker: FreeWorker): Promise<ClaimedWork | null>
   /** Whether something waits that this worker could claim. */
   isWaiting(worker: FreeWorker): Promise<boolean>
-  /** Work that gives its worker back when others wait. @param remoteId of a worker of another machine; null: all of this machine */
+  /**
+   * Work that gives its worker back when others wait.
+   *
+   * @param remoteId of a worker of another machine; null: all of this machine
+   */
   preemptible(remoteId: string | null): readonly Preemptible[]
 }
 

@@ -1,6 +1,6 @@
 /**
- * The queue as a server assembles it, jobs and training sessions on the same workers, where a worker is an object and the time of sessions is
- * a number: tests say when a worker ends, what it reports and how late it is.
+ * The queue as a server assembles it, jobs and training sessions on the same workers, where a worker is an object and the
+ * time of sessions is a number: tests say when a worker ends, what it reports and how late it is.
  */
 import { type Mock, vi } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'

@@ -10,7 +10,10 @@ export function isTaken(error: unknown): boolean {
   return error instanceof ConflictError && error.code === 'stale_attempt'
 }
 
-/** A full disk, a database that another program holds: the worker waits and says the same again. Not its own any more: it hears so. */
+/**
+ * A full disk, a database that another program holds: the worker waits and says the same again. Not its own any more: it
+ * hears so.
+ */
 export function isPassing(error: unknown): boolean {
   if (isTaken(error)) return true
   const known = error instanceof AppError ? error : toStorageError(error)

@@ -1,8 +1,9 @@
 /**
- * Sessions that stand before a request that has not come: after a while it is given up with those behind it, or a loop would wait for ever.
+ * Sessions that stand before a request that has not come: after a while it is given up with those behind it, or a loop would
+ * wait for ever.
  *
- * A session with a worker does that itself (`session-turns.ts`), here or at the server that has it; here it is only woken. Which sessions
- * have anything that waits is known to the server that took it, and read once at its start.
+ * A session with a worker does that itself (`session-turns.ts`), here or at the server that has it; here it is only woken.
+ * Which sessions have anything that waits is known to the server that took it, and read once at its start.
  */
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'

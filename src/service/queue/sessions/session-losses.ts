@@ -1,6 +1,6 @@
 /**
- * Losses of a training session: a worker that ended is replaced, with a pause that grows; a request that ends three workers fails,
- * and the session goes on without it; a session that three workers could not bring back ends.
+ * Losses of a training session: a worker that ended is replaced, with a pause that grows; a request that ends three workers
+ * fails, and the session goes on without it; a session that three workers could not bring back ends.
  */
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
@@ -20,7 +20,7 @@ const MOST_LOSSES = 3
 const MOST_STARTS = 3
 const BACKOFF_MS = 1000
 
-export interface SessionLosses {
+interface SessionLosses {
   /** Its worker is lost. @returns the pause before the next one; null: the session has ended */
   note(
     id: string,
@@ -33,7 +33,7 @@ export interface SessionLosses {
   giveUp(id: string, reason: string): Promise<void>
 }
 
-export interface SessionLossesOptions {
+interface SessionLossesOptions {
   readonly db: DatabaseHandle
   readonly logger: Logger
   /** A request has ended. */

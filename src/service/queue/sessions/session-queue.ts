@@ -9,7 +9,7 @@ import type { DatabaseHandle } from '#service/storage/database.js'
 import { listReadySessions } from '#service/storage/tinker/training-sessions.js'
 import type { Peers } from '../peers.js'
 
-export interface SessionQueueOptions {
+interface SessionQueueOptions {
   readonly db: DatabaseHandle
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly logger: Logger
@@ -20,7 +20,7 @@ export interface SessionQueueOptions {
   readonly onChange: () => void
 }
 
-export interface SessionQueue {
+interface SessionQueue {
   /** It needs a worker of this server. @param delayMs before which it gets none. Default 0 */
   add(id: string, delayMs?: number): void
   /** It needs a worker, of this server or of another, which may have it. */

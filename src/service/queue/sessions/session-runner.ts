@@ -26,7 +26,7 @@ import { createSessionLosses } from './session-losses.js'
 import { createSessionQueue } from './session-queue.js'
 import { createSessionTurns, type SessionTurns } from './session-turns.js'
 
-export interface SessionRunnerOptions {
+interface SessionRunnerOptions {
   readonly db: DatabaseHandle
   readonly ids: IdSource
   readonly blobs: Pick<BlobStore, 'put'>
@@ -42,7 +42,7 @@ export interface SessionRunnerOptions {
   readonly onChange: () => void
 }
 
-export interface SessionTiming {
+interface SessionTiming {
   readonly limits: AttemptLimits
   /** The same of workers on other machines, of which nothing is known but what they send. */
   readonly remoteLimits: AttemptLimits
@@ -57,7 +57,7 @@ export interface SessionTiming {
 }
 
 /** A session that holds a worker. */
-export interface HeldSession {
+interface HeldSession {
   readonly id: string
   readonly attempt: number
   readonly turns: SessionTurns
@@ -77,7 +77,7 @@ export interface SessionRunner extends WorkSource {
   stateOf(sessionId: string): 'live' | 'waiting' | 'resting'
   /** The session an attempt holds. @throws {ConflictError} `stale_attempt`; {AppError} `invalid_api_key` */
   heldBy(claim: AttemptClaim): HeldSession
-  /** Sessions that have a worker, here or elsewhere, or wait for one. */
+  /** Sessions that have a worker, or wait for one. */
   load(): number
   /** So much time has passed; called by the queue's timer. */
   tick(): void

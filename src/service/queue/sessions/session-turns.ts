@@ -1,9 +1,10 @@
 /**
  * What the worker of one training session is told to do next, and what its reports mean.
  *
- * Requests go strictly by their numbers. A worker that takes over is first told again what changed the session after its last stored
- * state: the same calls give the same bits. Between requests the state is stored now and then, and before the session is taken from
- * its worker. A request is acknowledged to its client once its end is on the disk, so a killed worker or server loses none.
+ * Requests go strictly by their numbers. A worker that takes over is first told again what changed the session after its
+ * last stored state: the same calls give the same bits. Between requests the state is stored now and then, and before the
+ * session is taken from its worker. A request is acknowledged to its client once its end is on the disk, so a killed worker
+ * or server loses none.
  */
 import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'

@@ -1,5 +1,6 @@
 /**
- * What a server may take where others work with the same rows: its own of before, what leases or rows say is nobody's, and what it can serve.
+ * What a server may take where others work with the same rows: its own of before, what leases or rows say is nobody's, and
+ * what it can serve.
  */
 import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -63,7 +64,7 @@ test('a lease that is over ends a job of a server that is gone, which counts no 
   const [gone, living] = [await running(localOwner('a'), 'one'), await running(localOwner('b'), 'two')]
   const own = await running(localOwner('c'), 'three')
   await sql`update training_jobs set lease_expires_at_ms = 0 where status = 'running'`.execute(db)
-  const { lost } = await expireLeases(db, systemIds, { living: [], leaseMs: LEASE_MS, serverId: 'c' })
+  const { lost } = await expireLeases(db, systemIds, { alive: [], leaseMs: LEASE_MS, serverId: 'c' })
   expect([...lost].sort()).toEqual([gone.jobId, own.jobId].sort())
   const losses = [gone, own].map(async ({ jobId }) => (await findJob(db, jobId))?.losses)
   expect(await Promise.all(losses)).toEqual([0, 1])

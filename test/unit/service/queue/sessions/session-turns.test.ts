@@ -1,6 +1,6 @@
 /**
- * What the worker of a training session is told next, case by case: answers that are lost, states that cannot be stored, sessions that another
- * worker has, workers that end again and again.
+ * What the worker of a training session is told next, case by case: answers that are lost, states that cannot be stored,
+ * sessions that another worker has, workers that end again and again.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
@@ -14,8 +14,8 @@ import {
   type QueueFixtureOptions,
   type StandIn,
   SWEEP_MS,
-} from '../../../support/service/queue-fixture.js'
-import { until } from '../../../support/until.js'
+} from '../../../../support/service/queue-fixture.js'
+import { until } from '../../../../support/until.js'
 
 const ID = 's:train:1'
 const UPDATE = { type: 'optim_step' }
@@ -208,6 +208,19 @@ describe('workers that end', () => {
     const worker = await startedAgain(3)
     expect(await queue.turn(worker)).toMatchObject({ ...UPDATE, order: 1 })
     expect((await sessionOf()).error).toBeNull()
+  })
+
+  it('wait for their pause, whatever came while their worker was started', async () => {
+    await startWith('optim_step')
+    // its worker is being started
+    await queue.send(ID)
+    const worker = await queue.started(0)
+    await queue.turn(worker)
+    worker.end('the worker was killed by SIGKILL')
+    await until(() => queue.sessions.stateOf(ID) === 'waiting', 'the loss')
+    await pass(SWEEP_MS)
+    expect(queue.workers).toHaveLength(1)
+    expect(await startedAgain(1)).toMatchObject({ attempt: 2 })
   })
 
   it('three times before they asked for anything end the session, which says where it stands', async () => {

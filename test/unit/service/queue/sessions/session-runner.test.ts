@@ -1,6 +1,7 @@
 /**
- * How long a training session has its worker while others wait: a turn counts from its first new request. Where a start, or repeats of what a
- * lost worker did, take longer than a turn, sessions would else take turns for ever without doing anything. A worker that is an object.
+ * How long a training session has its worker while others wait: a turn counts from its first new request. Where a start, or
+ * repeats of what a lost worker did, take longer than a turn, sessions would else take turns for ever without doing
+ * anything. A worker that is an object.
  */
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
@@ -16,8 +17,8 @@ import type { WorkerEnd } from '#service/queue/work.js'
 import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
 import { insertSessionRequest } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, insertTrainingSession } from '#service/storage/tinker/training-sessions.js'
-import { createJobFixture, type JobFixture, TEST_LEASE, TEST_WORKER } from '../../../support/service/job-fixture.js'
-import { until } from '../../../support/until.js'
+import { createJobFixture, type JobFixture, TEST_LEASE, TEST_WORKER } from '../../../../support/service/job-fixture.js'
+import { until } from '../../../../support/until.js'
 
 const ID = 's:train:0'
 const TURN_MS = 1000

@@ -1,5 +1,6 @@
 /**
- * Jobs and training sessions on the same workers: whose turn it is, who gives way to whom, and what becomes of work whose worker is away.
+ * Jobs and training sessions on the same workers: whose turn it is, who gives way to whom, and what becomes of work whose
+ * worker is away.
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { systemIds } from '#base/util/ids.js'

@@ -1,5 +1,6 @@
 /**
- * Requests of training loops in any order, refused, damaged, repeated or missing, on a real database: each ends, and the loop goes on.
+ * Requests of training loops in any order, refused, damaged, repeated or missing, on a real database: each ends, and the
+ * loop goes on.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
@@ -15,9 +16,9 @@ import { createSessionTurns } from '#service/queue/sessions/session-turns.js'
 import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
 import { findSessionRequest } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, insertTrainingSession, takeSession } from '#service/storage/tinker/training-sessions.js'
-import { createJobFixture, type JobFixture } from '../../../support/service/job-fixture.js'
-import { bodyOf } from '../../../support/service/with-plugins.js'
-import { until } from '../../../support/until.js'
+import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
+import { bodyOf } from '../../../../support/service/with-plugins.js'
+import { until } from '../../../../support/until.js'
 
 const PRINCIPAL: Principal = {
   ...{ keyId: 'k', keyPrefix: 'ty_k', sessionId: null, scope: 'write', usageProject: null },

@@ -17,10 +17,10 @@ import {
   type Dispatcher,
   type JobTiming,
   SILENT_LEASES,
-  type WorkerSupply,
 } from '../queue/dispatcher.js'
 import { createSessionRunner, isRequestId, type SessionRunner } from '../queue/sessions/session-runner.js'
 import { createJobSignals, type JobSignals } from '../queue/signals.js'
+import type { WorkerSupply } from '../queue/unclaimable.js'
 import type { Start } from './start.js'
 import type { Storage } from './storage.js'
 

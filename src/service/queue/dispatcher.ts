@@ -21,7 +21,7 @@ import { RESTART_BACKOFF_MS } from './recovery.js'
 import { createRemoteWorkers, type RemoteWait, type RemoteWorker } from './remote-workers.js'
 import { createScheduler } from './scheduler.js'
 import type { JobSignals } from './signals.js'
-import { type JobNeeds, type WorkerKind, whyUnclaimable } from './unclaimable.js'
+import { createReach, type Reach, type WorkerKind, type WorkerSupply } from './unclaimable.js'
 import type { Work, WorkerEnd, WorkSource } from './work.js'
 
 export interface DispatcherOptions {
@@ -55,14 +55,6 @@ interface SessionSource extends WorkSource {
   tick(): void
 }
 
-/** Whoever has workers started elsewhere as there is work, which then ask for it as any worker of another machine. */
-export interface WorkerSupply {
-  /** What those could take, as far as that is known. */
-  kinds(): readonly WorkerKind[]
-  /** Faults of it, in sentences. */
-  notes(): readonly string[]
-}
-
 /** When the queue gives up on a worker, and when it tries again. */
 export interface JobTiming {
   /** A job whose worker is not known to live is given away after this silence. */
@@ -94,7 +86,7 @@ export const DEFAULT_JOB_TIMING: JobTiming = {
   sessionGapMs: 60_000,
 }
 
-export interface Dispatcher {
+export interface Dispatcher extends Reach {
   start(): void
   /** Looks for work now instead of at the next sweep. */
   wake(): void
@@ -105,16 +97,6 @@ export interface Dispatcher {
    * @returns null after the wait, when `signal` aborts, and at the end of the server
    */
   claim(worker: RemoteWorker, options: RemoteClaimOptions): Promise<Work | null>
-  /**
-   * Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later.
-   *
-   * @param baseModel null: not known
-   */
-  whyUnclaimable(job: JobNeeds, baseModel: string | null): string | null
-  /** Whether neither the workers that there are nor those that may come could take it. */
-  isUnclaimable(job: JobNeeds): boolean
-  /** Faults of the supply of workers, in sentences. */
-  notes(): readonly string[]
   /**
    * Workers of this name on other machines have ended, as whoever started them says: what they had is queued again.
    *
@@ -155,7 +137,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const owner = localOwner(peers.id ?? ids.uuid())
   const limits: AttemptLimits = { startMs, silenceMs: SILENT_LEASES * leaseMs, stallMs }
   const baseModels = (): readonly string[] | undefined => options.baseModels?.()
-  const supply = (): WorkerSupply | null => options.supply?.() ?? null
   let timer: NodeJS.Timeout | null = null
   let failure: string | null = null
 
@@ -209,6 +190,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const kinds = (): readonly WorkerKind[] => [...local.kinds(), ...remote.list()]
 
   return {
+    ...createReach({ peers, kinds, baseModels, supply: () => options.supply?.() ?? null }),
     wake,
     start: () => {
       timer = setInterval(() => {
@@ -230,23 +212,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       wake()
       return waiting
     },
-    whyUnclaimable: ({ trainer, weightBytes }, baseModel) => {
-      // another server may know somebody
-      if (peers.count() > 1) return null
-      if (baseModel !== null && baseModels()?.includes(baseModel) === false) {
-        return `this server does not have its base model ${baseModel}: start it with --base-model`
-      }
-      const known = kinds()
-      const coming = supply()
-      if (coming !== null && known.length === 0) {
-        const why = whyUnclaimable({ trainer, weightBytes }, coming.kinds())
-        return why ?? coming.notes()[0] ?? 'a worker is asked of the Ray cluster'
-      }
-      return whyUnclaimable({ trainer, weightBytes }, known) ?? coming?.notes()[0] ?? null
-    },
-    isUnclaimable: (job) =>
-      peers.count() === 1 && whyUnclaimable(job, [...kinds(), ...(supply()?.kinds() ?? [])]) !== null,
-    notes: () => supply()?.notes() ?? [],
     workersEnded: async (name, reason) => {
       for (const worker of remote.list()) {
         if (worker.name !== name) continue

@@ -1,9 +1,10 @@
 /**
- * Says why no known worker can take a job, for whoever waits for it. The claim itself asks the database the same
+ * Jobs that no known worker can take, and why, for whoever waits for them. The claim itself asks the database the same
  * question (`findClaimableJob`).
  */
 import { maxOf } from '#base/util/lists.js'
 import type { Claimant } from '#service/storage/jobs/states.js'
+import type { Peers } from './peers.js'
 
 /** What a job needs of its worker. */
 export interface JobNeeds {
@@ -15,6 +16,56 @@ export interface JobNeeds {
 
 /** What a worker can take. */
 export type WorkerKind = Pick<Claimant, 'trainers' | 'memoryBytes'>
+
+/** Whoever has workers started on other machines as there is work, which then ask for it as any worker of another machine. */
+export interface WorkerSupply {
+  /** What those could take, as far as that is known. */
+  kinds(): readonly WorkerKind[]
+  /** Faults of it, in sentences. */
+  notes(): readonly string[]
+}
+
+export interface Reach {
+  /**
+   * Why nobody takes a job that waits, in a sentence; null where somebody can, sooner or later.
+   *
+   * @param baseModel null: not known
+   */
+  whyUnclaimable(job: JobNeeds, baseModel: string | null): string | null
+  /** Whether neither the workers that there are nor those that may come could take it. */
+  isUnclaimable(job: JobNeeds): boolean
+  /** Faults of the supply of workers, in sentences. */
+  notes(): readonly string[]
+}
+
+/** The reach of all workers that this server knows of. */
+export function createReach(known: {
+  readonly peers: Pick<Peers, 'count'>
+  readonly kinds: () => readonly WorkerKind[]
+  readonly supply: () => WorkerSupply | null
+  /** Absent: all. */
+  readonly baseModels: () => readonly string[] | undefined
+}): Reach {
+  const { peers, kinds, supply, baseModels } = known
+  return {
+    whyUnclaimable: (job, baseModel) => {
+      // another server may know somebody
+      if (peers.count() > 1) return null
+      if (baseModel !== null && baseModels()?.includes(baseModel) === false) {
+        return `this server does not have its base model ${baseModel}: start it with --base-model`
+      }
+      const workers = kinds()
+      const coming = supply()
+      if (coming !== null && workers.length === 0) {
+        return whyUnclaimable(job, coming.kinds()) ?? coming.notes()[0] ?? 'a worker is asked of the Ray cluster'
+      }
+      return whyUnclaimable(job, workers) ?? coming?.notes()[0] ?? null
+    },
+    isUnclaimable: (job) =>
+      peers.count() === 1 && whyUnclaimable(job, [...kinds(), ...(supply()?.kinds() ?? [])]) !== null,
+    notes: () => supply()?.notes() ?? [],
+  }
+}
 
 /** @returns a sentence for whoever waits for the job; null where one of the workers can take it */
 export function whyUnclaimable({ trainer, weightBytes }: JobNeeds, workers: readonly WorkerKind[]): string | null {

@@ -20,7 +20,7 @@ const MOST_LOSSES = 3
 const MOST_STARTS = 3
 const BACKOFF_MS = 1000
 
-interface SessionLosses {
+export interface SessionLosses {
   /** Its worker is lost. @returns the pause before the next one; null: the session has ended */
   note(
     id: string,

@@ -20,7 +20,7 @@ interface SessionQueueOptions {
   readonly onChange: () => void
 }
 
-interface SessionQueue {
+export interface SessionQueue {
   /** It needs a worker of this server. @param delayMs before which it gets none. Default 0 */
   add(id: string, delayMs?: number): void
   /** It needs a worker, of this server or of another, which may have it. */

@@ -22,8 +22,8 @@ import { alone, type Peers } from '../peers.js'
 import type { JobSignals } from '../signals.js'
 import type { ClaimedWork, FreeWorker, RunningWorker, WorkerEnd, WorkSource } from '../work.js'
 import { createGapWatch } from './session-gaps.js'
-import { createSessionLosses } from './session-losses.js'
-import { createSessionQueue } from './session-queue.js'
+import { createSessionLosses, type SessionLosses } from './session-losses.js'
+import { createSessionQueue, type SessionQueue } from './session-queue.js'
 import { createSessionTurns, type SessionTurns } from './session-turns.js'
 
 interface SessionRunnerOptions {
@@ -107,97 +107,14 @@ export function isRequestId(id: string): boolean {
   return id.includes(':request:')
 }
 
-export function createSessionRunner(options: SessionRunnerOptions): SessionRunner {
-  const { db, ids, clock, logger, signals, timing, onChange, peers = alone } = options
+/** Sessions that have a worker, each until it has ended. */
+function createHeldSessions(
+  { db, logger, timing, onChange, peers = alone }: SessionRunnerOptions,
+  { queue, losses }: { readonly queue: SessionQueue; readonly losses: SessionLosses },
+) {
   const held = new Map<string, Held>()
   const endings = new Set<Promise<void>>()
   let isStopped = false
-  let expiryTicks = 0
-  let lookTicks = 0
-  const onEnd = (id: string, seq: number): void => signals.notify(requestIdOf(id, seq))
-  const queue = createSessionQueue({ db, clock, logger, peers, onChange, isHeld: (id) => held.has(id) })
-  const losses = createSessionLosses({ db, logger, onEnd })
-  const gaps = createGapWatch({
-    ...{ db, logger, peers, onEnd, gapMs: timing.gapMs },
-    tryLive: (id) => wakeHere(id) || held.has(id),
-  })
-
-  async function dropExpired(): Promise<void> {
-    const dropped = await inTransaction(db, (transaction) => deleteExpiredWeights(transaction))
-    if (dropped.length > 0) options.requestSweep()
-  }
-
-  function wakeHere(id: string): boolean {
-    const turns = held.get(id)?.turns
-    if (turns === undefined || turns.isClosing()) return false
-    turns.wake()
-    return true
-  }
-
-  /** Sessions that wait, of those that the worker may have. */
-  async function waitingFor({ remoteId, tenant }: FreeWorker): Promise<readonly string[]> {
-    if (remoteId === null || tenant === null) return queue.due()
-    // its worker may send the next request to another server, which does not have the session
-    if (peers.isShared) return []
-    const found: string[] = []
-    for (const id of queue.due()) {
-      const session = await findTrainingSession(db, id)
-      if (session === null) queue.remove(id)
-      else if (session.entity === tenant.entity && (tenant.project ?? session.project) === session.project)
-        found.push(id)
-    }
-    return found
-  }
-
-  async function isReady(id: string): Promise<boolean> {
-    const session = await findTrainingSession(db, id)
-    if (session === null || session.error !== null) return false
-    return (await findSessionRequest(db, id, session.nextSeq)) !== null
-  }
-
-  /** Begins an attempt; null if the session is deleted, another server has it, or this one stops. */
-  async function take(id: string, { remoteId }: FreeWorker): Promise<ClaimedWork | null> {
-    const attempt = await inTransaction(db, (transaction) => takeSession(transaction, id, peers.id))
-    const session = attempt === null ? null : await findTrainingSession(db, id)
-    if (attempt === null || session === null || isStopped) return null
-    const token = ids.secret(32)
-    const turns = await createSessionTurns({
-      ...{ ...options, session, saveIntervalMs: timing.saveIntervalMs, gapMs: timing.gapMs },
-      onEnd: (seq) => onEnd(id, seq),
-      onTaken: () => {
-        const own = held.get(id)
-        if (own?.attempt !== attempt) return
-        own.isOrderly = true
-        own.worker.kill()
-      },
-    })
-    const { baseModel } = session
-    const watch = watchAttempt(remoteId === null ? timing.limits : timing.remoteLimits, timing.tickMs)
-    const tokenHash = hashSecret(token)
-    return {
-      work: { kind: 'session', id, attempt, token, modelId: id, baseModel },
-      begin: (worker) => begin({ id, attempt, turns, watch, worker, tokenHash, isOrderly: false }, baseModel),
-      giveBack: async () => queue.add(id),
-    }
-  }
-
-  function begin(own: Held, baseModel: string): void {
-    const { id, attempt, worker } = own
-    held.set(id, own)
-    // a request that came while its worker was started is seen by it
-    queue.remove(id)
-    const name = worker.remoteId === null ? undefined : worker.facts.name
-    logger.info(
-      { session_id: id, attempt, base_model: baseModel, worker_pid: worker.pid, worker: name },
-      'session.started',
-    )
-    const ending = worker.ended
-      .then((end) => ended(own, end))
-      .catch((error: unknown) => logger.error({ err: error, session_id: id }, 'session.failed'))
-      .finally(() => endings.delete(ending))
-    endings.add(ending)
-    if (isStopped) worker.kill()
-  }
 
   async function ended(own: Held, { reason, isOrderly }: WorkerEnd): Promise<void> {
     const { id, attempt, turns } = own
@@ -231,25 +148,156 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
     return isOfOther
   }
 
-  peers.on('session', (id) => void wakeHere(id))
-  peers.on('session-close', (id) => held.get(id)?.turns.close())
-  peers.on('session-end', (id) => held.get(id)?.turns.closeUnstored())
+  function judge({ id, watch, turns, worker }: Held): void {
+    watch.tick()
+    const reason = watch.verdict()
+    if (reason !== null) {
+      logger.warn({ session_id: id, reason }, 'session.given_up_worker')
+      worker.kill()
+    } else if (turns.brokenBy() !== null) worker.kill()
+    else if (turns.idleMs() >= timing.idleMs) turns.close()
+  }
+
   return {
-    kind: 'session',
+    held,
+    isStopped: () => isStopped,
+    begin: (own: Held, baseModel: string): void => {
+      const { id, attempt, worker } = own
+      held.set(id, own)
+      // a request that came while its worker was started is seen by it
+      queue.remove(id)
+      const name = worker.remoteId === null ? undefined : worker.facts.name
+      logger.info(
+        { session_id: id, attempt, base_model: baseModel, worker_pid: worker.pid, worker: name },
+        'session.started',
+      )
+      const ending = worker.ended
+        .then((end) => ended(own, end))
+        .catch((error: unknown) => logger.error({ err: error, session_id: id }, 'session.failed'))
+        .finally(() => endings.delete(ending))
+      endings.add(ending)
+      if (isStopped) worker.kill()
+    },
+    /** Another attempt has the session. */
+    drop: (id: string, attempt: number): void => {
+      const own = held.get(id)
+      if (own?.attempt !== attempt) return
+      own.isOrderly = true
+      own.worker.kill()
+    },
+    wake: (id: string): boolean => {
+      const turns = held.get(id)?.turns
+      if (turns === undefined || turns.isClosing()) return false
+      turns.wake()
+      return true
+    },
+    tick: (): void => {
+      for (const own of held.values()) judge(own)
+    },
+    stop: async (before: Promise<unknown>): Promise<void> => {
+      isStopped = true
+      await before
+      for (const { turns, worker } of held.values()) {
+        turns.stop()
+        worker.kill()
+      }
+      await Promise.all(endings)
+    },
+  }
+}
+
+/** Claims of sessions that wait. */
+function createSessionClaims(
+  options: SessionRunnerOptions,
+  { queue, sessions }: { readonly queue: SessionQueue; readonly sessions: ReturnType<typeof createHeldSessions> },
+): Pick<SessionRunner, 'claim' | 'isWaiting'> {
+  const { db, ids, signals, timing, peers = alone } = options
+
+  /** Sessions that wait, of those that the worker may have. */
+  async function waitingFor({ remoteId, tenant }: FreeWorker): Promise<readonly string[]> {
+    if (remoteId === null || tenant === null) return queue.due()
+    // its worker may send the next request to another server, which does not have the session
+    if (peers.isShared) return []
+    const found: string[] = []
+    for (const id of queue.due()) {
+      const session = await findTrainingSession(db, id)
+      if (session === null) queue.remove(id)
+      else if (session.entity === tenant.entity && (tenant.project ?? session.project) === session.project)
+        found.push(id)
+    }
+    return found
+  }
+
+  async function isReady(id: string): Promise<boolean> {
+    const session = await findTrainingSession(db, id)
+    if (session === null || session.error !== null) return false
+    return (await findSessionRequest(db, id, session.nextSeq)) !== null
+  }
+
+  /** Begins an attempt; null if the session is deleted, another server has it, or this one stops. */
+  async function take(id: string, { remoteId }: FreeWorker): Promise<ClaimedWork | null> {
+    const attempt = await inTransaction(db, (transaction) => takeSession(transaction, id, peers.id))
+    const session = attempt === null ? null : await findTrainingSession(db, id)
+    if (attempt === null || session === null || sessions.isStopped()) return null
+    const token = ids.secret(32)
+    const turns = await createSessionTurns({
+      ...{ ...options, session, saveIntervalMs: timing.saveIntervalMs, gapMs: timing.gapMs },
+      onEnd: (seq) => signals.notify(requestIdOf(id, seq)),
+      onTaken: () => sessions.drop(id, attempt),
+    })
+    const { baseModel } = session
+    const watch = watchAttempt(remoteId === null ? timing.limits : timing.remoteLimits, timing.tickMs)
+    const tokenHash = hashSecret(token)
+    return {
+      work: { kind: 'session', id, attempt, token, modelId: id, baseModel },
+      begin: (worker) => sessions.begin({ id, attempt, turns, watch, worker, tokenHash, isOrderly: false }, baseModel),
+      giveBack: async () => queue.add(id),
+    }
+  }
+
+  return {
     claim: async (worker) => {
       for (const id of await waitingFor(worker)) {
-        if (isStopped || !queue.remove(id) || held.has(id) || !(await isReady(id))) continue
+        if (sessions.isStopped() || !queue.remove(id) || sessions.held.has(id) || !(await isReady(id))) continue
         const claimed = await take(id, worker)
         if (claimed !== null) return claimed
       }
       return null
     },
     isWaiting: async (worker) => queue.size() > 0 && (await waitingFor(worker)).length > 0,
+  }
+}
+
+export function createSessionRunner(options: SessionRunnerOptions): SessionRunner {
+  const { db, clock, logger, signals, timing, onChange, peers = alone } = options
+  const onEnd = (id: string, seq: number): void => signals.notify(requestIdOf(id, seq))
+  const queue = createSessionQueue({ db, clock, logger, peers, onChange, isHeld: (id) => sessions.held.has(id) })
+  const losses = createSessionLosses({ db, logger, onEnd })
+  const sessions = createHeldSessions(options, { queue, losses })
+  const { held, wake } = sessions
+  const gaps = createGapWatch({
+    ...{ db, logger, peers, onEnd, gapMs: timing.gapMs },
+    tryLive: (id) => wake(id) || held.has(id),
+  })
+  let expiryTicks = 0
+  let lookTicks = 0
+
+  async function dropExpired(): Promise<void> {
+    const dropped = await inTransaction(db, (transaction) => deleteExpiredWeights(transaction))
+    if (dropped.length > 0) options.requestSweep()
+  }
+
+  peers.on('session', (id) => void wake(id))
+  peers.on('session-close', (id) => held.get(id)?.turns.close())
+  peers.on('session-end', (id) => held.get(id)?.turns.closeUnstored())
+  return {
+    kind: 'session',
+    ...createSessionClaims(options, { queue, sessions }),
     preemptible: (remoteId) =>
       [...held.values()].filter(({ worker }) => worker.remoteId === remoteId).map(({ turns }) => turns),
     notify: (id) => {
       gaps.note(id)
-      if (wakeHere(id)) return
+      if (wake(id)) return
       if (held.has(id)) queue.add(id)
       else queue.offer(id)
     },
@@ -289,30 +337,12 @@ export function createSessionRunner(options: SessionRunnerOptions): SessionRunne
         expiryTicks = 0
         dropExpired().catch((error: unknown) => logger.error({ err: error }, 'session.weights_not_dropped'))
       }
-      for (const own of held.values()) judge(own)
+      sessions.tick()
     },
     start: async () => {
       await gaps.start()
       await queue.start()
     },
-    stop: async () => {
-      isStopped = true
-      await Promise.all([queue.stop(), gaps.stop()])
-      for (const { turns, worker } of held.values()) {
-        turns.stop()
-        worker.kill()
-      }
-      await Promise.all(endings)
-    },
-  }
-
-  function judge({ id, watch, turns, worker }: Held): void {
-    watch.tick()
-    const reason = watch.verdict()
-    if (reason !== null) {
-      logger.warn({ session_id: id, reason }, 'session.given_up_worker')
-      worker.kill()
-    } else if (turns.brokenBy() !== null) worker.kill()
-    else if (turns.idleMs() >= timing.idleMs) turns.close()
+    stop: () => sessions.stop(Promise.all([queue.stop(), gaps.stop()])),
   }
 }

@@ -72,6 +72,68 @@ const NO_BYTES = new Uint8Array(0)
 /** How long a worker is held that has nothing to do. */
 const HOLD_MS = 20_000
 
+/** Orders of one worker: which it has, which it gets next, what its reports mean. */
+interface OrderDesk {
+  current(): Current | null
+  /** The next frame; null: there is nothing to do. */
+  choose(): Promise<Uint8Array | null>
+  settle(done: Current, report: SessionReport, output: Uint8Array): Promise<void>
+}
+
+/** Reports and orders of one worker, one after the other, over answers that may be lost. */
+function createExchange({ current, choose, settle }: OrderDesk, onTaken: () => void) {
+  let isStopped = false
+  let generation = 0
+  let change = createDeferred<void>()
+  /** One report or choice at a time. */
+  let chain: Promise<unknown> = Promise.resolve()
+
+  function wake(): void {
+    change.resolve()
+    change = createDeferred<void>()
+  }
+
+  function inOrder<T>(action: () => Promise<T>): Promise<T> {
+    const result = chain.then(action)
+    chain = result.catch((error: unknown) => {
+      if (!isTaken(error)) return
+      isStopped = true
+      onTaken()
+    })
+    return result
+  }
+
+  return {
+    wake,
+    isStopped: () => isStopped,
+    stop: (): void => {
+      isStopped = true
+      wake()
+    },
+    turn: async (report: SessionReport, output: Uint8Array): Promise<Uint8Array> => {
+      generation += 1
+      const mine = generation
+      // a turn that was given up by its worker must not take an order that nobody would read
+      wake()
+      await inOrder(async () => {
+        const done = current()
+        if (done !== null && report.order === done.order) await settle(done, report, output)
+      })
+      const deadline = new Promise<'late'>((resolve) => setTimeout(resolve, HOLD_MS, 'late').unref())
+      for (;;) {
+        const changed = change.promise
+        const frame = await inOrder(async () => {
+          if (generation !== mine || isStopped) return encodeFrame({ type: 'wait' })
+          // an answer that was lost on its way
+          return current()?.frame ?? choose()
+        })
+        if (frame !== null) return frame
+        if ((await Promise.race([changed, deadline])) === 'late') return encodeFrame({ type: 'wait' })
+      }
+    },
+  }
+}
+
 export async function createSessionTurns(options: SessionTurnsOptions): Promise<SessionTurns> {
   const { db, clock, session } = options
   const journal = await createSessionJournal(options)
@@ -79,33 +141,13 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   let current: Current | null = null
   let idleSinceMs: number | null = null
   let servedSinceMs: number | null = null
-  let state: 'open' | 'closing' | 'closed' | 'stopped' = 'open'
+  let state: 'open' | 'closing' | 'closed' = 'open'
   let hasMoved = false
   let broken: string | null = null
-  let generation = 0
-  let change = createDeferred<void>()
-  /** One report or choice at a time. */
-  let chain: Promise<unknown> = Promise.resolve()
-  const isClosing = (): boolean => state === 'closing' || state === 'closed'
-
-  function wake(): void {
-    change.resolve()
-    change = createDeferred<void>()
-  }
 
   function close(): void {
     if (state === 'open') state = 'closing'
     wake()
-  }
-
-  function inOrder<T>(action: () => Promise<T>): Promise<T> {
-    const result = chain.then(action)
-    chain = result.catch((error: unknown) => {
-      if (!isTaken(error)) return
-      state = 'stopped'
-      options.onTaken()
-    })
-    return result
   }
 
   function issue(
@@ -201,6 +243,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
   }
 
   const isGivenUp = (): boolean => state === 'closed'
+  const { wake, stop, isStopped, turn } = createExchange({ current: () => current, choose, settle }, options.onTaken)
 
   return {
     wake,
@@ -209,8 +252,8 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
       journal.giveUpStore()
       close()
     },
-    isClosing,
-    isClosed: () => state === 'closed',
+    isClosing: () => state !== 'open' && !isStopped(),
+    isClosed: () => state === 'closed' && !isStopped(),
     idleMs: () => (idleSinceMs === null ? 0 : clock.monotonicMs() - idleSinceMs),
     servedMs: () => (servedSinceMs === null ? 0 : clock.monotonicMs() - servedSinceMs),
     currentSeq: () => (current?.purpose === 'request' ? (current.request?.seq ?? null) : null),
@@ -218,29 +261,7 @@ export async function createSessionTurns(options: SessionTurnsOptions): Promise<
     saving: () => (current?.task.type === 'save' ? current : null),
     hasMoved: () => hasMoved,
     brokenBy: () => broken,
-    stop: () => {
-      state = 'stopped'
-      wake()
-    },
-    turn: async (report, output) => {
-      generation += 1
-      const mine = generation
-      // a turn that was given up by its worker must not take an order that nobody would read
-      wake()
-      await inOrder(async () => {
-        if (current !== null && report.order === current.order) await settle(current, report, output)
-      })
-      const deadline = new Promise<'late'>((resolve) => setTimeout(resolve, HOLD_MS, 'late').unref())
-      for (;;) {
-        const changed = change.promise
-        const frame = await inOrder(async () => {
-          if (generation !== mine || state === 'stopped') return encodeFrame({ type: 'wait' })
-          // an answer that was lost on its way
-          return current === null ? choose() : current.frame
-        })
-        if (frame !== null) return frame
-        if ((await Promise.race([changed, deadline])) === 'late') return encodeFrame({ type: 'wait' })
-      }
-    },
+    stop,
+    turn,
   }
 }

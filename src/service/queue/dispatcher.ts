@@ -18,7 +18,7 @@ import { createLocalWorkers, type StartWorker } from './local-workers.js'
 import { alone, type Peers } from './peers.js'
 import { localOwner } from './queue.js'
 import { RESTART_BACKOFF_MS } from './recovery.js'
-import { createRemoteWorkers, type RemoteWait, type RemoteWorker } from './remote-workers.js'
+import { createRemoteWorkers, type RemoteWait, type RemoteWorker, type RemoteWorkers } from './remote-workers.js'
 import { createScheduler } from './scheduler.js'
 import type { JobSignals } from './signals.js'
 import { createReach, type Reach, type WorkerKind, type WorkerSupply } from './unclaimable.js'
@@ -86,11 +86,7 @@ export const DEFAULT_JOB_TIMING: JobTiming = {
   sessionGapMs: 60_000,
 }
 
-export interface Dispatcher extends Reach {
-  start(): void
-  /** Looks for work now instead of at the next sweep. */
-  wake(): void
-  noteContact: JobAttempts['noteContact']
+interface Claims {
   /**
    * A worker of another machine asks for work. What it claimed before and has not ended is queued again.
    *
@@ -103,6 +99,13 @@ export interface Dispatcher extends Reach {
    * @returns whether they were given something, as far as this process has seen
    */
   workersEnded(name: string, reason: string): Promise<boolean>
+}
+
+export interface Dispatcher extends Reach, Claims {
+  start(): void
+  /** Looks for work now instead of at the next sweep. */
+  wake(): void
+  noteContact: JobAttempts['noteContact']
   /** Jobs that workers of this machine run. */
   runningCount(): number
   /** Workers of other machines that wait, train, or were heard of lately. */
@@ -182,11 +185,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     if (timer !== null) scheduler.wake()
   }
 
-  async function leave(worker: RemoteWorker, end: WorkerEnd): Promise<void> {
-    await jobs.leave(worker, end)
-    remote.leave(worker.id, end)
-  }
-
   const kinds = (): readonly WorkerKind[] => [...local.kinds(), ...remote.list()]
 
   return {
@@ -202,6 +200,30 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       wake()
     },
     noteContact: jobs.noteContact,
+    ...createClaims(jobs, remote, wake),
+    runningCount: jobs.localCount,
+    remoteWorkers: () =>
+      remote.list().map(({ id, name, trainer, device, versions, trainers, memoryBytes }) => ({
+        ...{ name, trainer, device, versions, trainers, memoryBytes },
+        isBusy: remote.isBusy(id),
+      })),
+    lastError: () => failure,
+    stop: async () => {
+      if (timer !== null) clearInterval(timer)
+      remote.close()
+      await jobs.stop(scheduler.stop())
+    },
+  }
+}
+
+/** Workers of other machines as they come and go. What they left waits again before they are given more. */
+function createClaims(jobs: JobAttempts, remote: RemoteWorkers, wake: () => void): Claims {
+  async function leave(worker: RemoteWorker, end: WorkerEnd): Promise<void> {
+    await jobs.leave(worker, end)
+    remote.leave(worker.id, end)
+  }
+
+  return {
     claim: async (worker, claimOptions) => {
       const { left, isLeaving } = claimOptions
       remote.supersede(worker.id)
@@ -220,18 +242,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         wake()
       }
       return remote.takeWorked(name)
-    },
-    runningCount: jobs.localCount,
-    remoteWorkers: () =>
-      remote.list().map(({ id, name, trainer, device, versions, trainers, memoryBytes }) => ({
-        ...{ name, trainer, device, versions, trainers, memoryBytes },
-        isBusy: remote.isBusy(id),
-      })),
-    lastError: () => failure,
-    stop: async () => {
-      if (timer !== null) clearInterval(timer)
-      remote.close()
-      await jobs.stop(scheduler.stop())
     },
   }
 }

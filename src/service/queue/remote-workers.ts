@@ -24,7 +24,7 @@ export interface RemoteWait {
   readonly signal: AbortSignal
 }
 
-interface RemoteWorkers extends WorkerPool {
+export interface RemoteWorkers extends WorkerPool {
   /**
    * Waits for work; null after the time, and at the end of the server.
    *

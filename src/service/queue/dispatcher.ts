@@ -34,7 +34,7 @@ export interface DispatcherOptions {
   readonly startWorker: StartWorker
   /** Facts of the workers that are started here. */
   readonly localWorker: WorkerFacts
-  /** What can compute gradients here, as far as is known by now. Default: ONNX Runtime alone. */
+  /** Trainers that can compute gradients here, as far as is known by now. Default: ONNX Runtime alone. */
   readonly localTrainers?: () => readonly TrainerName[]
   /** Attempts that may run at once on this machine. */
   readonly trainWorkers: number
@@ -55,21 +55,21 @@ interface SessionSource extends WorkSource {
   tick(): void
 }
 
-/** When the queue gives up on a worker, and when it tries again. */
+/** Times after which the queue gives up on a worker, and tries again. */
 export interface JobTiming {
   /** A job whose worker is not known to live is given away after this silence. */
   readonly leaseMs: number
-  /** How long a worker may take from its start to its first request. */
+  /** Time a worker may take from its start to its first request. */
   readonly startMs: number
-  /** How long a worker that answers may make no progress. */
+  /** Time in which a worker that answers may make no progress. */
   readonly stallMs: number
   /** Pause before a job that lost its worker runs again; grows with each loss. */
   readonly backoffMs: number
-  /** How often leases and cancels are looked at. */
+  /** Time between two looks at leases and cancels. */
   readonly sweepMs: number
-  /** How long a worker may take to honour a cancel before it is killed. */
+  /** Time a worker may take to honour a cancel before it is killed. */
   readonly cancelGraceMs: number
-  /** How long a training session that never pauses has its worker while others wait. */
+  /** Time that a training session which never pauses has its worker while others wait. */
   readonly sessionTurnMs: number
   /** A request of a session that has not come although later ones have waited so long for it is given up. */
   readonly sessionGapMs: number
@@ -117,7 +117,7 @@ export interface Dispatcher extends Reach, Claims {
 }
 
 export interface RemoteClaimOptions extends RemoteWait {
-  /** What became of the claim before, if that had no end; null when the worker knows of none. */
+  /** End of the claim before, if that had none; null when the worker knows of none. */
   readonly left: WorkerEnd | null
   /** The worker wants no more: only what it left is queued again. */
   readonly isLeaving: boolean

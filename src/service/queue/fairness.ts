@@ -10,24 +10,24 @@ export type WorkKind = 'job' | 'session'
 
 /** Work that can give its worker back and go on later. */
 export interface Preemptible {
-  /** How long nothing was to be done; 0 while something is. */
+  /** Time in which nothing was to be done; 0 while something is. */
   idleMs(): number
-  /** How long its worker has had new requests, and not what others had before it; 0 before the first. */
+  /** Time in which the worker has had new requests, and not what others had before it; 0 before the first. */
   servedMs(): number
-  /** It gives its worker back already. */
+  /** Whether it gives its worker back already. */
   isClosing(): boolean
-  /** It gives its worker back, once its state is stored. */
+  /** Has the work give its worker back, once its state is stored. */
   close(): void
 }
 
 interface Contest<Held extends Preemptible = Preemptible> {
   readonly isWorkerFree: boolean
   readonly waiting: ReadonlySet<WorkKind>
-  /** What was started last; null: nothing yet. */
+  /** Kind that was started last; null: none yet. */
   readonly last: WorkKind | null
   /** Work that has the workers in question. */
   readonly held: readonly Held[]
-  /** How long a session that never pauses has its worker while others wait. */
+  /** Time that a session which never pauses has its worker while others wait. */
   readonly turnMs: number
 }
 
@@ -38,7 +38,10 @@ type Turn<Held extends Preemptible> =
 /** A session without requests gives way after so long, for a client thinks between two steps. */
 export const YIELD_IDLE_MS = 1000
 
-/** Who is next: what a free worker starts, or, where none is free, what gives its worker back; null: nobody, for now. */
+/**
+ * The next turn: the kind that a free worker starts, or, where none is free, the work that gives one back; null: none, for
+ * now.
+ */
 export function fairTurn<Held extends Preemptible>(contest: Contest<Held>): Turn<Held> | null {
   const { isWorkerFree, waiting, last, held, turnMs } = contest
   if (waiting.size === 0) return null

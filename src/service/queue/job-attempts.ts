@@ -2,8 +2,8 @@
  * Attempts at jobs: claimed for a worker, watched while they run, and released when their worker is gone, stands still or
  * ignores a cancel.
  *
- * Of a worker of another machine nothing is known but what it sends: its lease decides whether it lives. What it sends may
- * come to another server, so beside others only the rows tell whether it moves on (`lease-watch.ts`).
+ * A worker of another machine is known by what it sends alone: its lease decides whether it lives. Where servers share the
+ * database it may send to another one, and only the rows tell whether it moves on (`lease-watch.ts`).
  */
 import type { Logger } from '#base/logging/logger.js'
 import type { IdSource } from '#base/util/ids.js'
@@ -44,7 +44,7 @@ export interface JobAttempts extends WorkSource {
   localCount(): number
   /** Whether each of those has made a step: until then nobody can tell what its worker will hold. */
   haveAllStepped(): Promise<boolean>
-  /** Another `sweepMs` have passed. */
+  /** Time has passed: another `sweepMs`. */
   tick(): void
   /** Kills the workers of this machine and waits for them; their jobs wait again. @param started when nothing more is started */
   stop(started: Promise<void>): Promise<void>
@@ -58,7 +58,7 @@ interface Attempt {
   /** Steps of the job when this attempt began. */
   readonly stepsBefore: number
   readonly watch: AttemptWatch
-  /** Its job is over, or is to be. */
+  /** Whether its job is over, or is to be. */
   isCondemned: boolean
   condemnedTicks: number
 }

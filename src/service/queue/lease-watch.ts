@@ -16,7 +16,7 @@ interface LeaseWatchOptions {
   readonly db: DatabaseHandle
   readonly ids: IdSource
   readonly peers: Pick<Peers, 'id' | 'isShared' | 'leaseMs' | 'onMissed'>
-  /** Of the leases of this server's own workers. */
+  /** Owner of the leases of this server's own workers. */
   readonly owner: string
   readonly timing: {
     readonly leaseMs: number
@@ -28,16 +28,16 @@ interface LeaseWatchOptions {
 
 /** Jobs by what a look did with their leases. */
 interface LeaseLook {
-  /** Taken from workers of other machines that stood still. */
+  /** Jobs taken from workers of other machines that stood still. */
   readonly stalled: readonly string[]
-  /** Over, and nobody lives who has them. */
+  /** Jobs whose lease is over and whose worker is not known to live. */
   readonly lost: readonly string[]
-  /** Over by the clock alone. */
+  /** Jobs whose lease was over by the clock alone. */
   readonly renewed: readonly string[]
 }
 
 export interface LeaseWatch {
-  /** Another `sweepMs` have passed. */
+  /** Time has passed: another `sweepMs`. */
   tick(): void
   /** The database was away, so that nobody could renew anything. */
   lost(): void

@@ -23,17 +23,17 @@ interface LocalWorkersOptions {
   /** Attempts that may run at once. */
   readonly count: number
   readonly facts: WorkerFacts
-  /** Of the leases of what they have. */
+  /** Owner of the leases of their jobs. */
   readonly owner: string
   readonly leaseMs: number
-  /** What they can take, as far as is known by now. */
+  /** Needs that they can meet, as far as is known by now. */
   readonly claimant: () => Claimant
   /** Whether the machine has memory for one more; asked only while others run. */
   readonly hasRoom: () => Promise<boolean>
 }
 
 interface LocalWorkers extends WorkerPool {
-  /** What one could take; none where there are none. */
+  /** Kind of these workers; empty where there are none. */
   kinds(): readonly Claimant[]
 }
 

@@ -14,7 +14,7 @@ export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-free', 'se
 export type Topic = (typeof TOPICS)[number]
 
 export interface Peers {
-  /** By which other servers know this one; null: there can be none. */
+  /** Id by which other servers know this one; null: there can be none. */
   readonly id: string | null
   /** Whether others may join at any time: what a worker of another machine sends may then come to any of them. */
   readonly isShared: boolean
@@ -26,17 +26,17 @@ export interface Peers {
   tell(topic: Topic, id?: string): void
   /** Hears the others. */
   on(topic: Topic, listener: (id: string) => void): void
-  /** Something may have been missed. */
+  /** Hears that notices may have been missed. */
   onMissed(listener: () => void): void
   /**
-   * Of these sessions those that another living server has.
+   * Sessions of these that another living server has.
    *
    * @param options.countsSilent also those of servers that seem gone. Default false
    */
   heldByOthers(sessionIds: readonly string[], options?: { readonly countsSilent?: boolean }): Promise<readonly string[]>
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   onDuty<T>(duty: Duty, action: () => Promise<T>): Promise<T | null>
-  /** What one server does for as long as it lives, because it remembers what it did. */
+  /** Duty of one server for as long as it lives, because it remembers what it did. */
   lastingDuty(duty: Duty): LastingDuty
 }
 

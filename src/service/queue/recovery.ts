@@ -1,6 +1,5 @@
 /**
- * What happens to a job whose worker is gone: run again, from its resume point or the model's last
- * checkpoint, or fail with an event.
+ * Jobs whose worker is lost: they run again, from their resume point or the model's last checkpoint, or fail with an event.
  *
  * Called when a worker process exits, when a lease runs out, and at start for jobs of the previous server process.
  */

@@ -38,9 +38,9 @@ export interface RemoteWorkers extends WorkerPool {
   /** A worker has left whatever it had. */
   leave(id: string, end: WorkerEnd): void
   forget(id: string): void
-  /** Another moment has passed in which nobody needs to have been heard of. */
+  /** Time has passed: those not heard of for long are forgotten. */
   tick(): void
-  /** Those who wait or have work, and those heard of lately. */
+  /** Workers that wait or have work, and those heard of lately. */
   list(): readonly RemoteWorker[]
   /** Whether it has work. */
   isBusy(id: string): boolean
@@ -64,7 +64,7 @@ const LOOK_MS = 1000
 interface RemoteWorkersOptions {
   /** Ticks without a word after which a worker that neither waits nor has work is forgotten. */
   readonly forgetTicks: number
-  /** Of a claim, from which on its worker starts a process. */
+  /** Lease of a claim, in which its worker starts a process. */
   readonly leaseMs: number
   /** Base models of whose jobs the server has the files; absent: all. */
   readonly baseModels: () => readonly string[] | undefined

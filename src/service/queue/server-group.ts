@@ -22,9 +22,9 @@ import type { Peers, Topic } from './peers.js'
 
 export interface ServerGroup extends Peers {
   readonly id: string
-  /** What the database passed on; null: its connection was lost meanwhile. */
+  /** Notice that the database passed on; null: its connection was lost meanwhile. */
   receive(payload: string | null): void
-  /** Says so now, and from now on. @throws {ConflictError} `database_in_use` beside a server of another minor version */
+  /** Joins the group. @throws {ConflictError} `database_in_use` where a server of another minor version is in it */
   start(): Promise<void>
   stop(): Promise<void>
 }
@@ -39,7 +39,7 @@ export interface ServerGroupOptions {
 
 /** A server that said nothing for so long is gone. */
 export const SERVER_LEASE_MS = 15_000
-/** Said together: a job that ends says so three times. */
+/** Time in which notices are gathered: a job that ends says so three times. */
 const GATHER_MS = 5
 /** PostgreSQL passes on 8000 bytes at once. */
 const MOST_BYTES = 7000

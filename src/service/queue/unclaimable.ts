@@ -6,22 +6,22 @@ import { maxOf } from '#base/util/lists.js'
 import type { Claimant } from '#service/storage/jobs/states.js'
 import type { Peers } from './peers.js'
 
-/** What a job needs of its worker. */
+/** Needs of a job that its worker must meet. */
 export interface JobNeeds {
-  /** What it began with; null: any. */
+  /** Trainer it began with; null: any. */
   readonly trainer: string | null
   /** Null: not known. */
   readonly weightBytes: number | null
 }
 
-/** What a worker can take. */
+/** Kind of a worker: the needs that it can meet. */
 export type WorkerKind = Pick<Claimant, 'trainers' | 'memoryBytes'>
 
-/** Whoever has workers started on other machines as there is work, which then ask for it as any worker of another machine. */
+/** Supply of workers that are started on other machines as there is work, and then ask for it as any of those. */
 export interface WorkerSupply {
-  /** What those could take, as far as that is known. */
+  /** Kinds of these workers, as far as they are known. */
   kinds(): readonly WorkerKind[]
-  /** Faults of it, in sentences. */
+  /** Faults of the supply, in sentences. */
   notes(): readonly string[]
 }
 

@@ -9,51 +9,51 @@ import type { NewLease } from './queue.js'
 /** An attempt at a job or a training session. */
 export interface Work {
   readonly kind: WorkKind
-  /** Of the job or session. */
+  /** Id of the job or session. */
   readonly id: string
   /** The fence: what an earlier attempt writes is refused. */
   readonly attempt: number
-  /** With which its worker proves itself. */
+  /** Secret with which the worker proves itself. */
   readonly token: string
   /** A process that trained this model before goes on without loading it again. */
   readonly modelId: string
-  /** Null if its model is gone. */
+  /** Base model by name; null if the model was deleted. */
   readonly baseModel: string | null
 }
 
 /** Work whose attempt has begun, on its way to a worker. */
 export interface ClaimedWork {
   readonly work: Work
-  /** Its worker has it, and is watched from now on. */
+  /** The worker has it, and is watched from now on. */
   begin(worker: RunningWorker): void
-  /** Its worker went away before it had it: it waits again, without a loss. */
+  /** The worker went away before it had it: the work waits again, without a loss. */
   giveBack(): Promise<void>
 }
 
 /** A worker that could begin now, with what it can take. */
 export interface FreeWorker extends NewLease {
-  /** Null: it is of this machine. */
+  /** Id of a worker of another machine; null: of this one. */
   readonly remoteId: string | null
   /** Workers of one group are given the same: what one of them does not find is not there for another. */
   readonly group: string
 }
 
-/** How a worker left its work. */
+/** End of a worker, or of its work. */
 export interface WorkerEnd {
-  /** One clause, for example `the worker exited with code 1`. */
+  /** Clause for people, for example `the worker exited with code 1`. */
   readonly reason: string
-  /** Nobody's fault: counts no loss. */
+  /** Whether it is nobody's fault, and counts no loss. */
   readonly isOrderly: boolean
 }
 
 /** A worker that has work. */
 export interface RunningWorker {
   readonly remoteId: string | null
-  /** Its process; null: not known. */
+  /** Process of the worker; null: not known. */
   readonly pid: number | null
-  /** What is known of it, for people. */
+  /** Facts of the worker, for people. */
   readonly facts: Pick<WorkerFacts, 'name'>
-  /** Never rejects. */
+  /** Resolves when it has no work any more; never rejects. */
   readonly ended: Promise<WorkerEnd>
   /** Ends it at once; one of another machine, which no signal reaches, is given up. */
   kill(): void
@@ -80,6 +80,6 @@ export interface WorkerPool {
   free(idle: ReadonlySet<string>): Promise<FreeWorker | null>
   /** Gives it work; null: it went away meanwhile. */
   start(worker: FreeWorker, work: Work): RunningWorker | null
-  /** Those that have work, while none is free: for one of them others may have to wait. */
+  /** Workers that have work, while none is free: others may wait for one of them. */
   taken(): readonly FreeWorker[]
 }

@@ -5,7 +5,7 @@
 import { AppError, ConflictError, fullMessage } from '#base/errors/errors.js'
 import { toStorageError } from '#service/storage/database.js'
 
-/** Another worker holds the session. */
+/** Whether an error says that another worker holds the session. */
 export function isTaken(error: unknown): boolean {
   return error instanceof ConflictError && error.code === 'stale_attempt'
 }
@@ -20,7 +20,7 @@ export function isPassing(error: unknown): boolean {
   return known?.category === 'unavailable'
 }
 
-/** What its client is told. */
+/** Reason as the client is told it. */
 export function reasonOf(error: unknown): string {
   return error instanceof AppError ? fullMessage(error) : 'an internal error, see the log of the server'
 }

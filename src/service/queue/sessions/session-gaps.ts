@@ -15,7 +15,7 @@ export interface GapWatchOptions {
   readonly db: DatabaseHandle
   readonly logger: Logger
   readonly peers: Pick<Peers, 'heldByOthers' | 'tell'>
-  /** How long later requests wait for one that has not come, by the database's clock. */
+  /** Time that later requests wait for one that has not come, by the database's clock. */
   readonly gapMs: number
   /** Wakes a session that has a worker here. @returns whether it has */
   readonly tryLive: (sessionId: string) => boolean

@@ -1,5 +1,5 @@
 /**
- * What a training session has done, as its worker's reports change it in the database: requests that end, states that are
+ * Journal of a training session, as reports of its worker change it in the database: requests that end, states that are
  * stored, numbers that are passed over.
  *
  * Every write is fenced: only the attempt that holds the session may change it. What changed the session after its last
@@ -74,15 +74,15 @@ interface SessionJournal {
   nextSeq(): number
   /** Whether the state is to be stored before anything else. */
   isStoreDue(isClosing: boolean): boolean
-  /** Its worker has stored its state, or could not. */
+  /** Notes a state that the worker has stored, or could not. */
   store(report: SessionReport, isClosing: boolean): Promise<void>
-  /** Nobody goes on with the state: it is not stored any more. */
+  /** Stores no state any more, for nobody goes on with it. */
   giveUpStore(): void
   /** Ends requests that follow each other, in one transaction. */
   end(endings: readonly Ending[], order: EndedOrder | null): Promise<void>
-  /** A request that the server could not do its part of, and could not the next time. */
+  /** Fails a request that the server could not do its part of, and could not the next time. */
   fail(request: SessionRequestRecord, error: unknown): Promise<void>
-  /** A request that was refused when it came: it has its turn all the same. */
+  /** Passes over a request that was refused when it came: it has its turn all the same. */
   passOver(request: SessionRequestRecord): Promise<void>
   /** @returns whether a request was given up that has not come */
   endGap(): Promise<boolean>
@@ -102,7 +102,7 @@ export async function createSessionJournal(options: SessionJournalOptions): Prom
       return action(transaction)
     })
   let { nextSeq } = session
-  /** Until when the time of orders is counted. */
+  /** Time up to which that of orders is counted. */
   let countedUntilMs = 0
   let changes = repeats.length
   let journalBytes = 0

@@ -21,15 +21,15 @@ const MOST_STARTS = 3
 const BACKOFF_MS = 1000
 
 export interface SessionLosses {
-  /** Its worker is lost. @returns the pause before the next one; null: the session has ended */
+  /** Notes a lost worker. @returns the pause before the next one; null: the session has ended */
   note(
     id: string,
     turns: Pick<SessionTurns, 'brokenBy' | 'currentSeq' | 'hasMoved'>,
     reason: string,
   ): Promise<number | null>
-  /** A worker gave it back in order. */
+  /** Forgets losses: a worker gave the session back in order. */
   forget(id: string): void
-  /** The session cannot be brought back: whoever waits hears where it stands. */
+  /** Ends a session that cannot be brought back: whoever waits hears where it stands. */
   giveUp(id: string, reason: string): Promise<void>
 }
 

@@ -1,7 +1,8 @@
 /**
  * Sessions that need a worker, first in, first out. One that lost its worker waits for a moment.
  *
- * Of several servers one has a session at a time: each takes up what no other has, and leaves alone what another took up.
+ * Servers that share the database have a session one at a time: each takes up what no other has, and leaves alone what
+ * another took up.
  */
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
@@ -21,15 +22,15 @@ interface SessionQueueOptions {
 }
 
 export interface SessionQueue {
-  /** It needs a worker of this server. @param delayMs before which it gets none. Default 0 */
+  /** Has the session wait for a worker of this server. @param delayMs before which it gets none. Default 0 */
   add(id: string, delayMs?: number): void
-  /** It needs a worker, of this server or of another, which may have it. */
+  /** Has the session wait for a worker, unless another server has the session, which then hears of its request. */
   offer(id: string): void
   /** @returns whether it waited */
   remove(id: string): boolean
   has(id: string): boolean
   size(): number
-  /** Those that may have a worker now. */
+  /** Sessions that may have a worker now. */
   due(): readonly string[]
   /** Looks for sessions that no other server has any more. */
   look(): void
@@ -44,7 +45,7 @@ export function createSessionQueue({ db, clock, logger, peers, isHeld, onChange 
   let isStopped = false
   let looking: Promise<void> | null = null
   let isToLookAgain = false
-  /** From when on a server that says nothing counts as gone: while the database was away none could say anything. */
+  /** Time from which on a silent server counts as gone: while the database was away none could say anything. */
   let judgeFromMs = Number.NEGATIVE_INFINITY
 
   function add(id: string, delayMs = 0): void {

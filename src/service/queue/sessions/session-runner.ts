@@ -34,7 +34,7 @@ interface SessionRunnerOptions {
   readonly logger: Logger
   /** Other servers on the database, of which one at a time has a session. Default: there are none. */
   readonly peers?: Peers
-  /** Told of every request that ends, by `requestIdOf`. */
+  /** Signals of requests that end, by `requestIdOf`. */
   readonly signals: JobSignals
   readonly timing: SessionTiming
   readonly requestSweep: () => void
@@ -46,7 +46,7 @@ interface SessionTiming {
   readonly limits: AttemptLimits
   /** The same of workers on other machines, of which nothing is known but what they send. */
   readonly remoteLimits: AttemptLimits
-  /** How often `tick` is called. */
+  /** Time between two calls of `tick`. */
   readonly tickMs: number
   /** A session without requests gives its worker back after so long. */
   readonly idleMs: number
@@ -67,11 +67,11 @@ interface HeldSession {
 
 export interface SessionRunner extends WorkSource {
   preemptible(remoteId: string | null): readonly SessionTurns[]
-  /** A request came. */
+  /** Hears that a request came. */
   notify(sessionId: string): void
-  /** Nobody needs the session for now: it gives its worker back. */
+  /** Closes a session that nobody needs for now: it gives its worker back. */
   close(sessionId: string): void
-  /** It cannot go on from now: what waits fails, and its worker is given back. */
+  /** Ends the session: requests that wait fail, and its worker is given back. */
   end(sessionId: string, reason: string): Promise<void>
   /** Whether the session holds a worker, waits for one, or needs none. */
   stateOf(sessionId: string): 'live' | 'waiting' | 'resting'
@@ -79,7 +79,7 @@ export interface SessionRunner extends WorkSource {
   heldBy(claim: AttemptClaim): HeldSession
   /** Sessions that have a worker, or wait for one. */
   load(): number
-  /** So much time has passed; called by the queue's timer. */
+  /** Time has passed: another `tickMs`; called by the queue's timer. */
   tick(): void
   /** Takes up sessions that an earlier server left with requests. */
   start(): Promise<void>
@@ -88,16 +88,16 @@ export interface SessionRunner extends WorkSource {
 
 interface Held extends HeldSession {
   readonly tokenHash: string
-  /** Its worker was told to stop, or another server has it: no loss. */
+  /** Whether another attempt has it: no loss. */
   isOrderly: boolean
 }
 
-/** How often weights are looked for that have expired. */
+/** Time between two looks for weights that have expired. */
 const EXPIRY_MS = 60_000
-/** How often it is looked for sessions that no other server has any more. */
+/** Time between two looks for sessions that no other server has any more. */
 const LOOK_MS = 2000
 
-/** By which signals name a request. */
+/** Name of a request in signals. */
 export function requestIdOf(sessionId: string, seq: number): string {
   return `${sessionId}:request:${seq}`
 }
@@ -139,7 +139,7 @@ function createHeldSessions(
     onChange()
   }
 
-  /** Of several servers whichever has a worker next may have it. @returns whether another has it already */
+  /** Leaves the session to whichever server has a worker next. @returns whether another has it already */
   async function handOver({ id, attempt }: Held): Promise<boolean> {
     if (!peers.isShared) return false
     const isOfOther = (await findTrainingSession(db, id))?.attempt !== attempt
@@ -178,7 +178,7 @@ function createHeldSessions(
       endings.add(ending)
       if (isStopped) worker.kill()
     },
-    /** Another attempt has the session. */
+    /** Drops a session that another attempt has. */
     drop: (id: string, attempt: number): void => {
       const own = held.get(id)
       if (own?.attempt !== attempt) return

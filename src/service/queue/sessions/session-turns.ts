@@ -1,5 +1,5 @@
 /**
- * What the worker of one training session is told to do next, and what its reports mean.
+ * Orders of one training session's worker: which it gets next, and what its reports mean.
  *
  * Requests go strictly by their numbers. A worker that takes over is first told again what changed the session after its
  * last stored state: the same calls give the same bits. Between requests the state is stored now and then, and before the
@@ -27,7 +27,7 @@ export interface SessionTurnsOptions extends SessionJournalOptions {
 export interface SessionTurns {
   /** Takes a report and waits for what is next; answers with a frame. */
   turn(report: SessionReport, output: Uint8Array): Promise<Uint8Array>
-  /** Something may go on. */
+  /** Looks again, for something may go on. */
   wake(): void
   /** Takes the session from its worker once its state is stored. */
   close(): void
@@ -36,9 +36,9 @@ export interface SessionTurns {
   isClosing(): boolean
   /** The worker was told to close, with everything stored. */
   isClosed(): boolean
-  /** How long nothing was to be done; 0 while something is. */
+  /** Time in which nothing was to be done; 0 while something is. */
   idleMs(): number
-  /** How long this worker has had new requests, and not what others had before it; 0 before the first. */
+  /** Time in which this worker has had new requests, and not what others had before it; 0 before the first. */
   servedMs(): number
   /** The number of the request that its worker works on; null: none of a client. */
   currentSeq(): number | null
@@ -54,7 +54,7 @@ export interface SessionTurns {
   stop(): void
 }
 
-/** What the worker is at. */
+/** Order that the worker is at. */
 interface Current {
   readonly order: number
   readonly purpose: 'request' | 'repeat' | 'store'
@@ -69,7 +69,7 @@ interface Current {
 }
 
 const NO_BYTES = new Uint8Array(0)
-/** How long a worker is held that has nothing to do. */
+/** Time that a worker is held which has nothing to do. */
 const HOLD_MS = 20_000
 
 /** Orders of one worker: which it has, which it gets next, what its reports mean. */

@@ -92,6 +92,8 @@ interface Held extends HeldSession {
   isOrderly: boolean
 }
 
+/** Pause before a session is claimed again whose claim has failed. */
+const FAULT_PAUSE_MS = 1000
 /** Time between two looks for weights that have expired. */
 const EXPIRY_MS = 60_000
 /** Time between two looks for sessions that no other server has any more. */
@@ -258,9 +260,15 @@ function createSessionClaims(
   return {
     claim: async (worker) => {
       for (const id of await waitingFor(worker)) {
-        if (sessions.isStopped() || !queue.remove(id) || sessions.held.has(id) || !(await isReady(id))) continue
-        const claimed = await take(id, worker)
-        if (claimed !== null) return claimed
+        if (sessions.isStopped() || !queue.remove(id) || sessions.held.has(id)) continue
+        try {
+          const claimed = (await isReady(id)) ? await take(id, worker) : null
+          if (claimed !== null) return claimed
+        } catch (error) {
+          // a fault of the database passes, and nobody else remembers that it waits
+          queue.add(id, FAULT_PAUSE_MS)
+          throw error
+        }
       }
       return null
     },

@@ -4,6 +4,7 @@
  */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
+import { systemIds } from '#base/util/ids.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { findSessionRequest, insertSessionRequest, type RequestKind } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, takeSession } from '#service/storage/tinker/training-sessions.js'
@@ -189,6 +190,22 @@ describe('a database that is full for a while', () => {
     expect((await findSessionRequest(queue.db, ID, seq))?.status).toBe('done')
     turns.stop()
     expect(await next).toEqual({ type: 'wait' })
+  })
+
+  it('costs no session its place: it is claimed again when the fault has passed', async () => {
+    let isFaulty = true
+    let faults = 0
+    const secret = (bytes: number): string => {
+      faults += 1
+      if (isFaulty) throw new AppError('unavailable', 'disk_full', 'the disk is full')
+      return systemIds.secret(bytes)
+    }
+    await start({ ids: { ...systemIds, secret } })
+    await queue.send(ID)
+    await until(() => faults > 0, 'the fault')
+    expect(queue.workers).toHaveLength(0)
+    isFaulty = false
+    expect(await startedAgain(0)).toMatchObject({ id: ID, kind: 'session' })
   })
 })
 

@@ -123,8 +123,11 @@ export async function createQueueFixture(options: QueueFixtureOptions) {
   return {
     ...fixture,
     ...{ dispatcher, sessions, workers, clock, send },
-    submit: async (name: string): Promise<string> => {
+    /** A job of a new model. @param changes columns of its row that are others */
+    submit: async (name: string, changes: { readonly entity?: string; readonly weight_bytes?: number } = {}) => {
       const { job } = await createJob(db, fixture.newJob(await fixture.addModel(name)), ONCE)
+      if (Object.keys(changes).length > 0)
+        await db.updateTable('training_jobs').set(changes).where('id', '=', job.id).execute()
       dispatcher.wake()
       return job.id
     },

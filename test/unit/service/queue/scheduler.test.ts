@@ -133,8 +133,10 @@ describe('on workers of this machine', () => {
     await requestCancel(queue.db, systemIds, id)
     await pass(2000)
     expect(worker.kill).not.toHaveBeenCalled()
-    await pass(2 * SWEEP_MS)
-    await until(() => worker.kill.mock.calls.length > 0, 'the kill')
+    await until(async () => {
+      await pass(SWEEP_MS)
+      return worker.kill.mock.calls.length > 0
+    }, 'the kill')
     await until(async () => (await statusOf(id)) === 'cancelled', 'the end of the job')
   })
 
@@ -179,15 +181,13 @@ describe('on a worker of another machine', () => {
     const next = queue.turn(worker, { order, error: { code: 'x', message: 'x', is_user_error: true } })
     await queue.rests(worker)
     queue.clock.nowMs += 5000
-    const foreign = await queue.submit('a')
-    await queue.db.updateTable('training_jobs').set({ entity: 'other' }).where('id', '=', foreign).execute()
+    await queue.submit('a', { entity: 'other' })
     await pass(SWEEP_MS)
     expect(queue.sessions.heldBy({ ...claim, jobId: ONE }).turns.isClosing(), 'for a job of others').toBe(false)
 
     const leaving = new AbortController()
     const waiting = queue.ask({ ...BOX, id: 'x', memoryBytes: 1 }, { signal: leaving.signal })
-    const large = await queue.submit('b')
-    await queue.db.updateTable('training_jobs').set({ weight_bytes: 2 }).where('id', '=', large).execute()
+    await queue.submit('b', { weight_bytes: 2 })
     await settle()
     expect(queue.sessions.heldBy({ ...claim, jobId: ONE }).turns.isClosing(), 'while another worker waits').toBe(false)
     leaving.abort()
@@ -209,8 +209,11 @@ describe('on a worker of another machine', () => {
     await start({ trainWorkers: 0, ids })
     const id = await queue.submit('a')
     expect(await queue.ask(BOX, { signal: gone.signal })).toBeNull()
-    await until(async () => (await statusOf(id)) === 'queued', 'the job waits again')
-    expect(await jobOf(id)).toMatchObject({ attempt: 1, losses: 0 })
+    await until(async () => {
+      const { attempt, status } = await jobOf(id)
+      return attempt === 1 && status === 'queued'
+    }, 'the job waits again')
+    expect((await jobOf(id)).losses).toBe(0)
     await queue.db.deleteFrom('training_jobs').execute()
 
     gone = new AbortController()
@@ -224,7 +227,7 @@ describe('on a worker of another machine', () => {
   it('a wait ends when it asks again, for its connection is gone', async () => {
     await start({ trainWorkers: 0 })
     const first = queue.ask()
-    await settle()
+    await until(() => queue.dispatcher.remoteWorkers().length === 1, 'the first wait')
     const second = queue.ask()
     expect(await first).toBeNull()
     const id = await queue.submit('a')

@@ -24,7 +24,6 @@ import { startStorage } from './assembly/storage.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
 import type { Installed } from './plugin.js'
-import type { WorkerKind } from './queue/takers.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
 
@@ -114,10 +113,11 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const processes = startProcesses(start, { db: storage.db, served, preparedDir, countWorkers: countNow })
   const { engines, workers } = processes
   let workerUrl = ''
-  const placementNotes = (): readonly string[] | null => placement?.placer.notes() ?? null
-  const placementKinds = (): readonly WorkerKind[] => placement?.kinds() ?? []
-  const input = { storage, workers, served, preparedDir, placementNotes, placementKinds }
-  const jobs = createJobs(start, { ...input, serverUrl: () => workerUrl })
+  const jobs = createJobs(start, {
+    ...{ storage, workers, served, preparedDir },
+    serverUrl: () => workerUrl,
+    supply: () => placement,
+  })
   const placement = createPlacement(start, { storage, jobs })
   const { services, context, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const started = await startPlugins(start.plugins, { context, lifetimes }, options.tuning?.plugins)

@@ -20,7 +20,7 @@ import {
 } from '../queue/dispatcher.js'
 import { createSessionRunner, isRequestId, type SessionRunner } from '../queue/sessions/session-runner.js'
 import { createJobSignals, type JobSignals } from '../queue/signals.js'
-import type { WorkerKind } from '../queue/takers.js'
+import type { WorkerSupply } from '../queue/unclaimable.js'
 import type { Start } from './start.js'
 import type { Storage } from './storage.js'
 
@@ -34,16 +34,14 @@ export interface Jobs {
 }
 
 export interface JobsInput {
-  readonly storage: Pick<Storage, 'db' | 'ids' | 'blobs' | 'requestSweep' | 'group'>
+  readonly storage: Pick<Storage, 'db' | 'ids' | 'blobs' | 'requestSweep' | 'peers'>
   readonly workers: WorkerPool
   /** Base models and where they lie. Changes while the server runs. */
   readonly served: readonly BaseModelEntry[]
   readonly preparedDir: string
   /** Where workers find the server; asked once it listens. */
   readonly serverUrl: () => string
-  /** See `DispatcherOptions.placementNotes`. */
-  readonly placementNotes: () => readonly string[] | null
-  readonly placementKinds: () => readonly WorkerKind[]
+  readonly supply: () => WorkerSupply | null
 }
 
 /** What workers do, for the metrics. */
@@ -61,20 +59,20 @@ export function countWorkers({ dispatcher }: Pick<Jobs, 'dispatcher'>, trainWork
 
 /** The dispatcher starts nothing yet: workers call the server, which must listen first. */
 export function createJobs(start: Start, input: JobsInput): Jobs {
-  const { storage, workers, served, preparedDir, serverUrl, placementNotes, placementKinds } = input
+  const { storage, workers, served, preparedDir, serverUrl, supply } = input
   const { settings, logger, lifetimes } = start
   const activity = createActivityFeed({ clock: systemClock, ids: storage.ids })
   const jobActivity = createJobActivity({ db: storage.db, feed: activity, logger })
   lifetimes.add('activity', () => jobActivity.stop())
-  const { group } = storage
-  if (group !== null && settings.trainWorkers === 0) {
+  const { peers } = storage
+  if (peers.isShared && settings.trainWorkers === 0) {
     logger.warn({ hint: 'training loops need a server with --train-workers 1 or more' }, 'sessions.no_workers_here')
   }
   const namesServed = (): readonly string[] => served.map(({ name }) => name)
   const signals = createJobSignals((id) => {
     // requests of training loops end every few milliseconds, and are no jobs
     if (!isRequestId(id)) jobActivity.note(id)
-  }, group)
+  }, peers)
   const timing: JobTiming = {
     ...DEFAULT_JOB_TIMING,
     leaseMs: settings.jobLeaseMs,
@@ -86,39 +84,6 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     const base = served.find(({ name }) => name === baseModel)
     return { base_model: base?.sourcePath ?? null, prepared: preparedDir, fetched: null }
   }
-  const localTrainers = trainersOf(start, workers)
-  const dispatcher = createDispatcher({
-    db: storage.db,
-    ids: storage.ids,
-    logger,
-    signals,
-    trainWorkers: settings.trainWorkers,
-    ...(group === null
-      ? {}
-      : {
-          serverId: group.id,
-          serverLeaseMs: group.leaseMs,
-          onMissed: group.onMissed,
-          baseModels: namesServed,
-          hasOthers: () => group.count() > 1,
-        }),
-    localWorker: {
-      ...workerFacts(),
-      device: start.device.description,
-      ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}),
-    },
-    localTrainers,
-    hasRoom: () => workers.hasRoom(),
-    timing,
-    sharer: () => sessions,
-    placementNotes,
-    placementKinds,
-    startWorker: ({ job, baseModel, token }) => {
-      const folders = foldersOf(baseModel)
-      const attempt = { jobId: job.id, attempt: job.attempt, modelId: job.modelId }
-      return workers.start({ serverUrl: serverUrl(), token, folders, ...attempt })
-    },
-  })
   const sessions = createSessionRunner({
     ...storage,
     clock: systemClock,
@@ -129,20 +94,39 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
       remoteLimits: { startMs: timing.startMs, silenceMs: timing.leaseMs, stallMs: timing.stallMs },
       tickMs: timing.sweepMs,
       idleMs: settings.sessionIdleMs,
-      turnMs: timing.sessionTurnMs,
       gapMs: timing.sessionGapMs,
       saveIntervalMs: settings.resumeIntervalMs,
     },
-    startWorker: ({ sessionId, baseModel, token, attempt }) => {
-      const run = { jobId: sessionId, attempt, modelId: sessionId, isSession: true }
-      return workers.start({ serverUrl: serverUrl(), token, folders: foldersOf(baseModel), ...run })
-    },
     onChange: () => dispatcher.wake(),
   })
-  group?.on('queue', dispatcher.wake)
+  const localTrainers = trainersOf(start, workers)
+  const dispatcher = createDispatcher({
+    db: storage.db,
+    ids: storage.ids,
+    logger,
+    signals,
+    trainWorkers: settings.trainWorkers,
+    peers,
+    ...(peers.isShared ? { baseModels: namesServed } : {}),
+    localWorker: {
+      ...workerFacts(),
+      device: start.device.description,
+      ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}),
+    },
+    localTrainers,
+    hasRoom: () => workers.hasRoom(),
+    timing,
+    supply,
+    sessions,
+    startWorker: ({ kind, id, attempt, token, modelId, baseModel }) => {
+      const run = { jobId: id, attempt, token, modelId, isSession: kind === 'session' }
+      return workers.start({ serverUrl: serverUrl(), folders: foldersOf(baseModel), ...run })
+    },
+  })
+  peers.on('queue', dispatcher.wake)
   const wake = (): void => {
     dispatcher.wake()
-    group?.announce('queue')
+    peers.tell('queue')
   }
   return { signals, activity, dispatcher: { ...dispatcher, wake }, sessions, leaseMs: timing.leaseMs }
 }

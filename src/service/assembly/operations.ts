@@ -49,7 +49,6 @@ import { resolveHub } from '../options.js'
 import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
-import { onDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
 import { findArtifactRows } from './plugins.js'
 import type { Processes } from './processes.js'
@@ -110,7 +109,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       served,
       added,
       shelf,
-      isBeside: storage.group !== null,
+      isShared: storage.peers.isShared,
       connection: createHubConnection(resolveHub(options)),
       inspector,
       retryMs: options.tuning?.downloadRetryMs ?? 1000,
@@ -137,15 +136,15 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     rules,
     version,
     timing,
-    isAlone: storage.group === null,
+    isAlone: !storage.peers.isShared,
   })
   lifetimes.add('outbox', () => outbox.stop())
 
   const { engines } = processes
-  storage.group?.on('adapter', engines.forgetAdapter)
+  storage.peers.on('adapter', engines.forgetAdapter)
   const forgetAdapter = (digest: string): void => {
     engines.forgetAdapter(digest)
-    storage.group?.announce('adapter', digest)
+    storage.peers.tell('adapter', digest)
   }
   const context: ServiceContext = {
     ...storage,
@@ -184,11 +183,11 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const rollouts = createRolloutService(context)
   const files = createFileService(context)
   // two servers would answer the same
-  const answerInTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
-  const probes = createProbeRunner(context, storage.group === null ? undefined : answerInTurn)
+  const answerInTurn = (action: () => Promise<void>): Promise<unknown> => storage.peers.onDuty('probes', action)
+  const probes = createProbeRunner(context, answerInTurn)
   lifetimes.add('probes', () => probes.stop())
   const tinker = createTinkerService(
-    { ...context, isBeside: storage.group !== null },
+    { ...context, isShared: storage.peers.isShared },
     { mostWaiting: settings.maxWaitingSamples, mostBytes: settings.maxSampleBytes },
     options.tuning?.samples,
   )
@@ -204,7 +203,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     baseModels,
     checkpoints: createCheckpointService(context),
     trainingJobs,
-    trainingSessions: createTrainingSessionService(context, storage.group?.id ?? null),
+    trainingSessions: createTrainingSessionService(context, storage.peers),
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
     rollouts,

@@ -10,10 +10,9 @@ import { systemClock } from '#base/util/clock.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
 import { parseRayAddress } from '../placement/ray-address.js'
 import { createRayClient } from '../placement/ray-client.js'
-import { createRayPlacer, type RayPlacer, workerPrefix } from '../placement/ray-placer.js'
-import type { WorkerKind } from '../queue/takers.js'
+import { createRayPlacer, workerPrefix } from '../placement/ray-placer.js'
+import type { WorkerKind, WorkerSupply } from '../queue/unclaimable.js'
 import { readQueueState } from '../storage/jobs/queue-state.js'
-import { createLastingDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
 import { type Start, startEnvironment } from './start.js'
 import type { Storage } from './storage.js'
@@ -24,6 +23,11 @@ const SWEEP_MS = 5000
 const REMEMBERED_MS = 10 * 60_000
 const TRAINERS = ['onnx', 'torch']
 
+/** Workers of a cluster as a supply of the queue. */
+interface Placement extends WorkerSupply {
+  start(): void
+}
+
 /**
  * Reads the address before anything runs; nothing is sent until `start`.
  *
@@ -32,8 +36,8 @@ const TRAINERS = ['onnx', 'torch']
  */
 export function createPlacement(
   start: Start,
-  { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids' | 'group'>; readonly jobs: Jobs },
-): { readonly placer: RayPlacer; kinds(): readonly WorkerKind[]; start(): void } | null {
+  { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids' | 'peers'>; readonly jobs: Jobs },
+): Placement | null {
   const { settings, logger, lifetimes, options } = start
   if (settings.workers === null) return null
   const placement = parseRayAddress(settings.workers, settings.publicUrl)
@@ -41,6 +45,7 @@ export function createPlacement(
   assertGuarded(placement, token)
   const prefix = workerPrefix(placement)
   const { dispatcher, sessions } = jobs
+  const { peers } = storage
   const isPlaced = ({ name }: { readonly name: string }): boolean => name.startsWith(prefix)
   /** The last worker of the cluster that was heard of, for a while: nodes may have been added since. */
   let seen: { readonly kind: WorkerKind; readonly atMs: number } | null = null
@@ -58,25 +63,25 @@ export function createPlacement(
     wanted: async () => {
       const { waiting, active } = await readQueueState(storage.db)
       kinds()
-      const taken = waiting.filter((job) => !dispatcher.isRefused(job))
+      const taken = waiting.filter((job) => !dispatcher.isUnclaimable(job))
       const models = new Set([...taken, ...active].map(({ modelId }) => modelId))
       const others = dispatcher.remoteWorkers().filter((worker) => !isPlaced(worker))
-      const { group } = storage
-      // beside others sessions are for servers' own workers
-      if (group !== null) return models.size - group.count() * settings.trainWorkers - others.length
-      return models.size + sessions.load() - settings.trainWorkers - others.length
+      // beside other servers sessions are for servers' own workers
+      const sessionCount = peers.isShared ? 0 : sessions.load()
+      return models.size + sessionCount - peers.count() * settings.trainWorkers - others.length
     },
-    onGone: (name, reason) => dispatcher.gone(name, reason),
+    onGone: (name, reason) => dispatcher.workersEnded(name, reason),
   })
   return {
-    placer,
+    notes: placer.notes,
     kinds,
     start: () => {
       let running: Promise<void> | null = null
       // it stays with one server: the placer remembers what it started, and takes workers of others for not its own
-      const duty = storage.group === null ? null : createLastingDuty(storage.db, 'placement')
+      const duty = peers.lastingDuty('placement')
       const sweep = (): void => {
-        running ??= (duty === null ? placer.sweep() : duty.run(() => placer.sweep()))
+        running ??= duty
+          .run(() => placer.sweep())
           .then(nothing, notLooked)
           .finally(() => {
             running = null
@@ -88,7 +93,7 @@ export function createPlacement(
       lifetimes.add('placement', async () => {
         clearInterval(timer)
         await running
-        await duty?.release()
+        await duty.release()
       })
       sweep()
     },

@@ -26,7 +26,7 @@ import type { Storage } from './storage.js'
 
 export interface ServerInput {
   readonly dataDir: DataDir
-  readonly storage: Pick<Storage, 'db' | 'ids' | 'bodies' | 'group' | 'inTurn'>
+  readonly storage: Pick<Storage, 'db' | 'ids' | 'bodies' | 'peers' | 'inTurn'>
   readonly processes: Pick<Processes, 'engines' | 'metrics'>
   readonly jobs: Pick<Jobs, 'dispatcher' | 'sessions'>
   readonly services: AppOptions['services']
@@ -76,7 +76,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
     // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
     firstKey = await storage.inTurn(() => ensureApiKey(db, dataDir, ids))
     // of several servers the one that made it has it
-    isApiKeyLost = storage.group === null && (await isKeyFileLost(db, dataDir))
+    isApiKeyLost = !storage.peers.isShared && (await isKeyFileLost(db, dataDir))
   })
   // the last part that starts, so that new work is refused from the moment at which the end begins; requests and jobs end side by side
   lifetimes.add('server', (deadlineMs) => {
@@ -102,7 +102,7 @@ function createServerApp(
   const {
     services,
     context,
-    storage: { ids, bodies, group },
+    storage: { ids, bodies, peers },
     processes: { engines, metrics },
   } = input
   const app: AppOptions = {
@@ -125,7 +125,7 @@ function createServerApp(
     eventStreams: createStreamShares(settings.maxEventStreams),
     bodies,
     limits: settings,
-    countServers: () => group?.count() ?? 1,
+    countServers: peers.count,
     closing,
     translateError: toStorageError,
   }

@@ -1,6 +1,6 @@
 /**
- * What a server keeps: the database and the blobs of a locked data directory, brought to a state to go on from, and what writes to
- * them in the background.
+ * What a server keeps: the database and the blobs of a locked data directory, brought to a state to go on from, and what
+ * writes to them in the background.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { systemClock } from '#base/util/clock.js'
@@ -16,6 +16,7 @@ import { dropOldTrainingData } from '../operations/training/rollouts/retention.j
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
+import { alone, type Peers } from '../queue/peers.js'
 import { recoverInterrupted } from '../queue/recovery.js'
 import { createServerGroup, type ServerGroup } from '../queue/server-group.js'
 import type { BlobStore } from '../storage/blobs.js'
@@ -35,7 +36,10 @@ import { readServerId, writeServerId } from '../storage/upkeep/server-id.js'
 import { openBlobStore } from './blob-store.js'
 import type { Start } from './start.js'
 
-/** Of several servers one may write a row that names a blob which another is about to sweep: what was just stored stays for so long. */
+/**
+ * Of several servers one may write a row that names a blob which another is about to sweep: what was just stored stays for
+ * so long.
+ */
 const LEAST_SHARED_GRACE_MS = 600_000
 
 export interface Storage {
@@ -46,8 +50,7 @@ export interface Storage {
   readonly usage: UsageService
   /** Bodies on their way in. */
   readonly bodies: BodyStore
-  /** The servers beside this one; null: there are none, and there can be none. */
-  readonly group: ServerGroup | null
+  readonly peers: Peers
   /** Does what servers do one after the other when they start. */
   inTurn<T>(action: () => Promise<T>): Promise<T>
   /** Asks for a sweep of blobs that nothing names any more. */
@@ -68,6 +71,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
   const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
   const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
+  const peers: Peers = group ?? alone
   if (group !== null) {
     // of two that start at once one sees the other, whose version may be another
     await inTurn(() => group.start())
@@ -85,8 +89,8 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   if (settings.database === null) await shortenWaits(db, 2 * maxOf(webhookTiming(start).retryMs, 0))
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const leaseMs = options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs
-  const beside = group === null ? null : { earlierId, isFirst: group.count() === 1 }
-  const recovered = await recoverInterrupted(db, ids, leaseMs, beside)
+  const shared = peers.isShared ? { earlierId, isFirst: peers.count() === 1 } : null
+  const recovered = await recoverInterrupted(db, ids, leaseMs, shared)
   if (earlierId !== null) await giveSessionsBack(db, earlierId)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
 
@@ -146,11 +150,14 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     temporaryPath: blobs.temporaryPath,
   })
   lifetimes.add('bodies', () => bodies.close())
-  const modelCount = await countModels(db)
-  return { db, blobs, ids, usage, bodies, group, inTurn, requestSweep: () => sweeper.request(), modelCount }
+  const requestSweep = (): void => sweeper.request()
+  return { db, blobs, ids, usage, bodies, peers, inTurn, requestSweep, modelCount: await countModels(db) }
 }
 
-/** A file of the data directory, or the database that the settings name, once it is clear that it belongs to what lies beside it. */
+/**
+ * A file of the data directory, or the database that the settings name, once it is clear that it belongs to what lies beside
+ * it.
+ */
 async function openRows(
   { settings, seams, logger, fail, options, plugins: { parts } }: Start,
   dataDir: DataDir,

@@ -7,21 +7,21 @@
 
 /** Limits of an attempt, milliseconds of running time. */
 export interface AttemptLimits {
-  /** From the start of the process to its first request. */
+  /** Time from the start of the process to its first request. */
   readonly startMs: number
-  /** Between two requests of any kind, heartbeats included. */
+  /** Time between two requests of any kind, heartbeats included. */
   readonly silenceMs: number
-  /** Between two signs of progress: a request that is no heartbeat, or a heartbeat whose counter moved. */
+  /** Time between two signs of progress: a request that is no heartbeat, or a heartbeat whose counter moved. */
   readonly stallMs: number
 }
 
-/** What is known of one attempt. */
+/** Watch of one attempt. */
 export interface AttemptWatch {
-  /** Another `tickMs` have passed. */
+  /** Time has passed: another `tickMs`. */
   tick(): void
   /** The worker sent a request. @param progress counter of a heartbeat, or `moved` for any other request */
   note(progress: number | 'moved' | null): void
-  /** Why the attempt should be given up, as a clause for the job's record; null while all is well. */
+  /** Reason to give the attempt up, as a clause for the job's record; null while all is well. */
   verdict(): string | null
 }
 

@@ -37,9 +37,9 @@ export interface CreateJobOptions {
   readonly isRetry: boolean
   /** Jobs of one entity that may wait or run; beyond it a create answers 429. */
   readonly maxUnfinished: number
-  /** What is stored before a new job, all or nothing: its model, if that is made for it. */
+  /** Rows that are stored before a new job, all or nothing: its model, if that is made for it. */
   readonly before?: ((transaction: Database) => Promise<void>) | undefined
-  /** What is stored with a new job, all or nothing. */
+  /** Rows that are stored with a new job, all or nothing. */
   readonly also?: ((transaction: Database, jobId: string) => Promise<void>) | undefined
 }
 
@@ -117,18 +117,18 @@ export interface ClaimedJob {
   readonly token: string
 }
 
-/** Who claims a job. */
+/** Claimant of a job, with the lease it gets. */
 export interface NewLease extends Claimant {
   readonly owner: string
   readonly leaseMs: number
-  /** What is known of the worker, for the job's record. */
+  /** Facts of the worker, for the job's record. */
   readonly worker: WorkerFacts
 }
 
-/** How leases of workers on other machines begin: a start of the server ends those of its own children only. */
+/** Prefix of owners that are workers on other machines: a start of the server ends leases of its own children only. */
 export const REMOTE_OWNER = 'remote-'
 
-/** Of jobs that a server's own workers have. */
+/** Owner of leases of a server's own workers. */
 export function localOwner(serverId: string): string {
   return `local-${serverId}`
 }

@@ -1,6 +1,5 @@
 /**
- * What happens to a job whose worker is gone: run again, from its resume point or the model's last
- * checkpoint, or fail with an event.
+ * Jobs whose worker is lost: they run again, from their resume point or the model's last checkpoint, or fail with an event.
  *
  * Called when a worker process exits, when a lease runs out, and at start for jobs of the previous server process.
  */
@@ -59,16 +58,16 @@ export async function releaseAttempt(
 /**
  * Releases every running job whose lease is over, except those whose worker is known to live: their leases start anew.
  *
- * @param local.serverId of several servers this one: a job of another that lives is that one's matter, one of a server that is gone lost no worker of its
- *   own making. Absent: there is one
- * @param local.living attempts whose process runs; whether they move on is for `attempt-watch.ts` to judge
+ * @param local.serverId of several servers this one: a job of another that lives is that one's matter, one of a server that
+ *   is gone lost no worker of its own making. Absent: there is one
+ * @param local.alive attempts whose process runs; whether they move on is for `attempt-watch.ts` to judge
  * @returns the ids of both
  */
 export async function expireLeases(
   db: DatabaseHandle,
   ids: IdSource,
   local: {
-    readonly living: readonly { readonly jobId: string; readonly attempt: number }[]
+    readonly alive: readonly { readonly jobId: string; readonly attempt: number }[]
     readonly leaseMs: number
     readonly serverId?: string | undefined
     /** Whether others had time to renew theirs. Default true */
@@ -84,7 +83,7 @@ export async function expireLeases(
         ? null
         : new Set((await listServers(transaction)).map(({ id }) => localOwner(id)))
     for (const job of expired) {
-      if (local.living.some(({ jobId, attempt }) => jobId === job.id && attempt === job.attempt)) {
+      if (local.alive.some(({ jobId, attempt }) => jobId === job.id && attempt === job.attempt)) {
         await extendLease(transaction, job.id, local.leaseMs, { progress: null })
         renewed.push(job.id)
         continue
@@ -103,30 +102,30 @@ export async function expireLeases(
 }
 
 /**
- * Releases the running jobs whose workers died with the previous server. Workers on other machines live on: their leases start anew,
- * because nobody could renew them meanwhile.
+ * Releases the running jobs whose workers died with the previous server. Workers on other machines live on: their leases
+ * start anew, because nobody could renew them meanwhile.
  *
- * Beside others a server takes only what it had itself; what others had and have lost, their leases tell.
+ * A server among others takes only what it had itself; what others had and have lost, their leases tell.
  *
- * @param beside.earlierId by which this server was known before; null: it was not, or is not known to be gone
- * @param beside.isFirst no other lives: nobody else renewed leases of workers on other machines either
+ * @param shared.earlierId by which this server was known before; null: it was not, or is not known to be gone
+ * @param shared.isFirst no other lives: nobody else renewed leases of workers on other machines either
  * @returns the ids of those that were released
  */
 export async function recoverInterrupted(
   db: DatabaseHandle,
   ids: IdSource,
   leaseMs: number,
-  beside: { readonly earlierId: string | null; readonly isFirst: boolean } | null = null,
+  shared: { readonly earlierId: string | null; readonly isFirst: boolean } | null = null,
 ): Promise<readonly string[]> {
-  const own = beside === null || beside.earlierId === null ? null : localOwner(beside.earlierId)
+  const own = shared === null || shared.earlierId === null ? null : localOwner(shared.earlierId)
   return inTransaction(db, async (transaction) => {
     const released: string[] = []
     for (const job of await listRunningJobs(transaction)) {
       if (isRemoteOwner(job.leaseOwner)) {
-        if (beside?.isFirst !== false) await extendLease(transaction, job.id, leaseMs, { progress: null })
+        if (shared?.isFirst !== false) await extendLease(transaction, job.id, leaseMs, { progress: null })
         continue
       }
-      if (beside !== null && job.leaseOwner !== own) continue
+      if (shared !== null && job.leaseOwner !== own) continue
       await release(transaction, ids, job, { reason: 'the server stopped while it ran', isOrderly: true })
       released.push(job.id)
     }

@@ -1,5 +1,6 @@
 /**
- * Workers on other machines, as they ask for jobs: who waits, and who was heard of lately. Knows neither HTTP nor the database.
+ * Workers of other machines, as they ask for work: who waits, who has work, and who was heard of lately. Knows neither HTTP
+ * nor the database.
  *
  * Kept in memory: after a start of the server the workers ask again, and which jobs they run stands in the database.
  */
@@ -7,6 +8,8 @@ import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import type { Claimant, JobOwner } from '#service/storage/jobs/states.js'
+import { remoteOwner } from './queue.js'
+import type { FreeWorker, RunningWorker, Work, WorkerEnd, WorkerPool } from './work.js'
 
 /** One attempt at a time, so a machine that makes several is several of these. */
 export interface RemoteWorker extends WorkerFacts, Claimant {
@@ -15,46 +18,32 @@ export interface RemoteWorker extends WorkerFacts, Claimant {
   readonly tenant: JobOwner
 }
 
-/** What it is given: an attempt at a job or a training session, and what that proves itself with. */
-export interface RemoteClaim {
-  readonly jobId: string
-  readonly attempt: number
-  readonly token: string
-  /** A process that trained this model before goes on without loading it again. */
-  readonly modelId: string
-  readonly isSession: boolean
-}
-
 export interface RemoteWait {
   readonly waitMs: number
   /** Aborts when the worker has gone. */
   readonly signal: AbortSignal
 }
 
-export interface RemoteWorkers {
-  /** Waits for a job; null after the time, and at the end of the server. */
-  /** @throws {AppError} `too_many_workers` where its entity has as many as are remembered */
-  wait(worker: RemoteWorker, options: RemoteWait): Promise<RemoteClaim | null>
+export interface RemoteWorkers extends WorkerPool {
   /**
-   * Gives jobs to those who wait, the longest first.
+   * Waits for work; null after the time, and at the end of the server.
    *
-   * @param claim the next job the worker may have
-   * @param giveBack called with a claim whose worker went away meanwhile
+   * @throws {AppError} `too_many_workers` where its entity has as many as are remembered
    */
-  serve(
-    claim: (worker: RemoteWorker) => Promise<RemoteClaim | null>,
-    giveBack: (claimed: RemoteClaim, worker: RemoteWorker) => Promise<void>,
-  ): Promise<void>
-  isWaiting(): boolean
+  wait(worker: RemoteWorker, options: RemoteWait): Promise<Work | null>
   /** Whether a worker of this name was given something since it was first heard of; asked once, for then it is forgotten. */
   takeWorked(name: string): boolean
-  /** Ends earlier waits of a worker: their connections are gone. */
+  /** Ends earlier waits of a worker: their connections are closed. */
   supersede(id: string): void
+  /** A worker has left whatever it had. */
+  leave(id: string, end: WorkerEnd): void
   forget(id: string): void
-  /** Another moment has passed in which nobody needs to have been heard of. @param busy those who train, and do not ask meanwhile */
-  tick(busy: ReadonlySet<string>): void
-  /** Those who wait or train, and those heard of lately. */
+  /** Time has passed: those not heard of for long are forgotten. */
+  tick(): void
+  /** Workers that wait or have work, and those heard of lately. */
   list(): readonly RemoteWorker[]
+  /** Whether it has work. */
+  isBusy(id: string): boolean
   /** Nobody gets anything any more. */
   close(): void
 }
@@ -62,7 +51,7 @@ export interface RemoteWorkers {
 interface Waiting {
   readonly worker: RemoteWorker
   /** @returns false if nobody is there any more */
-  give(claimed: RemoteClaim | null): boolean
+  give(work: Work | null): boolean
 }
 
 /** Workers of one entity that are remembered: each is one attempt at a time. */
@@ -72,33 +61,60 @@ const MOST_NAMES = 10_000
 /** Time for a look at the queue, however short the wait. */
 const LOOK_MS = 1000
 
-/** @param forgetTicks ticks without a word after which a worker that neither waits nor trains is forgotten */
-export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
-  const waiting = new Set<Waiting>()
-  /** Names of those that were given something. */
-  const worked = new Set<string>()
+interface RemoteWorkersOptions {
+  /** Ticks without a word after which a worker that neither waits nor has work is forgotten. */
+  readonly forgetTicks: number
+  /** Lease of a claim, in which its worker starts a process. */
+  readonly leaseMs: number
+  /** Base models of whose jobs the server has the files; absent: all. */
+  readonly baseModels: () => readonly string[] | undefined
+}
+
+/** Workers that were heard of lately, and names of those that were given something. */
+function createRegister(forgetTicks: number) {
   const heard = new Map<string, { readonly worker: RemoteWorker; silentTicks: number }>()
+  const worked = new Set<string>()
+  return {
+    heard,
+    hear: (worker: RemoteWorker): void => void heard.set(worker.id, { worker, silentTicks: 0 }),
+    /** @throws {AppError} `too_many_workers` */
+    assertRoom: ({ id, tenant }: RemoteWorker): void => {
+      if (heard.has(id)) return
+      let count = 0
+      for (const { worker } of heard.values()) if (worker.tenant.entity === tenant.entity) count += 1
+      if (count < MOST_OF_ENTITY) return
+      throw new AppError('rate_limited', 'too_many_workers', `"${tenant.entity}" has ${count} workers already`, {
+        hint: 'a worker that does not ask for work is forgotten within minutes',
+        details: { retry_after_seconds: 60 },
+      })
+    },
+    noteWorked: (name: string): void => {
+      worked.add(name)
+      const [oldest] = worked
+      if (worked.size > MOST_NAMES && oldest !== undefined) worked.delete(oldest)
+    },
+    takeWorked: (name: string): boolean => worked.delete(name),
+    tick: (isPresent: (id: string) => boolean): void => {
+      for (const [id, entry] of heard) {
+        entry.silentTicks = isPresent(id) ? 0 : entry.silentTicks + 1
+        if (entry.silentTicks > forgetTicks) heard.delete(id)
+      }
+    },
+  }
+}
+
+export function createRemoteWorkers({ forgetTicks, leaseMs, baseModels }: RemoteWorkersOptions): RemoteWorkers {
+  const waiting = new Set<Waiting>()
+  const running = new Map<string, AbsentWorker>()
+  const { heard, hear, assertRoom, noteWorked, takeWorked, tick } = createRegister(forgetTicks)
   let isClosed = false
 
-  function hear(worker: RemoteWorker): void {
-    heard.set(worker.id, { worker, silentTicks: 0 })
-  }
-
-  function assertRoom({ id, tenant }: RemoteWorker): void {
-    if (heard.has(id)) return
-    let count = 0
-    for (const { worker } of heard.values()) if (worker.tenant.entity === tenant.entity) count += 1
-    if (count < MOST_OF_ENTITY) return
-    throw new AppError('rate_limited', 'too_many_workers', `"${tenant.entity}" has ${count} workers already`, {
-      hint: 'a worker that does not ask for work is forgotten within minutes',
-      details: { retry_after_seconds: 60 },
-    })
-  }
-
-  function noteWorked(name: string): void {
-    worked.add(name)
-    const [oldest] = worked
-    if (worked.size > MOST_NAMES && oldest !== undefined) worked.delete(oldest)
+  function toFree({ id, name, trainer, device, versions, tenant, trainers, memoryBytes }: RemoteWorker): FreeWorker {
+    return {
+      ...{ owner: remoteOwner(id), leaseMs, worker: { name, trainer, device, versions }, remoteId: id },
+      ...{ tenant, trainers, memoryBytes, baseModels: baseModels() },
+      group: JSON.stringify([tenant.entity, tenant.project, trainers, memoryBytes]),
+    }
   }
 
   return {
@@ -109,15 +125,15 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
         let isOver = false
         const entry: Waiting = {
           worker,
-          give: (claimed) => {
+          give: (work) => {
             if (isOver) return false
             isOver = true
             clearTimeout(timer)
             waiting.delete(entry)
             signal.removeEventListener('abort', leave)
             hear(worker)
-            if (claimed !== null) noteWorked(worker.name)
-            resolve(claimed)
+            if (work !== null) noteWorked(worker.name)
+            resolve(work)
             return true
           },
         }
@@ -128,31 +144,39 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
         if (signal.aborted || isClosed) leave()
       })
     },
-    isWaiting: () => waiting.size > 0,
-    takeWorked: (name) => worked.delete(name),
+    free: async (idle) => {
+      for (const { worker } of waiting) {
+        const free = toFree(worker)
+        if (!idle.has(free.group)) return free
+      }
+      return null
+    },
+    start: ({ remoteId, worker: facts }, work) => {
+      const entry = [...waiting].find(({ worker }) => worker.id === remoteId)
+      if (remoteId === null || entry?.give(work) !== true) return null
+      const started = absentWorker(remoteId, facts.name)
+      running.set(remoteId, started)
+      void started.ended.then(() => {
+        if (running.get(remoteId) === started) running.delete(remoteId)
+      })
+      return started
+    },
+    // those who rest keep a worker from nobody who could have another one
+    taken: () => {
+      if (waiting.size > 0) return []
+      return [...heard.values()].filter(({ worker }) => running.has(worker.id)).map(({ worker }) => toFree(worker))
+    },
+    takeWorked,
     supersede: (id) => {
       for (const entry of [...waiting]) if (entry.worker.id === id) entry.give(null)
     },
+    leave: (id, end) => running.get(id)?.leave(end),
     forget: (id) => void heard.delete(id),
-    serve: async (claim, giveBack) => {
-      const idle = new Set<string>()
-      for (const entry of [...waiting]) {
-        const { tenant, trainers, memoryBytes } = entry.worker
-        const key = JSON.stringify([tenant.entity, tenant.project, trainers, memoryBytes])
-        // what another of the same kind did not find is not there for this one either
-        if (!waiting.has(entry) || idle.has(key)) continue
-        const claimed = await claim(entry.worker)
-        if (claimed === null) idle.add(key)
-        else if (!entry.give(claimed)) await giveBack(claimed, entry.worker)
-      }
-    },
-    tick: (busy) => {
+    tick: () => {
       const present = new Set([...waiting].map(({ worker }) => worker.id))
-      for (const [id, entry] of heard) {
-        entry.silentTicks = present.has(id) || busy.has(id) ? 0 : entry.silentTicks + 1
-        if (entry.silentTicks > forgetTicks) heard.delete(id)
-      }
+      tick((id) => present.has(id) || running.has(id))
     },
+    isBusy: (id) => running.has(id),
     list: () => [...heard.values()].map(({ worker }) => worker),
     close: () => {
       isClosed = true
@@ -161,14 +185,17 @@ export function createRemoteWorkers(forgetTicks: number): RemoteWorkers {
   }
 }
 
-/** A worker of another machine as one that was started here: it ends when it says so, or when it was silent for too long and is fenced off. */
-export interface AbsentWorker {
-  readonly ended: Promise<string>
-  end(reason: string): void
-  kill(): void
+/**
+ * A worker of another machine as one that was started here: it ends when it says so, or when it was silent for too long and
+ * is fenced off.
+ */
+interface AbsentWorker extends RunningWorker {
+  leave(end: WorkerEnd): void
 }
 
-export function absentWorker(): AbsentWorker {
-  const { promise: ended, resolve: end } = createDeferred<string>()
-  return { ended, end, kill: () => end('its worker on another machine was given up') }
+/** @param remoteId null: not known, of an attempt that began before this process did */
+export function absentWorker(remoteId: string | null, name = 'a worker of another machine'): AbsentWorker {
+  const { promise: ended, resolve: leave } = createDeferred<WorkerEnd>()
+  const kill = (): void => leave({ reason: 'its worker on another machine was given up', isOrderly: false })
+  return { ...{ remoteId, pid: null, facts: { name } }, ended, leave, kill }
 }

@@ -1,6 +1,6 @@
 /**
- * This server among those that share its database: it renews its lease there, counts the servers that live, and sends
- * and receives their notices.
+ * A server among those that share its database (`peers.ts`): it renews its lease there, counts the servers that live, and
+ * sends and receives their notices.
  *
  * A notice carries no data: whoever gets one reads the database, so a lost notice costs only a delay. A server whose
  * lease runs out while the database is away loses nothing: jobs and sessions are fenced by their attempts.
@@ -8,7 +8,9 @@
 import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
+import { createLastingDuty, onDuty } from '#service/storage/postgres/locks.js'
 import { notifyServers } from '#service/storage/postgres/open-postgres.js'
+import { listHeldElsewhere } from '#service/storage/tinker/training-sessions.js'
 import {
   deleteServer,
   forgetServers,
@@ -16,26 +18,13 @@ import {
   renewServer,
   type ServerFacts,
 } from '#service/storage/upkeep/servers.js'
+import type { Peers, Topic } from './peers.js'
 
-/** `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others are for who has the session. */
-export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-free', 'session-close', 'session-end'] as const
-export type Topic = (typeof TOPICS)[number]
-
-export interface ServerGroup {
+export interface ServerGroup extends Peers {
   readonly id: string
-  /** A server that said nothing for so long is gone. */
-  readonly leaseMs: number
-  /** Servers that live, this one included. */
-  count(): number
-  /** Tells the others. @param id never has white space */
-  announce(topic: Topic, id?: string): void
-  /** Hears the others. */
-  on(topic: Topic, listener: (id: string) => void): void
-  /** Something may have been missed. */
-  onMissed(listener: () => void): void
-  /** What the database passed on; null: its connection was lost meanwhile. */
+  /** Notice that the database passed on; null: its connection was lost meanwhile. */
   receive(payload: string | null): void
-  /** Says so now, and from now on. @throws {ConflictError} `database_in_use` beside a server of another minor version */
+  /** Joins the group. @throws {ConflictError} `database_in_use` where a server of another minor version is in it */
   start(): Promise<void>
   stop(): Promise<void>
 }
@@ -50,7 +39,7 @@ export interface ServerGroupOptions {
 
 /** A server that said nothing for so long is gone. */
 export const SERVER_LEASE_MS = 15_000
-/** Said together: a job that ends says so three times. */
+/** Time in which notices are gathered: a job that ends says so three times. */
 const GATHER_MS = 5
 /** PostgreSQL passes on 8000 bytes at once. */
 const MOST_BYTES = 7000
@@ -92,14 +81,18 @@ export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS
 
   return {
     id: facts.id,
+    isShared: true,
     leaseMs,
     count: () => count,
-    announce: (topic, id = '') => {
+    tell: (topic, id = '') => {
       said.add(`${topic} ${id}`)
       gathering ??= setTimeout(send, GATHER_MS).unref()
     },
     on: (topic, listener) => void listeners.set(topic, [...(listeners.get(topic) ?? []), listener]),
     onMissed: (listener) => void missed.push(listener),
+    heldByOthers: (sessionIds, options) => listHeldElsewhere(db, sessionIds, facts.id, options),
+    onDuty: (duty, action) => onDuty(db, duty, action),
+    lastingDuty: (duty) => createLastingDuty(db, duty),
     receive: (payload) => {
       if (payload === null) {
         // it could not while the database was away, and the others ask for it

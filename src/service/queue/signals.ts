@@ -1,12 +1,13 @@
 /**
- * Tells listeners in this process, and in servers beside it, that something about a job has changed, so that event streams need not poll.
+ * Notices that something about a job has changed, to listeners in this process and in other servers, so that event streams
+ * need not poll.
  *
- * Carries no data: a listener reads the database, which alone is the truth, so a missed notice costs a delay only.
+ * A notice carries no data: a listener reads the database, which alone is the truth, so a missed notice costs a delay only.
  */
 
-import type { ServerGroup } from './server-group.js'
+import { alone, type Peers } from './peers.js'
 
-/** Who waits for which job. */
+/** Listeners by their job. */
 export interface JobSignals {
   /** Calls the listeners of `jobId` and of all jobs; they must not throw. */
   notify(jobId: string): void
@@ -16,11 +17,11 @@ export interface JobSignals {
 
 /**
  * @param onNotice called with every notice, before those that wait
- * @param group the servers beside this one; null: there are none
+ * @param peers other servers, which hear of it too. Default: there are none
  */
 export function createJobSignals(
   onNotice: (jobId: string) => void = () => undefined,
-  group: Pick<ServerGroup, 'announce' | 'on' | 'onMissed'> | null = null,
+  peers: Pick<Peers, 'tell' | 'on' | 'onMissed'> = alone,
 ): JobSignals {
   const listeners = new Map<string, Set<() => void>>()
 
@@ -29,14 +30,14 @@ export function createJobSignals(
     for (const listener of [...(listeners.get(jobId) ?? [])]) listener()
   }
 
-  group?.on('job', tell)
-  group?.onMissed(() => {
+  peers.on('job', tell)
+  peers.onMissed(() => {
     for (const jobId of [...listeners.keys()]) tell(jobId)
   })
   return {
     notify: (jobId) => {
       tell(jobId)
-      group?.announce('job', jobId)
+      peers.tell('job', jobId)
     },
     wait: (jobId, timeoutMs, signal) =>
       new Promise((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * A database, in memory unless the file's tests run on PostgreSQL, with one model, for tests of the queue and of fencing. Each transaction on it is done, undone and done again,
- * as one whose commit was refused.
+ * A database, in memory unless the file's tests run on PostgreSQL, with one model, for tests of the queue and of fencing.
+ * Each transaction on it is done, undone and done again, as one whose commit was refused.
  */
 
 import { systemIds } from '#base/util/ids.js'

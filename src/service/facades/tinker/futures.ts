@@ -24,12 +24,12 @@ const LOOK_MS = 5000
 
 export interface FuturesOptions extends Pick<ServiceContext, 'db' | 'signals' | 'sessions' | 'clock' | 'trainWorkers'> {
   /** Whether other servers may share the database: then workers of other machines take no sessions. */
-  readonly isBeside: boolean
+  readonly isShared: boolean
   readonly sampleState: (principal: Principal, id: string) => SampleState
 }
 
 export function createFutures(options: FuturesOptions) {
-  const { db, signals, sessions, clock, sampleState, trainWorkers, isBeside } = options
+  const { db, signals, sessions, clock, sampleState, trainWorkers, isShared } = options
 
   async function ofRun(principal: Principal, id: string, at: Address, signal: AbortSignal): Promise<FutureAnswer> {
     const { sessionId, seq } = at
@@ -64,7 +64,7 @@ export function createFutures(options: FuturesOptions) {
 
   function waitReason(sessionId: string): string | null {
     if (sessions.stateOf(sessionId) !== 'waiting') return null
-    if (isBeside && trainWorkers === 0) {
+    if (isShared && trainWorkers === 0) {
       return 'this server has no training workers and no other server has a free one: start one with --train-workers 1'
     }
     return 'all training workers are taken by other jobs and runs; --train-workers says how many there are'

@@ -18,7 +18,7 @@ export function createTinkerService(
   context: TrainingContext &
     SamplingContext &
     Pick<ServiceContext, 'clock' | 'signals' | 'requestSweep' | 'trainWorkers'> &
-    Pick<FuturesOptions, 'isBeside'>,
+    Pick<FuturesOptions, 'isShared'>,
   limits: SampleLimits,
   timing?: SampleTiming,
 ) {

@@ -40,7 +40,7 @@ export interface BaseModelOptions {
   readonly added: readonly ShelfEntry[]
   readonly shelf: Shelf
   /** Other servers share the database. Default false */
-  readonly isBeside?: boolean
+  readonly isShared?: boolean
   readonly connection: HubConnection
   readonly inspector: ModelInspector
   /** Wait before a broken download is opened again, milliseconds. */
@@ -271,7 +271,7 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
 
   /** The others would not know of it, and refuse requests or fail jobs that this one takes. */
   function assertAlone(): void {
-    if (options.isBeside !== true) return
+    if (options.isShared !== true) return
     throw new ConflictError(
       'base_models_fixed',
       'several servers share the database: base models are given at their start',

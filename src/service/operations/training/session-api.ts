@@ -61,13 +61,13 @@ export function createSessionApiService(
 
   /** What was saved is what its worker stored for it, and from another machine an adapter, or the save has failed. */
   async function checkedReport(claim: AttemptClaim, report: SessionReport): Promise<SessionReport> {
-    const { turns, remote } = sessions.heldBy(claim)
+    const { turns, worker } = sessions.heldBy(claim)
     const saving = turns.saving()
     const { files = [], ...rest } = report
     if (saving === null || report.order !== saving.order || report.error !== undefined) return rest
     try {
       assertStored(files, saving.stored)
-      if (remote !== null) await assertSaved(claim, files)
+      if (worker.remoteId !== null) await assertSaved(claim, files)
       return report
     } catch (error) {
       if (!(error instanceof InvalidRequestError)) throw error

@@ -70,8 +70,8 @@ export function createTrainingJobService(context: Context): TrainingJobService {
     context.clock,
   )
 
-  async function whyNobody(job: JobRecord): Promise<string | null> {
-    return context.dispatcher.whyNobody(job, (await findModel(db, job.modelId))?.baseModel ?? null)
+  async function whyUnclaimable(job: JobRecord): Promise<string | null> {
+    return context.dispatcher.whyUnclaimable(job, (await findModel(db, job.modelId))?.baseModel ?? null)
   }
 
   async function requireJob(principal: Principal, id: string): Promise<JobRecord> {
@@ -177,7 +177,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const job = await requireJob(principal, id)
       const [first] = (await listEvents(db, id, { limit: 1 })).items
       const aboutData = first?.type === 'training_started' ? dataWarnings(job.kind, first.data) : []
-      const nobody = job.status === 'queued' ? await whyNobody(job) : null
+      const nobody = job.status === 'queued' ? await whyUnclaimable(job) : null
       const warnings = [...aboutData, ...(await courseWarnings(db, job)), ...(nobody === null ? [] : [nobody])]
       const kept = (await findKeptData(db, [job.id])).get(job.id)
       return toWireJob(job, warnings, await forecast.placeOf(job), toKeptFacts(kept, context.keepTrainingDataMs))

@@ -4,10 +4,10 @@
 import { NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type { ListTrainingSessionsQuery, TrainingSession } from '#contract/wire/training/training-sessions.js'
+import type { Peers } from '#service/queue/peers.js'
 import { countWaitingRequests } from '#service/storage/tinker/session-requests.js'
 import {
   findTrainingSession,
-  listHeldElsewhere,
   pageTrainingSessions,
   type TrainingSessionRecord,
 } from '#service/storage/tinker/training-sessions.js'
@@ -25,15 +25,13 @@ export interface TrainingSessionService {
   end(principal: Principal, id: string): Promise<TrainingSession>
 }
 
-/** @param serverId by which other servers on the database know this one; null: there are none */
 export function createTrainingSessionService(
   { db, sessions }: Pick<ServiceContext, 'db' | 'sessions'>,
-  serverId: string | null,
+  peers: Pick<Peers, 'heldByOthers'>,
 ): TrainingSessionService {
-  async function isHeldElsewhere({ id, serverId: holder }: TrainingSessionRecord): Promise<boolean> {
-    if (serverId === null || holder === null) return false
+  async function isHeldElsewhere({ id, serverId }: TrainingSessionRecord): Promise<boolean> {
     // a server that was killed for good stays in the row
-    return (await listHeldElsewhere(db, [id], serverId)).length > 0
+    return serverId !== null && (await peers.heldByOthers([id])).length > 0
   }
 
   async function toWire(session: TrainingSessionRecord): Promise<TrainingSession> {

@@ -35,8 +35,8 @@ export function createWorkerClaimService({ dispatcher }: Pick<ServiceContext, 'd
         },
       )
       if (claimed === null) return { claim: null }
-      const { jobId, attempt, token, modelId, isSession } = claimed
-      return { claim: { job_id: jobId, attempt, token, model_id: modelId, is_session: isSession } }
+      const { kind, id: jobId, attempt, token, modelId } = claimed
+      return { claim: { job_id: jobId, attempt, token, model_id: modelId, is_session: kind === 'session' } }
     },
   }
 }

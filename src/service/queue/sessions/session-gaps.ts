@@ -1,21 +1,21 @@
 /**
- * Sessions that stand before a request that has not come: after a while it is given up with those behind it, or a loop would wait for ever.
+ * Sessions that stand before a request that has not come: after a while it is given up with those behind it, or a loop would
+ * wait for ever.
  *
- * A session with a worker does that itself (`session-turns.ts`), here or at the server that has it; here it is only woken. Which sessions
- * have anything that waits is known to the server that took it, and read once at its start.
+ * A session with a worker does that itself (`session-turns.ts`), here or at the server that has it; here it is only woken.
+ * Which sessions have anything that waits is known to the server that took it, and read once at its start.
  */
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { endRequestGap, findRequestGap, listWaitingSessions } from '#service/storage/tinker/session-requests.js'
-import { listHeldElsewhere } from '#service/storage/tinker/training-sessions.js'
-import type { ServerGroup } from '../server-group.js'
+import type { Peers } from '../peers.js'
 
 export interface GapWatchOptions {
   readonly db: DatabaseHandle
   readonly logger: Logger
-  readonly group: Pick<ServerGroup, 'id' | 'announce'> | null
-  /** How long later requests wait for one that has not come, by the database's clock. */
+  readonly peers: Pick<Peers, 'heldByOthers' | 'tell'>
+  /** Time that later requests wait for one that has not come, by the database's clock. */
   readonly gapMs: number
   /** Wakes a session that has a worker here. @returns whether it has */
   readonly tryLive: (sessionId: string) => boolean
@@ -33,7 +33,7 @@ export interface GapWatch {
   stop(): Promise<void>
 }
 
-export function createGapWatch({ db, logger, group, gapMs, tryLive, onEnd }: GapWatchOptions): GapWatch {
+export function createGapWatch({ db, logger, peers, gapMs, tryLive, onEnd }: GapWatchOptions): GapWatch {
   const unfinished = new Set<string>()
   let looking: Promise<void> | null = null
 
@@ -41,8 +41,8 @@ export function createGapWatch({ db, logger, group, gapMs, tryLive, onEnd }: Gap
     const gap = await findRequestGap(db, id)
     if (gap === null) unfinished.delete(id)
     if (gap === null || gap === 'none' || gap.waitedMs < gapMs || tryLive(id)) return
-    if (group !== null && (await listHeldElsewhere(db, [id], group.id)).length > 0) {
-      group.announce('session', id)
+    if ((await peers.heldByOthers([id])).length > 0) {
+      peers.tell('session', id)
       return
     }
     const ended = await inTransaction(db, (transaction) => endRequestGap(transaction, id, gapMs))

@@ -63,7 +63,10 @@ export async function orderOf(
   }
 }
 
-/** An update that may be ordered with the gradients in front of it. After a loss each is tried alone: it is known then at which. */
+/**
+ * An update that may be ordered with the gradients in front of it. After a loss each is tried alone: it is known then at
+ * which.
+ */
 function updateBehind(due: DueRequest | null): SessionRequestRecord | null {
   if (due === null || due.request.kind !== 'forward_backward' || due.request.losses > 0) return null
   const { next } = due

@@ -11,14 +11,16 @@ import {
   type DispatcherOptions,
   type JobTiming,
 } from '#service/queue/dispatcher.js'
-import { type ClaimedJob, createJob } from '#service/queue/queue.js'
+import { alone } from '#service/queue/peers.js'
+import { createJob } from '#service/queue/queue.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createJobSignals } from '#service/queue/signals.js'
+import type { Work } from '#service/queue/work.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { createJobFixture, type JobFixture, ONCE, TEST_WORKER } from '../../../support/service/job-fixture.js'
 
 /** A worker process that is only an object: it lives until it is killed or told how to end. */
-interface StandIn extends ClaimedJob {
+interface StandIn extends Work {
   readonly kill: ReturnType<typeof vi.fn>
   end(reason: string): void
 }
@@ -54,13 +56,13 @@ function start(
     trainWorkers,
     localWorker: TEST_WORKER,
     ...(hasRoom === undefined ? {} : { hasRoom }),
-    startWorker: (claimed) => {
+    startWorker: (work) => {
       let end: (reason: string) => void = () => undefined
       const ended = new Promise<string>((resolve) => {
         end = resolve
       })
       const kill = vi.fn(() => end('the worker was killed by SIGKILL'))
-      workers.push({ ...claimed, kill, end })
+      workers.push({ ...work, kill, end })
       return { ended, kill }
     },
     ...more,
@@ -130,11 +132,11 @@ describe('a worker of another machine', () => {
   it('is known as long as it trains, though it asks for nothing, and forgotten when it has ended', async () => {
     start({ startMs: 600_000 }, 0)
     const id = await submit()
-    expect(await ask()).toMatchObject({ jobId: id })
+    expect(await ask()).toMatchObject({ id })
     await pass(150_000)
     expect(dispatcher.remoteWorkers()).toMatchObject([{ name: 'w', isBusy: true }])
-    expect(dispatcher.whyNobody(await jobOf(id), null)).toBeNull()
-    expect(await dispatcher.gone('w', 'its machine is gone')).toBe(true)
+    expect(dispatcher.whyUnclaimable(await jobOf(id), null)).toBeNull()
+    expect(await dispatcher.workersEnded('w', 'its machine is gone')).toBe(true)
     await until(async () => expect((await jobOf(id)).status).toBe('queued'))
     expect(dispatcher.remoteWorkers()).toEqual([])
   })
@@ -146,10 +148,10 @@ describe('a worker of another machine', () => {
       { waitMs: 60_000, signal: new AbortController().signal, left: null, isLeaving: false },
     )
     await until(() => expect(dispatcher.remoteWorkers()).toHaveLength(1))
-    expect(dispatcher.isRefused({ trainer: null, weightBytes: 2e9 })).toBe(true)
-    expect(dispatcher.isRefused({ trainer: 'torch', weightBytes: null })).toBe(true)
-    expect(dispatcher.isRefused({ trainer: 'onnx', weightBytes: 5e8 })).toBe(false)
-    expect(await dispatcher.gone('w', 'it ended')).toBe(false)
+    expect(dispatcher.isUnclaimable({ trainer: null, weightBytes: 2e9 })).toBe(true)
+    expect(dispatcher.isUnclaimable({ trainer: 'torch', weightBytes: null })).toBe(true)
+    expect(dispatcher.isUnclaimable({ trainer: 'onnx', weightBytes: 5e8 })).toBe(false)
+    expect(await dispatcher.workersEnded('w', 'it ended')).toBe(false)
     await dispatcher.stop()
     expect(await waiting).toBeNull()
   })
@@ -157,14 +159,14 @@ describe('a worker of another machine', () => {
 
 it('says which base model a job waits for that no server has', async () => {
   let hasOthers = false
-  start({}, 1, undefined, { serverId: 'a', baseModels: () => ['another'], hasOthers: () => hasOthers })
+  start({}, 1, undefined, { peers: { ...alone, count: () => (hasOthers ? 2 : 1) }, baseModels: () => ['another'] })
   const job = await jobOf(await submit())
-  expect(dispatcher.whyNobody(job, 'base')).toBe(
+  expect(dispatcher.whyUnclaimable(job, 'base')).toBe(
     'this server does not have its base model base: start it with --base-model',
   )
-  expect(dispatcher.whyNobody(job, 'another')).toBeNull()
+  expect(dispatcher.whyUnclaimable(job, 'another')).toBeNull()
   hasOthers = true
-  expect(dispatcher.whyNobody(job, 'base')).toBeNull()
+  expect(dispatcher.whyUnclaimable(job, 'base')).toBeNull()
 })
 
 describe('a machine that slept', () => {
@@ -212,7 +214,7 @@ describe('losses', () => {
     await fixture.db.updateTable('training_jobs').set({ retry_at_ms: 1 }).where('id', '=', id).execute()
     dispatcher.wake()
     await until(() => expect(workers).toHaveLength(2))
-    expect(workerAt(1).job).toMatchObject({ id, attempt: 2 })
+    expect(workerAt(1)).toMatchObject({ id, attempt: 2 })
     workerAt(1).end('the worker exited with code 1')
     await until(async () => expect((await jobOf(id)).status).toBe('queued'))
     expect(await due()).toBeGreaterThan(4 * 3_600_000)
@@ -248,7 +250,7 @@ describe('several workers', () => {
     await step(second)
     await pass(1000)
     await until(() => expect(workers).toHaveLength(3))
-    expect(workers.map(({ job }) => job.id)).toEqual(ids)
+    expect(workers.map(({ id }) => id)).toEqual(ids)
   })
 
   it('do not wait for room when none runs', async () => {
@@ -261,6 +263,6 @@ describe('several workers', () => {
     expect(workers).toHaveLength(1)
     workerAt(0).end('the worker exited with code 0')
     await until(() => expect(workers.length).toBeGreaterThan(1))
-    expect([first, second]).toContain(workerAt(1).job.id)
+    expect([first, second]).toContain(workerAt(1).id)
   })
 })

@@ -121,7 +121,7 @@ describe('fencing', () => {
   })
 
   const overdue = () => fixture.db.updateTable('training_jobs').set({ lease_expires_at_ms: 1 }).execute()
-  const NOBODY = { living: [], leaseMs: 60_000 }
+  const NOBODY = { alive: [], leaseMs: 60_000 }
 
   it('takes a job whose lease is over, and refuses its attempt from then on', async () => {
     await overdue()
@@ -135,7 +135,7 @@ describe('fencing', () => {
     expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false })
     expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [], renewed: [] })
     await overdue()
-    const local = { living: [claim], leaseMs: 60_000 }
+    const local = { alive: [claim], leaseMs: 60_000 }
     expect(await expireLeases(fixture.db, systemIds, local)).toEqual({ lost: [], renewed: [claim.jobId] })
     expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [], renewed: [] })
     expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false })

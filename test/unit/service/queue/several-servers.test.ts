@@ -1,12 +1,14 @@
 /**
- * What a server may take where others work with the same rows: its own of before, what leases or rows say is nobody's, and what it can serve.
+ * What a server may take where others work with the same rows: its own of before, what leases or rows say is nobody's, and
+ * what it can serve.
  */
 import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { createBesideWatch } from '#service/queue/beside-watch.js'
 import { heartbeat } from '#service/queue/lease.js'
+import { createLeaseWatch } from '#service/queue/lease-watch.js'
+import { alone } from '#service/queue/peers.js'
 import { claimNextJob, createJob, localOwner, remoteOwner } from '#service/queue/queue.js'
 import { expireLeases, recoverInterrupted, releaseStalled } from '#service/queue/recovery.js'
 import { createServerGroup } from '#service/queue/server-group.js'
@@ -62,7 +64,7 @@ test('a lease that is over ends a job of a server that is gone, which counts no 
   const [gone, living] = [await running(localOwner('a'), 'one'), await running(localOwner('b'), 'two')]
   const own = await running(localOwner('c'), 'three')
   await sql`update training_jobs set lease_expires_at_ms = 0 where status = 'running'`.execute(db)
-  const { lost } = await expireLeases(db, systemIds, { living: [], leaseMs: LEASE_MS, serverId: 'c' })
+  const { lost } = await expireLeases(db, systemIds, { alive: [], leaseMs: LEASE_MS, serverId: 'c' })
   expect([...lost].sort()).toEqual([gone.jobId, own.jobId].sort())
   const losses = [gone, own].map(async ({ jobId }) => (await findJob(db, jobId))?.losses)
   expect(await Promise.all(losses)).toEqual([0, 1])
@@ -75,15 +77,14 @@ test('while the database was away nobody could renew: until others had time to, 
   const remote = await running(remoteOwner('w'), 'three')
   await sql`update training_jobs set lease_expires_at_ms = 0 where status = 'running'`.execute(db)
   const timing = { leaseMs: LEASE_MS, stallMs: LEASE_MS, backoffMs: 0, sweepMs: LEASE_MS }
-  const watch = createBesideWatch({ db, ids: systemIds, owner: localOwner('c'), timing, serverLeaseMs: 2 * LEASE_MS })
-  const expire = () =>
-    expireLeases(db, systemIds, { living: [], leaseMs: LEASE_MS, serverId: 'c', mayJudgeOthers: watch.mayJudge() })
+  const peers = { ...alone, id: 'c', isShared: true, leaseMs: 2 * LEASE_MS }
+  const watch = createLeaseWatch({ db, ids: systemIds, owner: localOwner('c'), timing, peers })
   watch.lost()
   watch.tick()
   watch.tick()
-  expect((await expire()).lost).toEqual([own.jobId])
+  expect((await watch.look([])).lost).toEqual([own.jobId])
   watch.tick()
-  expect([...(await expire()).lost].sort()).toEqual([other.jobId, remote.jobId].sort())
+  expect([...(await watch.look([])).lost].sort()).toEqual([other.jobId, remote.jobId].sort())
 })
 
 test('a worker elsewhere that answers and does not move on is seen by its row, one that moves on is not', async () => {

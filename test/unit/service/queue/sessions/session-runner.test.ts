@@ -1,6 +1,7 @@
 /**
- * How long a training session has its worker while others wait: a turn counts from its first new request. Where a start, or repeats of what a
- * lost worker did, take longer than a turn, sessions would else take turns for ever without doing anything. A worker that is an object.
+ * How long a training session has its worker while others wait: a turn counts from its first new request. Where a start, or
+ * repeats of what a lost worker did, take longer than a turn, sessions would else take turns for ever without doing
+ * anything. A worker that is an object.
  */
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
@@ -8,14 +9,16 @@ import { createDeferred } from '#base/util/deferred.js'
 import { decodeFrame } from '#base/util/frame.js'
 import { systemIds } from '#base/util/ids.js'
 import type { SessionReport } from '#contract/processes/training-session.js'
+import { fairTurn } from '#service/queue/fairness.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { createSessionRunner, type SessionRunner } from '#service/queue/sessions/session-runner.js'
 import { createJobSignals } from '#service/queue/signals.js'
+import type { WorkerEnd } from '#service/queue/work.js'
 import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
 import { insertSessionRequest } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, insertTrainingSession } from '#service/storage/tinker/training-sessions.js'
-import { createJobFixture, type JobFixture } from '../../../support/service/job-fixture.js'
-import { until } from '../../../support/until.js'
+import { createJobFixture, type JobFixture, TEST_LEASE, TEST_WORKER } from '../../../../support/service/job-fixture.js'
+import { until } from '../../../../support/until.js'
 
 const ID = 's:train:0'
 const TURN_MS = 1000
@@ -50,13 +53,7 @@ beforeEach(async () => {
     signals: createJobSignals(),
     timing: {
       ...{ limits: LIMITS, remoteLimits: LIMITS, tickMs: 500 },
-      ...{ idleMs: 1e9, turnMs: TURN_MS, saveIntervalMs: 1e9, gapMs: 60_000 },
-    },
-    startWorker: ({ sessionId: jobId, attempt, token }) => {
-      claim = { jobId, attempt, token }
-      const { promise: ended, resolve } = createDeferred<string>()
-      endWorker = resolve
-      return { ended, kill: () => resolve('killed') }
+      ...{ idleMs: 1e9, saveIntervalMs: 1e9, gapMs: 60_000 },
     },
     requestSweep: () => undefined,
     onChange: () => undefined,
@@ -71,7 +68,13 @@ afterEach(async () => {
 async function start(): Promise<void> {
   // beyond the pause after a loss
   nowMs += 60_000
-  expect(await runner.startNext()).toBe(true)
+  const claimed = await runner.claim({ ...TEST_LEASE, remoteId: null, group: 'local' })
+  if (claimed === null) throw new Error('nothing to claim')
+  const { id: jobId, attempt, token } = claimed.work
+  claim = { jobId, attempt, token }
+  const { promise: ended, resolve } = createDeferred<WorkerEnd>()
+  endWorker = (reason) => resolve({ reason, isOrderly: false })
+  claimed.begin({ remoteId: null, pid: null, facts: TEST_WORKER, ended, kill: () => endWorker('killed') })
 }
 
 async function turn(report: SessionReport): Promise<{ readonly type: string; readonly order: number }> {
@@ -81,7 +84,9 @@ async function turn(report: SessionReport): Promise<{ readonly type: string; rea
 
 /** Whether it has to give way to one that waits. */
 function isGivingWay(): boolean {
-  runner.makeRoom(null)
+  const held = runner.preemptible(null)
+  const turn = fairTurn({ isWorkerFree: false, waiting: new Set(['job']), last: null, held, turnMs: TURN_MS })
+  if (turn?.action === 'preempt') turn.work.close()
   return runner.heldBy(claim).turns.isClosing()
 }
 

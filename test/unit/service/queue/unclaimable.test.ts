@@ -2,7 +2,7 @@
  * What is said of a job that no worker can take.
  */
 import { describe, expect, it } from 'vitest'
-import { whyNobodyTakes } from '#service/queue/takers.js'
+import { whyUnclaimable } from '#service/queue/unclaimable.js'
 
 const ANY = { trainer: null, weightBytes: null }
 const SMALL = { trainers: ['onnx'], memoryBytes: 8e9 }
@@ -28,12 +28,12 @@ describe('a job that nobody can take', () => {
       'no worker has more than 8 GB',
     ],
   ])('hears why where %s', (_, needs, workers, said) => {
-    expect(whyNobodyTakes(needs, workers)).toContain(said)
+    expect(whyUnclaimable(needs, workers)).toContain(said)
   })
 
   it('is none where one can, or where nobody knows what it needs or what the worker has', () => {
-    expect(whyNobodyTakes({ trainer: 'torch', weightBytes: 20e9 }, [SMALL, LARGE])).toBeNull()
-    expect(whyNobodyTakes(ANY, [SMALL])).toBeNull()
-    expect(whyNobodyTakes({ ...ANY, weightBytes: 70e9 }, [{ ...SMALL, memoryBytes: null }])).toBeNull()
+    expect(whyUnclaimable({ trainer: 'torch', weightBytes: 20e9 }, [SMALL, LARGE])).toBeNull()
+    expect(whyUnclaimable(ANY, [SMALL])).toBeNull()
+    expect(whyUnclaimable({ ...ANY, weightBytes: 70e9 }, [{ ...SMALL, memoryBytes: null }])).toBeNull()
   })
 })

@@ -1,5 +1,6 @@
 /**
- * Requests of training loops in any order, refused, damaged, repeated or missing, on a real database: each ends, and the loop goes on.
+ * Requests of training loops in any order, refused, damaged, repeated or missing, on a real database: each ends, and the
+ * loop goes on.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
@@ -9,14 +10,15 @@ import { parseBody } from '#service/bodies/parse-body.js'
 import { readLoss } from '#service/bodies/read-loss.js'
 import { createTrainingRequests } from '#service/facades/tinker/training.js'
 import type { Principal } from '#service/operations/context.js'
+import { alone } from '#service/queue/peers.js'
 import { createGapWatch } from '#service/queue/sessions/session-gaps.js'
 import { createSessionTurns } from '#service/queue/sessions/session-turns.js'
 import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
 import { findSessionRequest } from '#service/storage/tinker/session-requests.js'
 import { findTrainingSession, insertTrainingSession, takeSession } from '#service/storage/tinker/training-sessions.js'
-import { createJobFixture, type JobFixture } from '../../../support/service/job-fixture.js'
-import { bodyOf } from '../../../support/service/with-plugins.js'
-import { until } from '../../../support/until.js'
+import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
+import { bodyOf } from '../../../../support/service/with-plugins.js'
+import { until } from '../../../../support/until.js'
 
 const PRINCIPAL: Principal = {
   ...{ keyId: 'k', keyPrefix: 'ty_k', sessionId: null, scope: 'write', usageProject: null },
@@ -155,7 +157,7 @@ describe('requests of a training loop', () => {
     await addSession(id)
     const ended: number[] = []
     const watch = createGapWatch({
-      ...{ db: fixture.db, logger: {} as never, group: null, gapMs: GAP_MS, tryLive: () => false },
+      ...{ db: fixture.db, logger: {} as never, peers: alone, gapMs: GAP_MS, tryLive: () => false },
       onEnd: (_, seq) => ended.push(seq),
     })
     await send(id, 2, 'good')

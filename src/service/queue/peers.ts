@@ -1,0 +1,55 @@
+/**
+ * Servers on the same database, as the rest of this server sees them: how many live, which work is theirs, what they are
+ * told, and what one of them does at a time.
+ *
+ * A server alone has nobody to ask or to tell (`alone`); of several, `server-group.ts` answers.
+ */
+import type { Duty, LastingDuty } from '#service/storage/postgres/locks.js'
+
+/**
+ * `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others
+ * are for who has the session.
+ */
+export const TOPICS = ['job', 'queue', 'adapter', 'session', 'session-free', 'session-close', 'session-end'] as const
+export type Topic = (typeof TOPICS)[number]
+
+export interface Peers {
+  /** Id by which other servers know this one; null: there can be none. */
+  readonly id: string | null
+  /** Whether others may join at any time: what a worker of another machine sends may then come to any of them. */
+  readonly isShared: boolean
+  /** A server that said nothing for so long is gone. */
+  readonly leaseMs: number
+  /** Servers that live, this one included. */
+  count(): number
+  /** Tells the others. @param id never has white space */
+  tell(topic: Topic, id?: string): void
+  /** Hears the others. */
+  on(topic: Topic, listener: (id: string) => void): void
+  /** Hears that notices may have been missed. */
+  onMissed(listener: () => void): void
+  /**
+   * Sessions of these that another living server has.
+   *
+   * @param options.countsSilent also those of servers that seem gone. Default false
+   */
+  heldByOthers(sessionIds: readonly string[], options?: { readonly countsSilent?: boolean }): Promise<readonly string[]>
+  /** Does what one server at a time does. @returns null, with nothing done, while another does it */
+  onDuty<T>(duty: Duty, action: () => Promise<T>): Promise<T | null>
+  /** Duty of one server for as long as it lives, because it remembers what it did. */
+  lastingDuty(duty: Duty): LastingDuty
+}
+
+/** The peers of a server that has none. */
+export const alone: Peers = {
+  id: null,
+  isShared: false,
+  leaseMs: 0,
+  count: () => 1,
+  tell: () => undefined,
+  on: () => undefined,
+  onMissed: () => undefined,
+  heldByOthers: async () => [],
+  onDuty: (_, action) => action(),
+  lastingDuty: () => ({ run: (action) => action(), release: async () => undefined }),
+}

@@ -30,7 +30,8 @@ export function createGrammars(textModel: TextModel, vocabularySize: number, clo
     compile: async (spec) => compileGrammar(spec, await readTable(), { clock }),
   })
   return {
-    ...cache,
+    lease: (spec, request) => cache.lease(spec, request),
+    dispose: () => cache.dispose(),
     async within(spec, maxTokens) {
       longest ??= longestToken(await readTable())
       return withReach(spec, longest * maxTokens)

@@ -77,32 +77,81 @@ interface Loaded {
 
 /** Creates a host with no model; `load` comes first. */
 export function createHost(options: HostOptions): Host {
-  const { send, clock, residentBytes = process.memoryUsage.rss } = options
-  let loaded: Loaded | null = null
-  let isShared = false
-  let nodes: readonly EngineNode[] = []
-  /** Requests whose prompt is being rendered or whose grammar is being compiled. */
-  const preparing = new Set<string>()
+  return new EngineHost(options)
+}
 
-  async function load(command: LoadCommand): Promise<void> {
-    const startedMs = clock.monotonicMs()
+class EngineHost implements Host {
+  readonly #options: HostOptions
+  readonly #residentBytes: () => number
+  #loaded: Loaded | null = null
+  #isShared = false
+  #nodes: readonly EngineNode[] = []
+  /** Requests whose prompt is being rendered or whose grammar is being compiled. */
+  readonly #preparing = new Set<string>()
+
+  constructor(options: HostOptions) {
+    this.#options = options
+    this.#residentBytes = options.residentBytes ?? process.memoryUsage.rss
+  }
+
+  async handle(command: HostCommand): Promise<void> {
+    switch (command.type) {
+      case 'load':
+        return await this.#load(command)
+      case 'generate':
+        return await this.#generate(command)
+      case 'text':
+        return await this.#workOnText(command)
+      case 'abort':
+        this.#preparing.delete(command.id)
+        return this.#loaded?.engine.abort(command.id)
+      case 'forget_adapter':
+        return this.#loaded?.engine.forgetAdapter(command.digest)
+      case 'share_cores':
+        this.#isShared = command.isShared
+        return this.#loaded?.engine.shareCores(this.#isShared)
+      case 'engine_nodes':
+        this.#nodes = command.nodes
+        return this.#loaded?.routed?.setNodes(this.#nodes)
+      case 'ping':
+        // somebody waits, perhaps for a file
+        nudgeThreadPool()
+        return this.#options.send({
+          type: 'pong',
+          id: command.id,
+          runningSequences: this.#loaded?.engine.runningSequences ?? 0,
+          waitingRequests: this.#loaded?.engine.waitingRequests ?? 0,
+          kvCacheUsage: this.#loaded?.engine.kvCacheUsage ?? 0,
+          preemptions: this.#loaded?.engine.preemptions ?? 0,
+        })
+      case 'shutdown':
+        return await this.#shutdown(command.deadlineMs)
+      default:
+        return assertNever(command)
+    }
+  }
+
+  async #load(command: LoadCommand): Promise<void> {
+    const startedMs = this.#options.clock.monotonicMs()
     let loadedBytes = Number.POSITIVE_INFINITY
     try {
       const config = await readConfig(command.sourcePath)
       const textModel = await loadTextModel(command.sourcePath)
-      const { engine, facts, routed } = await openEngine(command, { config, textModel }, () => tellIfWorn(loadedBytes))
-      loaded = {
+      const { engine, facts, routed } = await this.#openEngine(command, { config, textModel }, () =>
+        this.#tellIfWorn(loadedBytes),
+      )
+      this.#loaded = {
         engine,
         routed,
         textModel,
         modules: adapterModules(config),
         texts: createTextDesk(textModel, { sourcePath: command.sourcePath }),
-        grammars: createGrammars(textModel, config.vocabularySize, clock),
+        grammars: createGrammars(textModel, config.vocabularySize, this.#options.clock),
       }
-      engine.shareCores(isShared)
-      loadedBytes = residentBytes()
-      routed?.setNodes(nodes)
-      send({
+      engine.shareCores(this.#isShared)
+      loadedBytes = this.#residentBytes()
+      routed?.setNodes(this.#nodes)
+      this.#options.send({
         type: 'loaded',
         baseModel: command.baseModel,
         family: config.family,
@@ -110,25 +159,31 @@ export function createHost(options: HostOptions): Host {
         contextLength: engine.contextLength,
         vocabularySize: config.vocabularySize,
         ...facts,
-        loadMs: Math.round(clock.monotonicMs() - startedMs),
+        loadMs: Math.round(this.#options.clock.monotonicMs() - startedMs),
         answerFormat: answerFormatOf(textModel.chatTemplate?.source ?? ''),
         templateNames: [...(textModel.chatTemplate?.facts.outsideNames ?? [])],
         tokenizer: tokenizerFacts(textModel),
       })
     } catch (error) {
-      send({ type: 'failed', id: null, error: toLoadError(error) })
+      this.#options.send({ type: 'failed', id: null, error: toLoadError(error) })
     }
   }
 
   /** An engine of this process, or one whose tokens nodes compute. */
-  async function openEngine(
+  async #openEngine(
     command: LoadCommand,
     { config, textModel }: Pick<LocalEngineParts, 'config' | 'textModel'>,
     onRested: () => void,
   ): Promise<Pick<Loaded, 'engine' | 'routed'> & Pick<LocalEngine, 'facts'>> {
-    const { runtime, idleSteps } = options
+    const { runtime, idleSteps } = this.#options
     const idle = idleSteps === undefined ? {} : { idleSteps }
-    const parts = { config, textModel, runtime, onThreadsChange: tellThreads, ...idle }
+    const parts = {
+      config,
+      textModel,
+      runtime,
+      onThreadsChange: (change: ThreadsChange) => this.#tellThreads(change),
+      ...idle,
+    }
     const { engines = 'local' } = command
     if (engines === 'local') return { ...(await openLocalEngine(command, { ...parts, onRested })), routed: null }
     const routed = createRoutedEngine({
@@ -141,23 +196,23 @@ export function createHost(options: HostOptions): Host {
     return { engine: routed, routed, facts: { precision: null } }
   }
 
-  function tellThreads({ error, ...change }: ThreadsChange): void {
+  #tellThreads({ error, ...change }: ThreadsChange): void {
     const told = error === null ? null : toErrorMessage(error, { message: reasonOf(error) })
-    send({ type: 'threads', id: null, ...change, error: told })
+    this.#options.send({ type: 'threads', id: null, ...change, error: told })
   }
 
-  async function generate(command: GenerateCommand): Promise<void> {
+  async #generate(command: GenerateCommand): Promise<void> {
     let lease: GrammarLease | null = null
-    preparing.add(command.id)
+    this.#preparing.add(command.id)
     try {
-      const { engine, textModel, modules, texts, grammars } = loadedModel()
+      const { engine, textModel, modules, texts, grammars } = this.#loadedModel()
       const { contextLength } = engine
       const prepared = await texts.prepare(command, maxPromptTokens(command, contextLength))
-      const isWanted = (): boolean => preparing.has(command.id)
+      const isWanted = (): boolean => this.#preparing.has(command.id)
       const maxTokens = Math.min(command.sampling.maxTokens ?? contextLength, contextLength)
       lease = await leaseFor({ ...command, maxTokens }, grammars, isWanted)
       // one that was aborted meanwhile never reaches the engine
-      if (!preparing.has(command.id)) {
+      if (!this.#preparing.has(command.id)) {
         throw new AppError('cancelled', 'cancelled', 'the request was aborted before it started')
       }
       const createMask = lease?.createMask ?? null
@@ -165,95 +220,63 @@ export function createHost(options: HostOptions): Host {
       engine.submit(
         request,
         releasing(
-          endingWithDevice(
-            createListener(command, { textModel, send, clock, request, prepared, unheld: lease?.unheld ?? [] }),
+          this.#endingWithDevice(
+            createListener(command, {
+              textModel,
+              send: this.#options.send,
+              clock: this.#options.clock,
+              request,
+              prepared,
+              unheld: lease?.unheld ?? [],
+            }),
           ),
           lease,
         ),
       )
     } catch (error) {
       lease?.release()
-      send(toFailedEvent(command.id, error))
+      this.#options.send(toFailedEvent(command.id, error))
     } finally {
-      preparing.delete(command.id)
+      this.#preparing.delete(command.id)
     }
   }
 
   /** ONNX Runtime keeps what its largest step took, and freed blocks lie between those in use: only a new process is without both. */
-  function tellIfWorn(loadedBytes: number): void {
-    const now = residentBytes()
+  #tellIfWorn(loadedBytes: number): void {
+    const now = this.#residentBytes()
     const isWorth = now > WORN_RATIO * loadedBytes && now - loadedBytes > WORN_BYTES
-    if (preparing.size === 0 && loadedBytes < MOST_RENEWED_BYTES && isWorth) {
-      send({ type: 'worn', id: null, residentBytes: now, loadedBytes })
+    if (this.#preparing.size === 0 && loadedBytes < MOST_RENEWED_BYTES && isWorth) {
+      this.#options.send({ type: 'worn', id: null, residentBytes: now, loadedBytes })
     }
   }
 
-  async function workOnText(command: TextCommand): Promise<void> {
+  async #workOnText(command: TextCommand): Promise<void> {
     try {
-      send({ type: 'text', id: command.id, result: await loadedModel().texts.run(command.task) })
+      this.#options.send({ type: 'text', id: command.id, result: await this.#loadedModel().texts.run(command.task) })
     } catch (error) {
-      send(toFailedEvent(command.id, error))
+      this.#options.send(toFailedEvent(command.id, error))
     }
   }
 
   /** A device that was lost is lost for as long as this process lives: the server starts another one. */
-  function endingWithDevice(listener: GenerationListener): GenerationListener {
+  #endingWithDevice(listener: GenerationListener): GenerationListener {
     const onFailed = (error: AppError): void => {
       listener.onFailed(error)
-      if (error.code === 'device_lost') void shutdown(LOST_DEVICE_MS)
+      if (error.code === 'device_lost') void this.#shutdown(LOST_DEVICE_MS)
     }
     return { ...listener, onFailed }
   }
 
-  function loadedModel(): Loaded {
-    if (loaded !== null) return loaded
+  #loadedModel(): Loaded {
+    if (this.#loaded !== null) return this.#loaded
     throw new AppError('unavailable', 'model_loading', 'model is not loaded yet')
   }
 
-  async function shutdown(deadlineMs: number): Promise<void> {
-    const timer = setTimeout(options.exit, deadlineMs)
-    await loaded?.engine.idle()
+  async #shutdown(deadlineMs: number): Promise<void> {
+    const timer = setTimeout(this.#options.exit, deadlineMs)
+    await this.#loaded?.engine.idle()
     clearTimeout(timer)
-    options.exit()
-  }
-
-  return {
-    async handle(command) {
-      switch (command.type) {
-        case 'load':
-          return await load(command)
-        case 'generate':
-          return await generate(command)
-        case 'text':
-          return await workOnText(command)
-        case 'abort':
-          preparing.delete(command.id)
-          return loaded?.engine.abort(command.id)
-        case 'forget_adapter':
-          return loaded?.engine.forgetAdapter(command.digest)
-        case 'share_cores':
-          isShared = command.isShared
-          return loaded?.engine.shareCores(isShared)
-        case 'engine_nodes':
-          nodes = command.nodes
-          return loaded?.routed?.setNodes(nodes)
-        case 'ping':
-          // somebody waits, perhaps for a file
-          nudgeThreadPool()
-          return send({
-            type: 'pong',
-            id: command.id,
-            runningSequences: loaded?.engine.runningSequences ?? 0,
-            waitingRequests: loaded?.engine.waitingRequests ?? 0,
-            kvCacheUsage: loaded?.engine.kvCacheUsage ?? 0,
-            preemptions: loaded?.engine.preemptions ?? 0,
-          })
-        case 'shutdown':
-          return await shutdown(command.deadlineMs)
-        default:
-          return assertNever(command)
-      }
-    },
+    this.#options.exit()
   }
 }
 

@@ -39,163 +39,179 @@ export interface MessageBuilder {
   message(): Message
 }
 
+interface MessageOptions {
+  readonly createId: (prefix: string) => string
+  readonly hasTokens: boolean
+}
+
 /** @param frame the message before anything was generated */
-export function createMessageBuilder(
-  frame: Pick<Message, 'id' | 'model'>,
-  { createId, hasTokens }: { readonly createId: (prefix: string) => string; readonly hasTokens: boolean },
-): MessageBuilder {
-  const content: OutputBlock[] = []
+export function createMessageBuilder(frame: Pick<Message, 'id' | 'model'>, options: MessageOptions): MessageBuilder {
+  return new MessageBlocks(frame, options)
+}
+
+class MessageBlocks implements MessageBuilder {
+  readonly #frame: Pick<Message, 'id' | 'model'>
+  readonly #options: MessageOptions
+  readonly #content: OutputBlock[] = []
   /** Blocks that were begun: a stream cannot take back a call that was cut off. */
-  let begun = 0
-  let open: OpenBlock | null = null
+  #begun = 0
+  #open: OpenBlock | null = null
   /** White space that begins a text, if anything follows. */
-  let held = ''
-  let hasCalls = false
-  let ending: Pick<Message, 'stop_reason' | 'stop_sequence'> = { stop_reason: null, stop_sequence: null }
-  let usage: Usage | null = null
-  let thinkingTokens = 0
-  const tokens = new TokenRecorder()
-  let sampled: Pick<Message, 'prompt_token_ids' | 'token_ids' | 'logprobs' | 'sampling'> = {}
-  let violations: Pick<Message, typeof SCHEMA_VIOLATIONS> = {}
+  #held = ''
+  #hasCalls = false
+  #ending: Pick<Message, 'stop_reason' | 'stop_sequence'> = { stop_reason: null, stop_sequence: null }
+  #usage: Usage | null = null
+  #thinkingTokens = 0
+  readonly #tokens = new TokenRecorder()
+  #sampled: Pick<Message, 'prompt_token_ids' | 'token_ids' | 'logprobs' | 'sampling'> = {}
+  #violations: Pick<Message, typeof SCHEMA_VIOLATIONS> = {}
 
-  const message = (): Message => ({
-    id: frame.id,
-    type: 'message',
-    role: 'assistant',
-    model: frame.model,
-    content: content.map((block) => ({ ...block })),
-    ...ending,
-    stop_details: null,
-    container: null,
-    diagnostics: null,
-    usage: toUsage(usage, thinkingTokens),
-    ...violations,
-    ...sampled,
-  })
-
-  function begin(opened: OpenBlock): MessageEvent[] {
-    const events = close()
-    open = opened
-    begun++
-    return [...events, { type: 'content_block_start', index: begun - 1, content_block: { ...opened.block } }]
+  constructor(frame: Pick<Message, 'id' | 'model'>, options: MessageOptions) {
+    this.#frame = frame
+    this.#options = options
   }
 
-  function delta(fields: Readonly<Record<string, string>>): MessageEvent {
-    return { type: 'content_block_delta', index: begun - 1, delta: fields }
-  }
-
-  function close(): MessageEvent[] {
-    if (open === null) return []
-    const { block } = open
-    const input = 'input' in open ? readInput(open.input, ending.stop_reason === 'max_tokens') : {}
-    const signed = block.type === 'thinking' ? [delta({ type: 'signature_delta', signature: block.signature })] : []
-    if (block.type !== 'tool_use') content.push(block)
-    else content.push({ ...block, input })
-    open = null
-    return [...signed, { type: 'content_block_stop', index: begun - 1 }]
-  }
-
-  function addText(text: string): MessageEvent[] {
-    if (open?.block.type === 'text') {
-      open.block.text += text
-      return [delta({ type: 'text_delta', text })]
+  message(): Message {
+    return {
+      id: this.#frame.id,
+      type: 'message',
+      role: 'assistant',
+      model: this.#frame.model,
+      content: this.#content.map((block) => ({ ...block })),
+      ...this.#ending,
+      stop_details: null,
+      container: null,
+      diagnostics: null,
+      usage: toUsage(this.#usage, this.#thinkingTokens),
+      ...this.#violations,
+      ...this.#sampled,
     }
-    held += text
-    if (held.trim() === '') return []
-    const shown = held
-    held = ''
-    const events = begin({ block: { type: 'text', text: '', citations: null } })
-    return [...events, ...addText(shown)]
   }
 
-  function addThinking(thinking: string): MessageEvent[] {
+  begin(): MessageEvent {
+    return { type: 'message_start', message: this.message() }
+  }
+
+  add(chunk: ChatChunk): readonly MessageEvent[] {
+    if (chunk.usage !== undefined) this.#usage = chunk.usage
+    if (this.#options.hasTokens) this.#tokens.add(chunk)
+    const [choice] = chunk.choices
+    if (choice === undefined) return []
+    const { content: text = '', reasoning = '', tool_calls: calls = [] } = choice.delta
+    if (reasoning !== '') this.#thinkingTokens += choice.token_ids?.length ?? 0
+    const events = [
+      ...(reasoning === '' ? [] : this.#addThinking(reasoning)),
+      ...(text === '' ? [] : this.#addText(text)),
+      ...calls.flatMap((call) => this.#addCall(call)),
+    ]
+    if (choice[SCHEMA_VIOLATIONS] !== undefined) this.#violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
+    if (choice.finish_reason !== null) this.#ending = this.#end(choice.finish_reason, choice.stop_reason)
+    return events
+  }
+
+  end(): readonly MessageEvent[] {
+    const events = this.#close()
+    const found = this.#tokens.recorded()
+    if (found !== null) {
+      const { promptTokenIds, tokenIds, logprobs, sampling } = found
+      this.#sampled = {
+        prompt_token_ids: [...promptTokenIds],
+        token_ids: [...tokenIds],
+        logprobs: [...logprobs],
+        ...(sampling === undefined ? {} : { sampling }),
+      }
+    }
+    const { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, ...counted } = this.message().usage
+    return [
+      ...events,
+      {
+        type: 'message_delta',
+        delta: { ...this.#ending, stop_details: null, container: null, ...this.#violations },
+        ...this.#sampled,
+        usage: {
+          input_tokens,
+          cache_creation_input_tokens,
+          cache_read_input_tokens,
+          output_tokens: counted.output_tokens,
+          output_tokens_details: counted.output_tokens_details,
+          server_tool_use: null,
+        },
+      },
+      { type: 'message_stop' },
+    ]
+  }
+
+  #begin(opened: OpenBlock): MessageEvent[] {
+    const events = this.#close()
+    this.#open = opened
+    this.#begun++
+    return [...events, { type: 'content_block_start', index: this.#begun - 1, content_block: { ...opened.block } }]
+  }
+
+  #delta(fields: Readonly<Record<string, string>>): MessageEvent {
+    return { type: 'content_block_delta', index: this.#begun - 1, delta: fields }
+  }
+
+  #close(): MessageEvent[] {
+    if (this.#open === null) return []
+    const { block } = this.#open
+    const input = 'input' in this.#open ? readInput(this.#open.input, this.#ending.stop_reason === 'max_tokens') : {}
+    const signed =
+      block.type === 'thinking' ? [this.#delta({ type: 'signature_delta', signature: block.signature })] : []
+    if (block.type !== 'tool_use') this.#content.push(block)
+    else this.#content.push({ ...block, input })
+    this.#open = null
+    return [...signed, { type: 'content_block_stop', index: this.#begun - 1 }]
+  }
+
+  #addText(text: string): MessageEvent[] {
+    if (this.#open?.block.type === 'text') {
+      this.#open.block.text += text
+      return [this.#delta({ type: 'text_delta', text })]
+    }
+    this.#held += text
+    if (this.#held.trim() === '') return []
+    const shown = this.#held
+    this.#held = ''
+    const events = this.#begin({ block: { type: 'text', text: '', citations: null } })
+    return [...events, ...this.#addText(shown)]
+  }
+
+  #addThinking(thinking: string): MessageEvent[] {
     const events =
-      open?.block.type === 'thinking' ? [] : begin({ block: { type: 'thinking', thinking: '', signature: '' } })
-    if (open?.block.type === 'thinking') open.block.thinking += thinking
-    return [...events, delta({ type: 'thinking_delta', thinking })]
+      this.#open?.block.type === 'thinking'
+        ? []
+        : this.#begin({ block: { type: 'thinking', thinking: '', signature: '' } })
+    if (this.#open?.block.type === 'thinking') this.#open.block.thinking += thinking
+    return [...events, this.#delta({ type: 'thinking_delta', thinking })]
   }
 
-  function addCall(call: NonNullable<ChatDelta['tool_calls']>[number]): MessageEvent[] {
-    held = ''
-    hasCalls = true
+  #addCall(call: NonNullable<ChatDelta['tool_calls']>[number]): MessageEvent[] {
+    this.#held = ''
+    this.#hasCalls = true
     const events: MessageEvent[] = []
-    if (open === null || !('number' in open) || open.number !== call.index) {
+    if (this.#open === null || !('number' in this.#open) || this.#open.number !== call.index) {
       const block: ToolUse = {
         type: 'tool_use',
-        id: call.id ?? createId('toolu'),
+        id: call.id ?? this.#options.createId('toolu'),
         name: call.function.name ?? '',
         input: {},
         caller: { type: 'direct' },
       }
-      append(events, begin({ block, number: call.index, input: '' }))
+      append(events, this.#begin({ block, number: call.index, input: '' }))
     }
     const text = call.function.arguments ?? ''
-    if (text === '' || open === null || !('number' in open)) return events
-    open.input += text
-    return [...events, delta({ type: 'input_json_delta', partial_json: text })]
+    if (text === '' || this.#open === null || !('number' in this.#open)) return events
+    this.#open.input += text
+    return [...events, this.#delta({ type: 'input_json_delta', partial_json: text })]
   }
 
   /** A call that was asked for by name ends a message as any other does. */
-  function end(
-    reason: string,
-    stop: string | number | null | undefined,
-  ): Pick<Message, 'stop_reason' | 'stop_sequence'> {
+  #end(reason: string, stop: string | number | null | undefined): Pick<Message, 'stop_reason' | 'stop_sequence'> {
     const isText = typeof stop === 'string'
-    const others: StopReason = hasCalls ? 'tool_use' : 'end_turn'
+    const others: StopReason = this.#hasCalls ? 'tool_use' : 'end_turn'
     if (reason === 'length') return { stop_reason: 'max_tokens', stop_sequence: null }
     return isText ? { stop_reason: 'stop_sequence', stop_sequence: stop } : { stop_reason: others, stop_sequence: null }
-  }
-
-  return {
-    message,
-    begin: () => ({ type: 'message_start', message: message() }),
-    add: (chunk) => {
-      if (chunk.usage !== undefined) usage = chunk.usage
-      if (hasTokens) tokens.add(chunk)
-      const [choice] = chunk.choices
-      if (choice === undefined) return []
-      const { content: text = '', reasoning = '', tool_calls: calls = [] } = choice.delta
-      if (reasoning !== '') thinkingTokens += choice.token_ids?.length ?? 0
-      const events = [
-        ...(reasoning === '' ? [] : addThinking(reasoning)),
-        ...(text === '' ? [] : addText(text)),
-        ...calls.flatMap(addCall),
-      ]
-      if (choice[SCHEMA_VIOLATIONS] !== undefined) violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
-      if (choice.finish_reason !== null) ending = end(choice.finish_reason, choice.stop_reason)
-      return events
-    },
-    end: () => {
-      const events = close()
-      const found = tokens.recorded()
-      if (found !== null) {
-        const { promptTokenIds, tokenIds, logprobs, sampling } = found
-        sampled = {
-          prompt_token_ids: [...promptTokenIds],
-          token_ids: [...tokenIds],
-          logprobs: [...logprobs],
-          ...(sampling === undefined ? {} : { sampling }),
-        }
-      }
-      const { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, ...counted } = message().usage
-      return [
-        ...events,
-        {
-          type: 'message_delta',
-          delta: { ...ending, stop_details: null, container: null, ...violations },
-          ...sampled,
-          usage: {
-            input_tokens,
-            cache_creation_input_tokens,
-            cache_read_input_tokens,
-            output_tokens: counted.output_tokens,
-            output_tokens_details: counted.output_tokens_details,
-            server_tool_use: null,
-          },
-        },
-        { type: 'message_stop' },
-      ]
-    },
   }
 }
 

@@ -39,6 +39,12 @@ export interface ResponseStore {
   stop(): Promise<void>
 }
 
+interface ResponseStoreParts {
+  readonly db: DatabaseHandle
+  readonly ids: IdSource
+  readonly logger: Logger
+}
+
 export interface ResponseStoreTuning {
   /** Of an entity. */
   readonly limits: ResponseLimits
@@ -71,182 +77,204 @@ export async function startResponseStore({ context, lifetimes, tuning }: PluginS
 }
 
 export function createResponseStore(
-  { db, ids, logger }: { readonly db: DatabaseHandle; readonly ids: IdSource; readonly logger: Logger },
+  parts: ResponseStoreParts,
   tuning: Partial<ResponseStoreTuning> = {},
 ): ResponseStore {
-  const { limits, patienceMs, retryMs, mostWaitingBytes } = { ...DEFAULTS, ...tuning }
-  const waiting = createWaitingResponses(mostWaitingBytes, logger)
-  const sinceTrim = new Map<string, { count: number; sizeBytes: number }>()
+  return new StoredResponses(parts, tuning)
+}
+
+class StoredResponses implements ResponseStore {
+  readonly #parts: ResponseStoreParts
+  readonly #tuned: ResponseStoreTuning
+  readonly #waiting: ReturnType<typeof createWaitingResponses>
+  readonly #sinceTrim = new Map<string, { count: number; sizeBytes: number }>()
   /** Entities whose rows have to be counted. */
-  const dueForTrim = new Set<string>()
-  let isWriting = false
-  let retry: NodeJS.Timeout | null = null
-  let written: Promise<void> = Promise.resolve()
-  let isStopped = false
+  readonly #dueForTrim = new Set<string>()
+  #isWriting = false
+  #retry: NodeJS.Timeout | null = null
+  #written: Promise<void> = Promise.resolve()
+  #isStopped = false
+  readonly #sweep: NodeJS.Timeout
+
+  constructor(parts: ResponseStoreParts, tuning: Partial<ResponseStoreTuning>) {
+    this.#parts = parts
+    this.#tuned = { ...DEFAULTS, ...tuning }
+    this.#waiting = createWaitingResponses(this.#tuned.mostWaitingBytes, parts.logger)
+    this.#sweep = setInterval(() => {
+      deleteOldResponses(parts.db, MOST_MS).catch((error: unknown) =>
+        parts.logger.warn({ err: error }, 'responses.sweep_failed'),
+      )
+    }, SWEEP_MS).unref()
+  }
+
+  async put(tenant: Tenant, stored: StoredResponse): Promise<void> {
+    const { response, items } = stored
+    const record: StoredResponseRecord = {
+      owner: ownerOf(tenant),
+      responseId: response.id,
+      response: JSON.stringify(response),
+      items: JSON.stringify(items),
+      itemIds: response.output.map(({ id }) => id),
+    }
+    const sizeBytes = sizeOf(record)
+    if (sizeBytes > this.#tuned.limits.sizeBytes) {
+      // none of its entity would be left beside it
+      const facts = { response: response.id, size_bytes: sizeBytes, limit_bytes: this.#tuned.limits.sizeBytes }
+      this.#parts.logger.warn(facts, 'responses.not_stored')
+      return
+    }
+    const { isOver } = this.#waiting.add({ stored, record, sizeBytes })
+    this.#write()
+    await atMost(this.#tuned.patienceMs, isOver)
+  }
+
+  async find(tenant: Tenant, id: string): Promise<StoredResponse | null> {
+    const held = this.#waiting.find(tenant, ({ response }) => response.id === id)
+    if (held !== null) return held
+    const columns = ['response', 'items'] as const
+    const row = await findResponse(this.#parts.db, tenant, { responseId: id }, { mostMs: MOST_MS, columns })
+    if (row === null) return null
+    return { response: JSON.parse(row.response) as Response, items: JSON.parse(row.items) as InputItem[] }
+  }
+
+  async get(tenant: Tenant, id: string): Promise<Response | null> {
+    return (
+      this.#waiting.find(tenant, ({ response }) => response.id === id)?.response ??
+      (await this.#read(tenant, { responseId: id }))
+    )
+  }
+
+  async findItem(tenant: Tenant, itemId: string): Promise<InputItem | null> {
+    const isIt = ({ id }: { readonly id: string }): boolean => id === itemId
+    const held = this.#waiting.find(tenant, ({ response }) => response.output.some(isIt))
+    const response = held?.response ?? (await this.#read(tenant, { itemId }))
+    return response?.output.find(isIt) ?? null
+  }
+
+  async delete(tenant: Tenant, id: string): Promise<boolean> {
+    // behind a row that is on its way, and one that is not yet comes no more
+    const isDropped = this.#waiting.drop(tenant, id)
+    return (await inTransaction(this.#parts.db, (transaction) => deleteResponse(transaction, tenant, id))) || isDropped
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    clearInterval(this.#sweep)
+    await this.#written
+    if (this.#retry !== null) clearTimeout(this.#retry)
+    this.#retry = null
+    // what has failed meanwhile is tried once more
+    this.#write()
+    await this.#written
+  }
 
   /** Writes all that waits, those that come meanwhile too. */
-  async function writeAll(): Promise<void> {
-    isWriting = true
+  async #writeAll(): Promise<void> {
+    this.#isWriting = true
     try {
-      while (waiting.count() > 0) {
-        await writeTogether(waiting.next(TOGETHER))
-        await trimDue()
+      while (this.#waiting.count() > 0) {
+        await this.#writeTogether(this.#waiting.next(TOGETHER))
+        await this.#trimDue()
       }
     } catch (error) {
-      logger.error({ err: error, responses: waiting.count() }, 'responses.write_failed')
-      if (waiting.count() > 0 && !isStopped) retry ??= setTimeout(writeAgain, retryMs).unref()
+      this.#parts.logger.error({ err: error, responses: this.#waiting.count() }, 'responses.write_failed')
+      if (this.#waiting.count() > 0 && !this.#isStopped)
+        this.#retry ??= setTimeout(() => this.#writeAgain(), this.#tuned.retryMs).unref()
     } finally {
-      isWriting = false
+      this.#isWriting = false
     }
   }
 
   /** @throws {AppError} for what may be better later; some may be written all the same */
-  async function writeTogether(together: readonly WaitingResponse[]): Promise<void> {
+  async #writeTogether(together: readonly WaitingResponse[]): Promise<void> {
     try {
-      await writeRows(together)
+      await this.#writeRows(together)
     } catch (error) {
       const known = toKnown(error)
       // it may be one of them, the others are stored without it: what is too large for the disk, or what no try would store
       if (together.length > 1 && (known?.category !== 'unavailable' || known.code === 'disk_full')) {
-        await writeOneByOne(together)
+        await this.#writeOneByOne(together)
       } else if (known?.category === 'unavailable') throw known
-      else for (const one of together) giveUp(one, error)
+      else for (const one of together) this.#giveUp(one, error)
     }
   }
 
   /** Those that do not fit go behind all others. @throws {AppError} as above, where none was written */
-  async function writeOneByOne(together: readonly WaitingResponse[]): Promise<void> {
+  async #writeOneByOne(together: readonly WaitingResponse[]): Promise<void> {
     let full: AppError | null = null
     let isSomeDone = false
     for (const one of together) {
       // deleted meanwhile
-      if (!waiting.has(one)) continue
+      if (!this.#waiting.has(one)) continue
       try {
-        await writeRows([one])
+        await this.#writeRows([one])
         isSomeDone = true
       } catch (error) {
         const known = toKnown(error)
         if (known?.code === 'disk_full') {
           full = known
-          waiting.putBehind(one)
+          this.#waiting.putBehind(one)
         } else if (known?.category === 'unavailable') throw known
-        else giveUp(one, error)
+        else this.#giveUp(one, error)
       }
     }
     if (full !== null && !isSomeDone) throw full
   }
 
-  async function writeRows(together: readonly WaitingResponse[]): Promise<void> {
-    await inTransaction(db, async (transaction) => {
+  async #writeRows(together: readonly WaitingResponse[]): Promise<void> {
+    await inTransaction(this.#parts.db, async (transaction) => {
       for (const one of together) {
         // its deletion may be done already
-        if (waiting.has(one)) await putResponse(transaction, ids.uuid(), one.record)
+        if (this.#waiting.has(one)) await putResponse(transaction, this.#parts.ids.uuid(), one.record)
       }
     })
     for (const one of together) {
-      noteWritten(one)
-      waiting.end(one)
+      this.#noteWritten(one)
+      this.#waiting.end(one)
     }
   }
 
-  function giveUp(one: WaitingResponse, error: unknown): void {
-    logger.error({ err: error, response: one.record.responseId }, 'responses.not_stored')
-    waiting.end(one)
+  #giveUp(one: WaitingResponse, error: unknown): void {
+    this.#parts.logger.error({ err: error, response: one.record.responseId }, 'responses.not_stored')
+    this.#waiting.end(one)
   }
 
-  function noteWritten({ record, sizeBytes }: WaitingResponse): void {
+  #noteWritten({ record, sizeBytes }: WaitingResponse): void {
     const { entity } = record.owner
-    const since = sinceTrim.get(entity)
+    const since = this.#sinceTrim.get(entity)
     const next = { count: (since?.count ?? 0) + 1, sizeBytes: (since?.sizeBytes ?? 0) + sizeBytes }
-    const isMuch = next.count > limits.count * TRIM_PART || next.sizeBytes > limits.sizeBytes * TRIM_PART
+    const isMuch =
+      next.count > this.#tuned.limits.count * TRIM_PART || next.sizeBytes > this.#tuned.limits.sizeBytes * TRIM_PART
     // of a server that has just started nobody knows what the one before had stored
-    if (since === undefined || isMuch) dueForTrim.add(entity)
-    sinceTrim.set(entity, isMuch ? { count: 0, sizeBytes: 0 } : next)
+    if (since === undefined || isMuch) this.#dueForTrim.add(entity)
+    this.#sinceTrim.set(entity, isMuch ? { count: 0, sizeBytes: 0 } : next)
   }
 
   /** What fails is tried again behind the next write. */
-  async function trimDue(): Promise<void> {
-    for (const entity of [...dueForTrim]) {
+  async #trimDue(): Promise<void> {
+    for (const entity of [...this.#dueForTrim]) {
       try {
-        await trimResponses(db, entity, limits)
-        dueForTrim.delete(entity)
+        await trimResponses(this.#parts.db, entity, this.#tuned.limits)
+        this.#dueForTrim.delete(entity)
       } catch (error) {
-        logger.warn({ err: error, entity }, 'responses.trim_failed')
+        this.#parts.logger.warn({ err: error, entity }, 'responses.trim_failed')
         return
       }
     }
   }
 
-  const write = (): void => {
-    if (!isWriting && retry === null) written = writeAll()
+  #write(): void {
+    if (!this.#isWriting && this.#retry === null) this.#written = this.#writeAll()
   }
 
-  function writeAgain(): void {
-    retry = null
-    write()
+  #writeAgain(): void {
+    this.#retry = null
+    this.#write()
   }
 
-  const sweep = setInterval(() => {
-    deleteOldResponses(db, MOST_MS).catch((error: unknown) => logger.warn({ err: error }, 'responses.sweep_failed'))
-  }, SWEEP_MS).unref()
-
-  async function get(tenant: Tenant, reference: Parameters<typeof findResponse>[2]): Promise<Response | null> {
-    const row = await findResponse(db, tenant, reference, { mostMs: MOST_MS, columns: ['response'] })
+  async #read(tenant: Tenant, reference: Parameters<typeof findResponse>[2]): Promise<Response | null> {
+    const row = await findResponse(this.#parts.db, tenant, reference, { mostMs: MOST_MS, columns: ['response'] })
     return row === null ? null : (JSON.parse(row.response) as Response)
-  }
-
-  return {
-    put: async (tenant, stored) => {
-      const { response, items } = stored
-      const record: StoredResponseRecord = {
-        owner: ownerOf(tenant),
-        responseId: response.id,
-        response: JSON.stringify(response),
-        items: JSON.stringify(items),
-        itemIds: response.output.map(({ id }) => id),
-      }
-      const sizeBytes = sizeOf(record)
-      if (sizeBytes > limits.sizeBytes) {
-        // none of its entity would be left beside it
-        const facts = { response: response.id, size_bytes: sizeBytes, limit_bytes: limits.sizeBytes }
-        logger.warn(facts, 'responses.not_stored')
-        return
-      }
-      const { isOver } = waiting.add({ stored, record, sizeBytes })
-      write()
-      await atMost(patienceMs, isOver)
-    },
-    find: async (tenant, id) => {
-      const held = waiting.find(tenant, ({ response }) => response.id === id)
-      if (held !== null) return held
-      const columns = ['response', 'items'] as const
-      const row = await findResponse(db, tenant, { responseId: id }, { mostMs: MOST_MS, columns })
-      if (row === null) return null
-      return { response: JSON.parse(row.response) as Response, items: JSON.parse(row.items) as InputItem[] }
-    },
-    get: async (tenant, id) =>
-      waiting.find(tenant, ({ response }) => response.id === id)?.response ?? (await get(tenant, { responseId: id })),
-    findItem: async (tenant, itemId) => {
-      const isIt = ({ id }: { readonly id: string }): boolean => id === itemId
-      const held = waiting.find(tenant, ({ response }) => response.output.some(isIt))
-      const response = held?.response ?? (await get(tenant, { itemId }))
-      return response?.output.find(isIt) ?? null
-    },
-    delete: async (tenant, id) => {
-      // behind a row that is on its way, and one that is not yet comes no more
-      const isDropped = waiting.drop(tenant, id)
-      return (await inTransaction(db, (transaction) => deleteResponse(transaction, tenant, id))) || isDropped
-    },
-    stop: async () => {
-      isStopped = true
-      clearInterval(sweep)
-      await written
-      if (retry !== null) clearTimeout(retry)
-      retry = null
-      // what has failed meanwhile is tried once more
-      write()
-      await written
-    },
   }
 }
 

@@ -45,94 +45,158 @@ export interface ResponseBuilder {
   response(): Response
 }
 
-/**
- * @param frame the response before anything was generated
- * @param createId makes ids of items from a prefix
- */
-export function createResponseBuilder(
-  frame: Response,
-  options: {
-    readonly hasLogprobs: boolean
-    /** What was sampled is shown. */
-    readonly hasTokens: boolean
-    readonly createId: (prefix: string) => string
-  },
-): ResponseBuilder {
-  const { createId, hasLogprobs } = options
-  const output: OutputItem[] = []
-  let open: Open | null = null
+interface ResponseOptions {
+  readonly hasLogprobs: boolean
+  /** What was sampled is shown. */
+  readonly hasTokens: boolean
+  /** Makes ids of items from a prefix. */
+  readonly createId: (prefix: string) => string
+}
+
+/** @param frame the response before anything was generated */
+export function createResponseBuilder(frame: Response, options: ResponseOptions): ResponseBuilder {
+  return new ResponseItems(frame, options)
+}
+
+class ResponseItems implements ResponseBuilder {
+  readonly #frame: Response
+  readonly #options: ResponseOptions
+  readonly #output: OutputItem[] = []
+  #open: Open | null = null
   /** White space that begins a message, if anything follows. */
-  let held = ''
+  #held = ''
   /** Log-probabilities of tokens whose text is held back, here or before: they come with that text. */
-  let waiting: OutputText['logprobs'] = []
-  let finishReason: string | null = null
-  let usage: Usage | null = null
-  let reasoningTokens = 0
-  let changes: Partial<Response> = { status: 'in_progress' }
-  const tokens = new TokenRecorder()
-  let violations: Pick<Response, typeof SCHEMA_VIOLATIONS> = {}
+  #waiting: OutputText['logprobs'] = []
+  #finishReason: string | null = null
+  #usage: Usage | null = null
+  #reasoningTokens = 0
+  #changes: Partial<Response> = { status: 'in_progress' }
+  readonly #tokens = new TokenRecorder()
+  #violations: Pick<Response, typeof SCHEMA_VIOLATIONS> = {}
 
-  const response = (): Response => ({
-    ...frame,
-    ...changes,
-    output: output.map((item) => ({ ...item })),
-    usage: usage === null ? null : toUsage(usage, reasoningTokens),
-    ...violations,
-  })
-
-  function place(): { readonly item_id: string; readonly output_index: number } {
-    return { item_id: output.at(-1)?.id ?? '', output_index: output.length - 1 }
+  constructor(frame: Response, options: ResponseOptions) {
+    this.#frame = frame
+    this.#options = options
   }
 
-  function added(item: OutputItem): ResponseEvent[] {
-    output.push(item)
-    return [{ type: 'response.output_item.added', output_index: output.length - 1, item: structuredClone(item) }]
+  response(): Response {
+    return {
+      ...this.#frame,
+      ...this.#changes,
+      output: this.#output.map((item) => ({ ...item })),
+      usage: this.#usage === null ? null : toUsage(this.#usage, this.#reasoningTokens),
+      ...this.#violations,
+    }
   }
 
-  function openMessage(): ResponseEvent[] {
+  begin(): readonly ResponseEvent[] {
+    return [
+      { type: 'response.created', response: this.response() },
+      { type: 'response.in_progress', response: this.response() },
+    ]
+  }
+
+  add(chunk: ChatChunk): readonly ResponseEvent[] {
+    if (chunk.usage !== undefined) this.#usage = chunk.usage
+    if (this.#options.hasTokens) this.#tokens.add(chunk)
+    const [choice] = chunk.choices
+    if (choice === undefined) return []
+    const { delta } = choice
+    const { content = '', reasoning = '', tool_calls: calls = [] } = delta
+    const events: ResponseEvent[] = []
+    if (reasoning !== '') {
+      this.#reasoningTokens += choice.token_ids?.length ?? 0
+      append(events, this.#addReasoning(reasoning))
+    }
+    const isEnd = choice.finish_reason !== null && content === ''
+    const logprobs = this.#options.hasLogprobs && !isEnd && delta.role === undefined ? toLogprobs(choice.logprobs) : []
+    const isText = this.#open === null || this.#open.kind === 'message'
+    if (content !== '' || (logprobs.length > 0 && isText)) {
+      append(events, this.#addContent(content, logprobs))
+    }
+    for (const call of calls) append(events, this.#addCall(call))
+    this.#finishReason = choice.finish_reason ?? this.#finishReason
+    if (choice[SCHEMA_VIOLATIONS] !== undefined) this.#violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
+    return events
+  }
+
+  end(completedSeconds: number): readonly ResponseEvent[] {
+    const isCut = this.#finishReason === 'length'
+    const events = [...this.#close(isCut ? 'incomplete' : 'completed')]
+    // an answer without text is a message too
+    if (this.#output.length === 0)
+      append(events, [...this.#openMessage(), ...this.#extendMessage(this.#held), ...this.#close()])
+    this.#changes = isCut
+      ? { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
+      : { status: 'completed', completed_at: completedSeconds }
+    this.#changes = { ...this.#changes, ...toGenerations(this.#tokens.recorded(), this.#output.length) }
+    return [...events, { type: isCut ? 'response.incomplete' : 'response.completed', response: this.response() }]
+  }
+
+  fail(error: NonNullable<Response['error']>): ResponseEvent {
+    this.#changes = { status: 'failed', error }
+    return { type: 'response.failed', response: this.response() }
+  }
+
+  #place(): { readonly item_id: string; readonly output_index: number } {
+    return { item_id: this.#output.at(-1)?.id ?? '', output_index: this.#output.length - 1 }
+  }
+
+  #added(item: OutputItem): ResponseEvent[] {
+    this.#output.push(item)
+    return [{ type: 'response.output_item.added', output_index: this.#output.length - 1, item: structuredClone(item) }]
+  }
+
+  #openMessage(): ResponseEvent[] {
     const part: OutputText = { type: 'output_text', text: '', annotations: [], logprobs: [] }
     const item: Message = {
-      id: createId('msg'),
+      id: this.#options.createId('msg'),
       type: 'message',
       role: 'assistant',
       status: 'in_progress',
       content: [],
     }
-    const events = added(item)
+    const events = this.#added(item)
     item.content.push(part)
-    open = { kind: 'message', item, part }
+    this.#open = { kind: 'message', item, part }
     return [
       ...events,
-      { type: 'response.content_part.added', ...place(), content_index: 0, part: { ...part, logprobs: [] } },
+      { type: 'response.content_part.added', ...this.#place(), content_index: 0, part: { ...part, logprobs: [] } },
     ]
   }
 
-  function openReasoning(): ResponseEvent[] {
+  #openReasoning(): ResponseEvent[] {
     const part = { type: 'reasoning_text' as const, text: '' }
-    const item: Reasoning = { id: createId('rs'), type: 'reasoning', summary: [], content: [], status: 'in_progress' }
-    const events = added(item)
+    const item: Reasoning = {
+      id: this.#options.createId('rs'),
+      type: 'reasoning',
+      summary: [],
+      content: [],
+      status: 'in_progress',
+    }
+    const events = this.#added(item)
     item.content.push(part)
-    open = { kind: 'reasoning', item, part }
-    return [...events, { type: 'response.content_part.added', ...place(), content_index: 0, part: { ...part } }]
+    this.#open = { kind: 'reasoning', item, part }
+    return [...events, { type: 'response.content_part.added', ...this.#place(), content_index: 0, part: { ...part } }]
   }
 
-  function close(status: ItemStatus = 'completed'): ResponseEvent[] {
-    if (open === null) return []
-    const closed = open
-    open = null
-    const end = { type: 'response.output_item.done', output_index: output.length - 1, item: closed.item }
+  #close(status: ItemStatus = 'completed'): ResponseEvent[] {
+    if (this.#open === null) return []
+    const closed = this.#open
+    this.#open = null
+    const end = { type: 'response.output_item.done', output_index: this.#output.length - 1, item: closed.item }
     if (closed.kind === 'call') {
       const { name, arguments: given } = closed.item
       // a call is whole if its arguments are, wherever the answer was cut off; one that the model ended itself is, whatever it wrote
       const isWhole = status === 'completed' || isJson(given)
       closed.item.status = isWhole ? 'completed' : 'incomplete'
       return isWhole
-        ? [{ type: 'response.function_call_arguments.done', ...place(), name, arguments: given }, end]
+        ? [{ type: 'response.function_call_arguments.done', ...this.#place(), name, arguments: given }, end]
         : [end]
     }
     closed.item.status = status
     const { part } = closed
-    const at = { ...place(), content_index: 0 }
+    const at = { ...this.#place(), content_index: 0 }
     const textDone =
       closed.kind === 'message'
         ? { type: 'response.output_text.done', ...at, text: part.text, logprobs: closed.part.logprobs }
@@ -140,102 +204,56 @@ export function createResponseBuilder(
     return [textDone, { type: 'response.content_part.done', ...at, part }, end]
   }
 
-  function addContent(text: string, logprobs: OutputText['logprobs']): ResponseEvent[] {
-    append(waiting, logprobs)
-    if (open?.kind !== 'message') {
-      held += text
-      if (held.trim() === '') return []
+  #addContent(text: string, logprobs: OutputText['logprobs']): ResponseEvent[] {
+    append(this.#waiting, logprobs)
+    if (this.#open?.kind !== 'message') {
+      this.#held += text
+      if (this.#held.trim() === '') return []
     }
-    const shown = open?.kind === 'message' ? text : held
-    held = ''
-    const opening = open?.kind === 'message' ? [] : [...close(), ...openMessage()]
-    return [...opening, ...extendMessage(shown)]
+    const shown = this.#open?.kind === 'message' ? text : this.#held
+    this.#held = ''
+    const opening = this.#open?.kind === 'message' ? [] : [...this.#close(), ...this.#openMessage()]
+    return [...opening, ...this.#extendMessage(shown)]
   }
 
-  function extendMessage(text: string): ResponseEvent[] {
-    if (open?.kind !== 'message' || text === '') return []
-    const logprobs = waiting
-    waiting = []
-    open.part.text += text
-    append(open.part.logprobs, logprobs)
-    return [{ type: 'response.output_text.delta', ...place(), content_index: 0, delta: text, logprobs }]
+  #extendMessage(text: string): ResponseEvent[] {
+    if (this.#open?.kind !== 'message' || text === '') return []
+    const logprobs = this.#waiting
+    this.#waiting = []
+    this.#open.part.text += text
+    append(this.#open.part.logprobs, logprobs)
+    return [{ type: 'response.output_text.delta', ...this.#place(), content_index: 0, delta: text, logprobs }]
   }
 
-  function addReasoning(text: string): ResponseEvent[] {
-    waiting = []
-    const opening = open?.kind === 'reasoning' ? [] : [...close(), ...openReasoning()]
-    if (open?.kind !== 'reasoning') return opening
-    open.part.text += text
-    return [...opening, { type: 'response.reasoning_text.delta', ...place(), content_index: 0, delta: text }]
+  #addReasoning(text: string): ResponseEvent[] {
+    this.#waiting = []
+    const opening = this.#open?.kind === 'reasoning' ? [] : [...this.#close(), ...this.#openReasoning()]
+    if (this.#open?.kind !== 'reasoning') return opening
+    this.#open.part.text += text
+    return [...opening, { type: 'response.reasoning_text.delta', ...this.#place(), content_index: 0, delta: text }]
   }
 
-  function addCall(call: NonNullable<ChatDelta['tool_calls']>[number]): ResponseEvent[] {
+  #addCall(call: NonNullable<ChatDelta['tool_calls']>[number]): ResponseEvent[] {
     const events: ResponseEvent[] = []
-    held = ''
-    waiting = []
-    if (open?.kind !== 'call' || open.number !== call.index) {
-      append(events, close())
+    this.#held = ''
+    this.#waiting = []
+    if (this.#open?.kind !== 'call' || this.#open.number !== call.index) {
+      append(events, this.#close())
       const item: Call = {
-        id: createId('fc'),
+        id: this.#options.createId('fc'),
         type: 'function_call',
-        call_id: call.id ?? createId('call'),
+        call_id: call.id ?? this.#options.createId('call'),
         name: call.function.name ?? '',
         arguments: '',
         status: 'in_progress',
       }
-      append(events, added(item))
-      open = { kind: 'call', item, number: call.index }
+      append(events, this.#added(item))
+      this.#open = { kind: 'call', item, number: call.index }
     }
     const delta = call.function.arguments ?? ''
-    if (delta === '' || open?.kind !== 'call') return events
-    open.item.arguments += delta
-    return [...events, { type: 'response.function_call_arguments.delta', ...place(), delta }]
-  }
-
-  return {
-    response,
-    begin: () => [
-      { type: 'response.created', response: response() },
-      { type: 'response.in_progress', response: response() },
-    ],
-    add: (chunk) => {
-      if (chunk.usage !== undefined) usage = chunk.usage
-      if (options.hasTokens) tokens.add(chunk)
-      const [choice] = chunk.choices
-      if (choice === undefined) return []
-      const { delta } = choice
-      const { content = '', reasoning = '', tool_calls: calls = [] } = delta
-      const events: ResponseEvent[] = []
-      if (reasoning !== '') {
-        reasoningTokens += choice.token_ids?.length ?? 0
-        append(events, addReasoning(reasoning))
-      }
-      const isEnd = choice.finish_reason !== null && content === ''
-      const logprobs = hasLogprobs && !isEnd && delta.role === undefined ? toLogprobs(choice.logprobs) : []
-      const isText = open === null || open.kind === 'message'
-      if (content !== '' || (logprobs.length > 0 && isText)) {
-        append(events, addContent(content, logprobs))
-      }
-      for (const call of calls) append(events, addCall(call))
-      finishReason = choice.finish_reason ?? finishReason
-      if (choice[SCHEMA_VIOLATIONS] !== undefined) violations = { [SCHEMA_VIOLATIONS]: choice[SCHEMA_VIOLATIONS] }
-      return events
-    },
-    end: (completedSeconds) => {
-      const isCut = finishReason === 'length'
-      const events = [...close(isCut ? 'incomplete' : 'completed')]
-      // an answer without text is a message too
-      if (output.length === 0) append(events, [...openMessage(), ...extendMessage(held), ...close()])
-      changes = isCut
-        ? { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }
-        : { status: 'completed', completed_at: completedSeconds }
-      changes = { ...changes, ...toGenerations(tokens.recorded(), output.length) }
-      return [...events, { type: isCut ? 'response.incomplete' : 'response.completed', response: response() }]
-    },
-    fail: (error) => {
-      changes = { status: 'failed', error }
-      return { type: 'response.failed', response: response() }
-    },
+    if (delta === '' || this.#open?.kind !== 'call') return events
+    this.#open.item.arguments += delta
+    return [...events, { type: 'response.function_call_arguments.delta', ...this.#place(), delta }]
   }
 }
 

@@ -75,7 +75,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       calls.failAll(error)
     },
   })
-  const calls = createEngineCalls(supervisor.send)
+  const calls = createEngineCalls((command) => supervisor.send(command))
 
   /**
    * Waits for the model, if there is room for one more request, and lets it in.
@@ -122,8 +122,8 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
   return {
     baseModel,
     ready: async () => supervisor.loaded() ?? admit((loaded) => loaded),
-    preload: supervisor.start,
-    loaded: supervisor.loaded,
+    preload: () => supervisor.start(),
+    loaded: () => supervisor.loaded(),
     generate,
     text: async (id, task) => {
       const { result } = await admit(() => ({ result: calls.text(id, task) }))
@@ -134,13 +134,13 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
       return calls.ping(id, { ms: timeoutMs, late: () => unresponsive(baseModel, timeoutMs) })
     },
     forgetAdapter: (digest) => supervisor.send({ type: 'forget_adapter', digest }),
-    shareCores: supervisor.shareCores,
-    setNodes: supervisor.setNodes,
-    pid: supervisor.pid,
+    shareCores: (isShared) => supervisor.shareCores(isShared),
+    setNodes: (nodes) => supervisor.setNodes(nodes),
+    pid: () => supervisor.pid(),
     failRequests: (error) => {
       for (const giveUp of loading) giveUp(error)
       calls.failRequests(error)
     },
-    stop: supervisor.stop,
+    stop: (deadlineMs) => supervisor.stop(deadlineMs),
   }
 }

@@ -85,28 +85,77 @@ const WATCHDOG_PING = 'watchdog'
 const EXIT_MS = 500
 
 export function createEngineSupervisor(options: EngineSupervisorOptions): EngineSupervisor {
-  const { logger, clock, load } = options
-  const { baseModel } = load
-  let running: Running | null = null
-  let loadedEvent: LoadedEvent | null = null
-  let isStopped = false
-  let areCoresShared = false
-  let nodes: readonly EngineNode[] = []
-  let deaths = 0
+  return new HostSupervisor(options)
+}
+
+class HostSupervisor implements EngineSupervisor {
+  readonly #options: EngineSupervisorOptions
+  readonly #baseModel: string
+  #running: Running | null = null
+  #loadedEvent: LoadedEvent | null = null
+  #isStopped = false
+  #areCoresShared = false
+  #nodes: readonly EngineNode[] = []
+  #deaths = 0
   /** Why the host died the last time. */
-  let lastDeath = ''
-  let notBeforeMs = 0
+  #lastDeath = ''
+  #notBeforeMs = 0
   /** Why the model could not be loaded the last time; null once it was. */
-  let loadFailure: AppError | null = null
+  #loadFailure: AppError | null = null
 
-  const send = (command: HostCommand): void => running?.link.send(command)
+  constructor(options: EngineSupervisorOptions) {
+    this.#options = options
+    this.#baseModel = options.load.baseModel
+  }
 
-  function start(): Running {
-    if (running !== null) return running
-    if (isStopped) throw shuttingDown()
-    const waitMs = notBeforeMs - clock.monotonicMs()
-    if (waitMs > 0) throw loadFailure ?? keepsDying(baseModel, deaths, { reason: lastDeath, waitMs })
-    const startedMs = clock.monotonicMs()
+  async start(): Promise<LoadedEvent> {
+    return this.#start().loaded
+  }
+
+  loaded(): LoadedEvent | null {
+    return this.#loadedEvent
+  }
+
+  send(command: HostCommand): void {
+    this.#running?.link.send(command)
+  }
+
+  gone(): AppError {
+    return restarting(this.#baseModel, this.#lastDeath)
+  }
+
+  shareCores(isShared: boolean): void {
+    this.#areCoresShared = isShared
+    this.send({ type: 'share_cores', isShared })
+  }
+
+  setNodes(all: readonly EngineNode[]): void {
+    if (this.#nodes.length === 0 && all.length === 0) return
+    this.#nodes = all
+    this.send({ type: 'engine_nodes', nodes: this.#nodes })
+  }
+
+  pid(): number | null {
+    return this.#running?.link.pid ?? null
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    this.#isStopped = true
+    const current = this.#running
+    if (current === null) return
+    this.send({ type: 'shutdown', deadlineMs })
+    const timer = setTimeout(() => current.link.kill(), deadlineMs + EXIT_MS)
+    await current.exited
+    clearTimeout(timer)
+  }
+
+  #start(): Running {
+    if (this.#running !== null) return this.#running
+    if (this.#isStopped) throw shuttingDown()
+    const waitMs = this.#notBeforeMs - this.#options.clock.monotonicMs()
+    if (waitMs > 0)
+      throw this.#loadFailure ?? keepsDying(this.#baseModel, this.#deaths, { reason: this.#lastDeath, waitMs })
+    const startedMs = this.#options.clock.monotonicMs()
     const loaded = createDeferred<LoadedEvent>()
     const exited = createDeferred<void>()
     // a load that fails before anybody waits for it is reported to the next request
@@ -117,124 +166,111 @@ export function createEngineSupervisor(options: EngineSupervisorOptions): Engine
     let isReplaced = false
 
     /** Whoever asks from this turn on waits for the new host, as for the first one. */
-    function replace({ residentBytes, loadedBytes }: WornEvent): void {
-      if (isStopped || options.isWaitedFor()) return
-      logger.info({ base_model: baseModel, resident_bytes: residentBytes, loaded_bytes: loadedBytes }, 'engine.renewed')
+    const replace = ({ residentBytes, loadedBytes }: WornEvent): void => {
+      if (this.#isStopped || this.#options.isWaitedFor()) return
+      this.#options.logger.info(
+        { base_model: this.#baseModel, resident_bytes: residentBytes, loaded_bytes: loadedBytes },
+        'engine.renewed',
+      )
       isReplaced = true
       watchdog.stop()
-      running = null
-      loadedEvent = null
+      this.#running = null
+      this.#loadedEvent = null
       link.kill()
-      start()
+      this.#start()
     }
 
-    function receive(event: HostEvent): void {
+    const receive = (event: HostEvent): void => {
       if (event.type === 'loaded') {
-        loadedEvent = event
-        loadFailure = null
-        logger.info({ base_model: baseModel, load_ms: event.loadMs, ...servingFacts(event) }, 'engine.loaded')
+        this.#loadedEvent = event
+        this.#loadFailure = null
+        this.#options.logger.info(
+          { base_model: this.#baseModel, load_ms: event.loadMs, ...servingFacts(event) },
+          'engine.loaded',
+        )
         loaded.resolve(event)
       } else if (event.type === 'failed' && event.id === null) {
         isUnloadable = true
-        loaded.reject(noteLoadFailure(event))
+        loaded.reject(this.#noteLoadFailure(event))
         link.kill()
       } else if (event.type === 'failed' && event.error.code === 'device_lost') cause ??= 'lost its device'
-      else if (event.type === 'threads') noteThreads(event)
+      else if (event.type === 'threads') this.#noteThreads(event)
       else if (event.type === 'worn') replace(event)
     }
 
-    const link = options.open({
+    const link = this.#options.open({
       received: (events) => {
         if (isReplaced) return
         watchdog.heard()
         for (const event of events) receive(event)
-        options.onEvents(events)
+        this.#options.onEvents(events)
       },
       ended: (reason) => {
         if (isReplaced) return exited.resolve()
         watchdog.stop()
-        running = null
-        loadedEvent = null
-        lastDeath = isUnloadable ? 'could not load its model' : (cause ?? reason)
-        loaded.reject(restarting(baseModel, lastDeath))
-        onDeath({ reason: lastDeath, livedMs: clock.monotonicMs() - startedMs, isUnloadable })
+        this.#running = null
+        this.#loadedEvent = null
+        this.#lastDeath = isUnloadable ? 'could not load its model' : (cause ?? reason)
+        loaded.reject(restarting(this.#baseModel, this.#lastDeath))
+        this.#onDeath({ reason: this.#lastDeath, livedMs: this.#options.clock.monotonicMs() - startedMs, isUnloadable })
         exited.resolve()
       },
     })
     const watchdog = createWatchdog(link.pid ?? 0, {
       frozenMs: FROZEN_MS,
       stuckMs: STUCK_MS,
-      ...options.watchdog,
-      isWaitedFor: options.isWaitedFor,
+      ...this.#options.watchdog,
+      isWaitedFor: this.#options.isWaitedFor,
       ping: () => {
         nudgeThreadPool()
         link.send({ type: 'ping', id: WATCHDOG_PING })
       },
       onFrozen: (reason) => {
         cause = reason
-        logger.error({ base_model: baseModel, reason, pid: link.pid }, 'engine.frozen')
+        this.#options.logger.error({ base_model: this.#baseModel, reason, pid: link.pid }, 'engine.frozen')
         link.kill()
       },
     })
-    running = { link, loaded: loaded.promise, exited: exited.promise }
-    link.send({ type: 'load', ...load })
-    if (areCoresShared) link.send({ type: 'share_cores', isShared: true })
-    if (nodes.length > 0) link.send({ type: 'engine_nodes', nodes })
-    return running
+    this.#running = { link, loaded: loaded.promise, exited: exited.promise }
+    link.send({ type: 'load', ...this.#options.load })
+    if (this.#areCoresShared) link.send({ type: 'share_cores', isShared: true })
+    if (this.#nodes.length > 0) link.send({ type: 'engine_nodes', nodes: this.#nodes })
+    return this.#running
   }
 
-  function noteLoadFailure(event: FailedEvent): AppError {
-    logger.error({ base_model: baseModel, error: event.error }, 'engine.load_failed')
-    loadFailure = loadFailed(baseModel, event)
-    return loadFailure
+  #noteLoadFailure(event: FailedEvent): AppError {
+    this.#options.logger.error({ base_model: this.#baseModel, error: event.error }, 'engine.load_failed')
+    this.#loadFailure = loadFailed(this.#baseModel, event)
+    return this.#loadFailure
   }
 
-  function noteThreads({ threads, heldUpMs, error }: ThreadsEvent): void {
-    const facts = { base_model: baseModel, threads: threads ?? 'all', held_up_ms: Math.round(heldUpMs) }
-    if (error === null) logger.info(facts, 'engine.threads')
-    else logger.warn({ ...facts, reason: error.message }, 'engine.threads_unchanged')
+  #noteThreads({ threads, heldUpMs, error }: ThreadsEvent): void {
+    const facts = { base_model: this.#baseModel, threads: threads ?? 'all', held_up_ms: Math.round(heldUpMs) }
+    if (error === null) this.#options.logger.info(facts, 'engine.threads')
+    else this.#options.logger.warn({ ...facts, reason: error.message }, 'engine.threads_unchanged')
   }
 
-  function onDeath({ reason, livedMs, isUnloadable }: Ending): void {
-    options.onDeath(restarting(baseModel, reason))
-    if (isStopped) return
-    deaths = livedMs > STABLE_AFTER_MS ? 0 : deaths + 1
+  #onDeath({ reason, livedMs, isUnloadable }: Ending): void {
+    this.#options.onDeath(restarting(this.#baseModel, reason))
+    if (this.#isStopped) return
+    this.#deaths = livedMs > STABLE_AFTER_MS ? 0 : this.#deaths + 1
     // the first restart is immediate; a host that keeps dying is started less and less often
-    const backoffMs = deaths <= 1 ? 0 : Math.min(MAX_BACKOFF_MS, 500 * 2 ** (deaths - 2))
-    notBeforeMs = clock.monotonicMs() + backoffMs
+    const backoffMs = this.#deaths <= 1 ? 0 : Math.min(MAX_BACKOFF_MS, 500 * 2 ** (this.#deaths - 2))
+    this.#notBeforeMs = this.#options.clock.monotonicMs() + backoffMs
     // `engine.load_failed` has said why; the signal was this process's own and would read as running out of memory
     if (!isUnloadable) {
-      const facts = { base_model: baseModel, reason, lived_ms: Math.round(livedMs), deaths, backoff_ms: backoffMs }
-      logger.error(facts, 'engine.died')
+      const facts = {
+        base_model: this.#baseModel,
+        reason,
+        lived_ms: Math.round(livedMs),
+        deaths: this.#deaths,
+        backoff_ms: backoffMs,
+      }
+      this.#options.logger.error(facts, 'engine.died')
     }
-    if (loadFailure !== null) notBeforeMs = clock.monotonicMs() + Math.min(Math.max(backoffMs, 1000), LOAD_RETRY_MS)
-    else if (deaths <= 1) start()
-  }
-
-  return {
-    start: async () => start().loaded,
-    loaded: () => loadedEvent,
-    send,
-    gone: () => restarting(baseModel, lastDeath),
-    shareCores: (isShared) => {
-      areCoresShared = isShared
-      send({ type: 'share_cores', isShared })
-    },
-    setNodes: (all) => {
-      if (nodes.length === 0 && all.length === 0) return
-      nodes = all
-      send({ type: 'engine_nodes', nodes })
-    },
-    pid: () => running?.link.pid ?? null,
-    stop: async (deadlineMs) => {
-      isStopped = true
-      const current = running
-      if (current === null) return
-      send({ type: 'shutdown', deadlineMs })
-      const timer = setTimeout(() => current.link.kill(), deadlineMs + EXIT_MS)
-      await current.exited
-      clearTimeout(timer)
-    },
+    if (this.#loadFailure !== null)
+      this.#notBeforeMs = this.#options.clock.monotonicMs() + Math.min(Math.max(backoffMs, 1000), LOAD_RETRY_MS)
+    else if (this.#deaths <= 1) this.#start()
   }
 }
 

@@ -72,155 +72,169 @@ type Left = WorkerClaimRequest['left']
 
 /** Starts it: the first claim is sent at once. A server that is away is tried as long as later; one that refuses is an error. */
 export function startRemoteWorker(options: RemoteWorkerOptions): RemoteWorker {
-  const { directory, onEvent } = options
-  let { facts } = options
-  let trainers: readonly TrainerName[] = ['onnx']
-  const folders = { base_model: null, prepared: join(directory, 'prepared'), fetched: join(directory, 'base-models') }
-  const pool = createWorkerPool({
-    environment: options.environment,
-    given: {
-      ...options.given,
-      TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000),
-      TRAINYARD_WORKER_READS_DIRECT: '1',
-      // always: a device that this process inherited is not proven here
-      TRAINYARD_WORKER_DEVICE: 'cpu',
-      TRAINYARD_WORKER_DEVICE_NAME: 'cpu',
-    },
-    isServerElsewhere: true,
-    keepMs: options.keepMs,
-    entryPath: options.entryPath,
-  })
-  /** Aborted: nothing more is claimed. */
-  const draining = new AbortController()
-  const running = new Set<Attempt>()
-  let isKilled = false
-  let isAway = false
-  let isReady = false
-  let idleSinceMs = systemClock.monotonicMs()
+  return new ClaimingWorker(options)
+}
 
-  const request = (id: string, left: Left, waitSeconds: number): WorkerClaimRequest => ({
-    worker: { ...facts, id, trainers: [...trainers], memory_bytes: memoryBytes() },
-    wait_seconds: waitSeconds,
-    left,
-    is_leaving: false,
-  })
+class ClaimingWorker implements RemoteWorker {
+  readonly ended: Promise<void>
+  readonly #options: RemoteWorkerOptions
+  #facts: WorkerFacts
+  #trainers: readonly TrainerName[] = ['onnx']
+  readonly #folders: { readonly base_model: null; readonly prepared: string; readonly fetched: string }
+  readonly #pool: WorkerPool
+  /** Aborted: nothing more is claimed. */
+  readonly #draining = new AbortController()
+  readonly #running = new Set<Attempt>()
+  #isKilled = false
+  #isAway = false
+  #isReady = false
+  #idleSinceMs = systemClock.monotonicMs()
+
+  constructor(options: RemoteWorkerOptions) {
+    this.#options = options
+    this.#facts = options.facts
+    this.#folders = {
+      base_model: null,
+      prepared: join(options.directory, 'prepared'),
+      fetched: join(options.directory, 'base-models'),
+    }
+    this.#pool = createWorkerPool({
+      environment: options.environment,
+      given: {
+        ...options.given,
+        TRAINYARD_WORKER_PATIENCE_SECONDS: String(options.patienceMs / 1000),
+        TRAINYARD_WORKER_READS_DIRECT: '1',
+        // always: a device that this process inherited is not proven here
+        TRAINYARD_WORKER_DEVICE: 'cpu',
+        TRAINYARD_WORKER_DEVICE_NAME: 'cpu',
+      },
+      isServerElsewhere: true,
+      keepMs: options.keepMs,
+      entryPath: options.entryPath,
+    })
+    this.ended = this.#run()
+  }
+
+  stop(deadlineMs: number): void {
+    this.#draining.abort()
+    setTimeout(() => this.#kill(), deadlineMs).unref()
+  }
+
+  #request(id: string, left: Left, waitSeconds: number): WorkerClaimRequest {
+    return {
+      worker: { ...this.#facts, id, trainers: [...this.#trainers], memory_bytes: memoryBytes() },
+      wait_seconds: waitSeconds,
+      left,
+      is_leaving: false,
+    }
+  }
 
   /** @throws {AppError} what no further try mends, or the last of a server that was away for too long */
-  async function send(asked: WorkerClaimRequest, signal: AbortSignal): Promise<WorkerClaim> {
+  async #send(asked: WorkerClaimRequest, signal: AbortSignal): Promise<WorkerClaim> {
     const startMs = systemClock.monotonicMs()
     for (;;) {
       try {
-        const answer = await options.claim(asked, signal)
-        if (isAway) onEvent({ type: 'server_back' })
-        isAway = false
+        const answer = await this.#options.claim(asked, signal)
+        if (this.#isAway) this.#options.onEvent({ type: 'server_back' })
+        this.#isAway = false
         return answer
       } catch (error) {
         if (signal.aborted) return { claim: null }
         // before the first answer an error of the server may be that of something else at its address
-        const passing = isReady ? PASSING : PASSING_AT_FIRST
+        const passing = this.#isReady ? PASSING : PASSING_AT_FIRST
         const isPassing = error instanceof AppError && passing.has(error.category)
-        if (!isPassing || systemClock.monotonicMs() - startMs > options.patienceMs) throw error
-        if (!isAway) onEvent({ type: 'server_away', reason: error.message })
-        isAway = true
+        if (!isPassing || systemClock.monotonicMs() - startMs > this.#options.patienceMs) throw error
+        if (!this.#isAway) this.#options.onEvent({ type: 'server_away', reason: error.message })
+        this.#isAway = true
         await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined)
       }
     }
   }
 
   /** Makes one attempt after the other. */
-  async function work(): Promise<void> {
+  async #work(): Promise<void> {
     const id = systemIds.uuid()
+    const { signal } = this.#draining
+    const { waitSeconds, idleExitMs } = this.#options
     let left: Left = null
     try {
-      while (!draining.signal.aborted) {
-        if (running.size > 0 && !pool.hasRoom()) {
-          await sleep(ROOM_MS, undefined, { signal: draining.signal }).catch(() => undefined)
+      while (!signal.aborted) {
+        if (this.#running.size > 0 && !this.#pool.hasRoom()) {
+          await sleep(ROOM_MS, undefined, { signal }).catch(() => undefined)
           continue
         }
         const askedMs = systemClock.monotonicMs()
         // the first answer comes at once: it shows that key, version and address are right
-        const { claim } = await send(request(id, left, isReady ? options.waitSeconds : 0), draining.signal)
-        if (draining.signal.aborted && claim === null) break
+        const { claim } = await this.#send(this.#request(id, left, this.#isReady ? waitSeconds : 0), signal)
+        if (signal.aborted && claim === null) break
         left = null
-        if (!isReady) onEvent({ type: 'ready' })
-        isReady = true
+        if (!this.#isReady) this.#options.onEvent({ type: 'ready' })
+        this.#isReady = true
         if (claim === null) {
           // an answer that came early: whatever says so must not be asked all the time
           const restMs = PAUSE_MS - (systemClock.monotonicMs() - askedMs)
-          if (
-            options.idleExitMs !== null &&
-            running.size === 0 &&
-            systemClock.monotonicMs() - idleSinceMs > options.idleExitMs
-          ) {
-            draining.abort()
-          } else if (restMs > 0) await sleep(restMs, undefined, { signal: draining.signal }).catch(() => undefined)
+          const idleMs = systemClock.monotonicMs() - this.#idleSinceMs
+          if (idleExitMs !== null && this.#running.size === 0 && idleMs > idleExitMs) this.#draining.abort()
+          else if (restMs > 0) await sleep(restMs, undefined, { signal }).catch(() => undefined)
           continue
         }
-        left = await attempt(claim)
+        left = await this.#attempt(claim)
       }
     } finally {
       // within the time of a request: whoever stops us waits for no server that is away
-      const leaving = { ...request(id, left, 0), is_leaving: true }
-      await options.claim(leaving, AbortSignal.timeout(LEAVE_MS)).catch(() => undefined)
+      const leaving = { ...this.#request(id, left, 0), is_leaving: true }
+      await this.#options.claim(leaving, AbortSignal.timeout(LEAVE_MS)).catch(() => undefined)
     }
   }
 
-  async function attempt(claim: NonNullable<WorkerClaim['claim']>): Promise<Left> {
+  async #attempt(claim: NonNullable<WorkerClaim['claim']>): Promise<Left> {
     const { job_id: jobId, attempt: number, token, model_id: modelId, is_session: isSession } = claim
-    onEvent({ type: 'job_started', jobId, attempt: number })
-    const { serverUrl } = options
-    const process = pool.start({ serverUrl, token, jobId, attempt: number, modelId, folders, isSession })
-    running.add(process)
-    if (isKilled) process.kill()
+    this.#options.onEvent({ type: 'job_started', jobId, attempt: number })
+    const at = { serverUrl: this.#options.serverUrl, folders: this.#folders }
+    const process = this.#pool.start({ ...at, token, jobId, attempt: number, modelId, isSession })
+    this.#running.add(process)
+    if (this.#isKilled) process.kill()
     const how = await process.ended
-    running.delete(process)
-    idleSinceMs = systemClock.monotonicMs()
-    onEvent({ type: 'job_left', jobId, attempt: number, how })
-    return { reason: isKilled ? 'its worker was told to stop' : how.slice(0, 500), is_orderly: isKilled }
+    this.#running.delete(process)
+    this.#idleSinceMs = systemClock.monotonicMs()
+    this.#options.onEvent({ type: 'job_left', jobId, attempt: number, how })
+    return { reason: this.#isKilled ? 'its worker was told to stop' : how.slice(0, 500), is_orderly: this.#isKilled }
   }
 
-  async function run(): Promise<void> {
-    await mkdir(folders.fetched, { recursive: true, mode: 0o700 })
-    await removeStale(folders.fetched)
-    if (options.hasTrainers) await findTrainer()
+  async #run(): Promise<void> {
+    await mkdir(this.#folders.fetched, { recursive: true, mode: 0o700 })
+    await removeStale(this.#folders.fetched)
+    if (this.#options.hasTrainers) await this.#findTrainer()
     try {
-      await Promise.all([work(), ...Array.from({ length: options.jobs - 1 }, workWhenReady)])
+      await Promise.all([this.#work(), ...Array.from({ length: this.#options.jobs - 1 }, () => this.#workWhenReady())])
     } finally {
-      draining.abort()
-      kill()
-      pool.stop()
+      this.#draining.abort()
+      this.#kill()
+      this.#pool.stop()
     }
   }
 
   /** What jobs are computed with must be known before one is claimed. @throws {InstallationError} where it cannot be had */
-  async function findTrainer(): Promise<void> {
-    const computing = await pool.probeComputing().catch((error: unknown) => {
+  async #findTrainer(): Promise<void> {
+    const computing = await this.#pool.probeComputing().catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error)
       throw new InstallationError('trainer_unavailable', reason, {
         hint: 'trainyard worker --trainer onnx needs nothing',
       })
     })
-    facts = { ...facts, ...computing, versions: { ...facts.versions, ...computing.versions } }
-    if (computing.trainer === 'torch') trainers = ['onnx', 'torch']
+    this.#facts = { ...this.#facts, ...computing, versions: { ...this.#facts.versions, ...computing.versions } }
+    if (computing.trainer === 'torch') this.#trainers = ['onnx', 'torch']
   }
 
   /** Nothing is asked twice of a server that refuses. */
-  async function workWhenReady(): Promise<void> {
-    while (!isReady && !draining.signal.aborted) await sleep(READY_MS)
-    await work()
+  async #workWhenReady(): Promise<void> {
+    while (!this.#isReady && !this.#draining.signal.aborted) await sleep(READY_MS)
+    await this.#work()
   }
 
-  function kill(): void {
-    isKilled = true
-    for (const process of running) process.kill()
-  }
-
-  return {
-    ended: run(),
-    stop: (deadlineMs) => {
-      draining.abort()
-      setTimeout(kill, deadlineMs).unref()
-    },
+  #kill(): void {
+    this.#isKilled = true
+    for (const process of this.#running) process.kill()
   }
 }
 

@@ -8,7 +8,7 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { createPlaces, type Place } from './connection-places.js'
+import { createPlaces, type Place, type Places } from './connection-places.js'
 import { networkOf } from './network.js'
 import { createOpenBodies } from './open-bodies.js'
 import { answerToUnreadable } from './unreadable.js'
@@ -96,30 +96,59 @@ interface Line extends Place {
  *
  * @returns stops looking for unread bytes
  */
-export function governConnections(
-  server: Server,
-  handle: RequestHandler,
-  { limits, onCut, senders = DIRECT, asksForKey = () => true }: GovernOptions,
-): () => void {
-  const { maxConnections, maxPipelinedRequests, maxUnreadBytes, unreadMs = UNREAD_MS } = limits
-  const lines = new Map<Socket, Line>()
-  const busy = new Set<Line>()
-  const places = createPlaces<Line>({ maxPlaces: maxConnections, isWaiting })
-  const openBodies = createOpenBodies()
-  const cuts = createCutCounts(onCut)
-  let waitingCount = 0
+export function governConnections(server: Server, handle: RequestHandler, options: GovernOptions): () => void {
+  const connections = new Connections(server, handle, options)
+  return () => connections.stop()
+}
 
-  function cut(socket: Socket, reason: CutReason): void {
-    cuts.note(reason)
+class Connections {
+  readonly #handle: RequestHandler
+  readonly #options: GovernOptions
+  readonly #limits: ConnectionLimits
+  readonly #senders: Senders
+  readonly #lines = new Map<Socket, Line>()
+  readonly #busy = new Set<Line>()
+  readonly #places: Places<Line>
+  readonly #openBodies = createOpenBodies()
+  readonly #cuts: ReturnType<typeof createCutCounts>
+  #waitingCount = 0
+  readonly #timer = setInterval(() => this.#sweep(), SWEEP_MS).unref()
+
+  constructor(server: Server, handle: RequestHandler, options: GovernOptions) {
+    this.#handle = handle
+    this.#options = options
+    this.#limits = options.limits
+    this.#senders = options.senders ?? DIRECT
+    this.#places = createPlaces<Line>({ maxPlaces: this.#limits.maxConnections, isWaiting })
+    this.#cuts = createCutCounts(options.onCut)
+    server.on('connection', (socket) => this.#open(socket))
+    server.on('request', (incoming, outgoing) => this.#take(incoming, outgoing))
+    // without listeners Node answers these by itself, before the key is looked at
+    server.on('checkContinue', (incoming, outgoing) => this.#take(incoming, outgoing))
+    server.on('checkExpectation', (incoming, outgoing) => this.#take(incoming, outgoing))
+    server.on('clientError', (error, socket) => {
+      // behind an answer that has begun it would be read as a part of that
+      const isAnswering = this.#lines.get(socket as Socket)?.running?.outgoing.headersSent === true
+      if (isAnswering || !socket.writable) socket.destroy(error)
+      else socket.end(answerToUnreadable(error), () => socket.destroy())
+    })
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  #cut(socket: Socket, reason: CutReason): void {
+    this.#cuts.note(reason)
     socket.destroy()
   }
 
-  function open(socket: Socket): void {
-    if (lines.size >= maxConnections) {
-      const next = places.next()
-      cut(next?.socket ?? socket, 'too_many_connections')
+  #open(socket: Socket): void {
+    if (this.#lines.size >= this.#limits.maxConnections) {
+      const next = this.#places.next()
+      this.#cut(next?.socket ?? socket, 'too_many_connections')
       if (next === undefined) return
-      forget(next)
+      this.#forget(next)
     }
     const address = socket.remoteAddress ?? ''
     const line: Line = {
@@ -131,34 +160,37 @@ export function governConnections(
       bytesSeen: Number.NEGATIVE_INFINITY,
       network: networkOf(address),
       entity: null,
-      isProxy: senders.isProxy(address),
+      isProxy: this.#senders.isProxy(address),
     }
-    lines.set(socket, line)
-    places.open(line)
-    socket.once('close', () => forget(line))
+    this.#lines.set(socket, line)
+    this.#places.open(line)
+    socket.once('close', () => this.#forget(line))
   }
 
-  function forget(line: Line): void {
-    lines.delete(line.socket)
-    places.close(line)
-    busy.delete(line)
-    waitingCount -= line.waiting.length
+  #forget(line: Line): void {
+    this.#lines.delete(line.socket)
+    this.#places.close(line)
+    this.#busy.delete(line)
+    this.#waitingCount -= line.waiting.length
     line.waiting.length = 0
   }
 
-  function take(incoming: IncomingMessage, outgoing: ServerResponse): void {
-    const line = lines.get(incoming.socket)
+  #take(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const line = this.#lines.get(incoming.socket)
     // cut, and the parser has not heard of it yet
     if (line === undefined) return
     if (line.running === null) {
-      start(line, { incoming, outgoing })
+      this.#start(line, { incoming, outgoing })
       return
     }
     line.waiting.push({ incoming, outgoing })
-    waitingCount += 1
-    if (line.waiting.length > maxPipelinedRequests || waitingCount > WAITING_SHARES * maxPipelinedRequests) {
-      cut(line.socket, 'too_many_pipelined_requests')
-      forget(line)
+    this.#waitingCount += 1
+    if (
+      line.waiting.length > this.#limits.maxPipelinedRequests ||
+      this.#waitingCount > WAITING_SHARES * this.#limits.maxPipelinedRequests
+    ) {
+      this.#cut(line.socket, 'too_many_pipelined_requests')
+      this.#forget(line)
     } else if (line.waiting.length >= PAUSE_AT && !line.isPaused) {
       line.isPaused = true
       // behind the parser, which asks for more at the end of every request
@@ -168,113 +200,99 @@ export function governConnections(
     }
   }
 
-  function start(line: Line, exchange: Exchange): void {
+  #start(line: Line, exchange: Exchange): void {
     const { incoming, outgoing } = exchange
-    const network = networkOf(senders.senderOf(incoming) ?? '')
+    const network = networkOf(this.#senders.senderOf(incoming) ?? '')
     line.running = exchange
     line.bytesSeen = Number.NEGATIVE_INFINITY
-    const hasKey = bringsKey(incoming) && asksForKey(incoming)
-    places.begin(line, network, hasKey)
-    busy.add(line)
+    const hasKey = bringsKey(incoming) && (this.#options.asksForKey?.(incoming) ?? true)
+    this.#places.begin(line, network, hasKey)
+    this.#busy.add(line)
     const open: { leave?: () => void } = {}
     outgoing.once('close', () => {
       open.leave?.()
       // others take their turn between two requests of a connection
-      if (line.waiting.length > 0) setImmediate(goOn, line)
-      else rest(line)
+      if (line.waiting.length > 0) setImmediate(() => this.#goOn(line))
+      else this.#rest(line)
     })
     if (isExpectationUnknown(incoming)) return void outgoing.writeHead(417, { connection: 'close' }).end()
     const begin = (leave?: () => void): void => {
       const prove = (entity: string): boolean => {
         leave?.()
-        return line.running !== exchange || places.prove(line, entity)
+        return line.running !== exchange || this.#places.prove(line, entity)
       }
-      handle(incoming, outgoing, { prove })
+      this.#handle(incoming, outgoing, { prove })
     }
     // a key that is wrong is refused before the body is read
     if (!isBodyComing(line) || hasKey) begin()
-    else open.leave = openBodies.enter(network, { begin, isGone: () => line.socket.destroyed })
+    else open.leave = this.#openBodies.enter(network, { begin, isGone: () => line.socket.destroyed })
   }
 
-  function goOn(line: Line): void {
+  #goOn(line: Line): void {
     const next = line.waiting.shift()
     if (next === undefined) {
-      rest(line)
+      this.#rest(line)
       return
     }
-    waitingCount -= 1
+    this.#waitingCount -= 1
     if (line.waiting.length === 0 && line.isPaused) {
       line.isPaused = false
       line.socket.resume()
     }
-    start(line, next)
+    this.#start(line, next)
   }
 
-  function rest(line: Line): void {
+  #rest(line: Line): void {
     line.running = null
     line.unreadSinceMs = null
-    busy.delete(line)
-    places.rest(line)
+    this.#busy.delete(line)
+    this.#places.rest(line)
   }
 
-  function sweep(): void {
+  #sweep(): void {
     const nowMs = performance.now()
-    for (const line of busy) {
+    for (const line of this.#busy) {
       const { bytesRead } = line.socket
       const isSlow = bytesRead - line.bytesSeen < STALLED_BYTES && isBodyComing(line)
       line.bytesSeen = bytesRead
-      places.setStalled(line, isSlow || line.unreadSinceMs !== null)
+      this.#places.setStalled(line, isSlow || line.unreadSinceMs !== null)
     }
-    cutUnread(nowMs)
-    cuts.report()
+    this.#cutUnread(nowMs)
+    this.#cuts.report()
   }
 
-  function cutUnread(nowMs: number): void {
+  #cutUnread(nowMs: number): void {
     let unreadBytes = 0
     const unread: { readonly line: Line; readonly sinceMs: number; readonly bytes: number }[] = []
-    for (const line of busy) {
+    for (const line of this.#busy) {
       const bytes = line.running?.outgoing.writableLength ?? 0
       if (bytes === 0) {
         line.unreadSinceMs = null
         continue
       }
-      if (line.unreadSinceMs === null) watchReader(line)
+      if (line.unreadSinceMs === null) this.#watchReader(line)
       line.unreadSinceMs ??= nowMs
       unreadBytes += bytes
       unread.push({ line, sinceMs: line.unreadSinceMs, bytes })
     }
-    if (unreadBytes <= maxUnreadBytes) return
+    if (unreadBytes <= this.#limits.maxUnreadBytes) return
     for (const { line, bytes } of unread.sort((a, b) => a.sinceMs - b.sinceMs)) {
-      cut(line.socket, 'too_many_unread_bytes')
+      this.#cut(line.socket, 'too_many_unread_bytes')
       unreadBytes -= bytes
-      if (unreadBytes <= maxUnreadBytes) return
+      if (unreadBytes <= this.#limits.maxUnreadBytes) return
     }
   }
 
   /** Node counts every byte that the system takes as a sign of life, also of one large write. */
-  function watchReader(line: Line): void {
+  #watchReader(line: Line): void {
     const outgoing = line.running?.outgoing
     if (outgoing === undefined) return
     outgoing.removeAllListeners('timeout')
     outgoing.on('timeout', () => {
-      if (outgoing.writableLength > 0) cut(line.socket, 'answer_not_read')
+      if (outgoing.writableLength > 0) this.#cut(line.socket, 'answer_not_read')
     })
-    line.socket.setTimeout(unreadMs)
+    line.socket.setTimeout(this.#limits.unreadMs ?? UNREAD_MS)
   }
-
-  server.on('connection', open)
-  server.on('request', take)
-  // without listeners Node answers these by itself, before the key is looked at
-  server.on('checkContinue', take)
-  server.on('checkExpectation', take)
-  server.on('clientError', (error, socket) => {
-    // behind an answer that has begun it would be read as a part of that
-    const isAnswering = lines.get(socket as Socket)?.running?.outgoing.headersSent === true
-    if (isAnswering || !socket.writable) socket.destroy(error)
-    else socket.end(answerToUnreadable(error), () => socket.destroy())
-  })
-  const timer = setInterval(sweep, SWEEP_MS).unref()
-  return () => clearInterval(timer)
 }
 
 /** Whether nothing can be done for a connection before its client has. */

@@ -83,16 +83,94 @@ const byText = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]
   a < b ? -1 : a > b ? 1 : 0
 
 export function createUsageService(db: DatabaseHandle, logger: Logger): UsageService {
-  let counted = new Map<string, { readonly key: CountedFor; counters: UsageCounters }>()
-  let usedKeys = new Set<string>()
-  let flushing: Promise<void> = Promise.resolve()
-  /** A write that failed and may be done all the same: counting it again before that is known would count it twice. */
-  let doubtful: { readonly id: string; readonly giveBack: () => void } | null = null
+  return new UsageCounts(db, logger)
+}
 
-  function add(key: CountedFor, more: Partial<UsageCounters>): void {
+class UsageCounts implements UsageService {
+  readonly #db: DatabaseHandle
+  readonly #logger: Logger
+  #counted = new Map<string, { readonly key: CountedFor; counters: UsageCounters }>()
+  #usedKeys = new Set<string>()
+  #flushing: Promise<void> = Promise.resolve()
+  /** A write that failed and may be done all the same: counting it again before that is known would count it twice. */
+  #doubtful: { readonly id: string; readonly giveBack: () => void } | null = null
+  readonly #timer = setInterval(() => this.#flushOrSay(), USAGE_FLUSH_MS).unref()
+
+  constructor(db: DatabaseHandle, logger: Logger) {
+    this.#db = db
+    this.#logger = logger
+  }
+
+  flush(): Promise<void> {
+    const next = this.#flushing.then(() => this.#write())
+    this.#flushing = next.catch(() => undefined)
+    return next
+  }
+
+  noteKey(keyId: string): void {
+    this.#usedKeys.add(keyId)
+  }
+
+  count(
+    events: AsyncIterable<GenerationEvent>,
+    key: CountedFor,
+    requests: 0 | 1 = 1,
+  ): AsyncIterableIterator<GenerationEvent> {
+    const source = events[Symbol.asyncIterator]()
+    return {
+      [Symbol.asyncIterator]() {
+        return this
+      },
+      next: async () => {
+        const result = await source.next()
+        if (result.done !== true) this.#note(key, result.value, requests)
+        return result
+      },
+      return: async () => (await source.return?.()) ?? { done: true, value: undefined },
+    }
+  }
+
+  async report(principal: Principal, query: UsageQuery): Promise<string> {
+    const project = checkProject(principal, query.project)
+    const { from, to } = await this.#readDays(query)
+    const found = await this.#readRows({ entity: principal.entity, from, to, project, model: query.model })
+    const { data, ...rest } = found
+    const answer: Omit<UsageResponse, 'data'> = { object: 'usage', entity: principal.entity, from, to, ...rest }
+    return `${JSON.stringify(answer).slice(0, -1)},"data":[${data}]}`
+  }
+
+  async reportKeys(principal: Principal, query: KeyUsageQuery): Promise<KeyUsageResponse> {
+    const { from, to } = await this.#readDays(query)
+    const owner = { entity: principal.entity, project: principal.project }
+    const rows = await readKeyUsage(this.#db, owner, { from, to, limit: MAX_KEYS + 1 })
+    return {
+      object: 'usage.keys',
+      entity: principal.entity,
+      from,
+      to,
+      data: rows.slice(0, MAX_KEYS).map((row) => ({
+        key_id: row.keyId,
+        name: row.name,
+        key_prefix: row.keyPrefix,
+        project: row.project,
+        requests: row.requests,
+        prompt_tokens: row.promptTokens,
+        cached_tokens: row.cachedTokens,
+        completion_tokens: row.completionTokens,
+      })),
+      is_truncated: rows.length > MAX_KEYS,
+    }
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+    await this.#flushOrSay()
+  }
+
+  #add(key: CountedFor, more: Partial<UsageCounters>): void {
     const id = `${key.entity}\n${key.project}\n${key.model}\n${key.keyId ?? ''}`
-    const before = counted.get(id)?.counters
-    counted.set(id, {
+    const before = this.#counted.get(id)?.counters
+    this.#counted.set(id, {
       key,
       counters: {
         requests: (before?.requests ?? 0) + (more.requests ?? 0),
@@ -103,23 +181,23 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     })
   }
 
-  function note(key: CountedFor, event: GenerationEvent, requests: number): void {
-    if (event.type === 'delta') add(key, { completionTokens: event.tokenIds.length })
+  #note(key: CountedFor, event: GenerationEvent, requests: number): void {
+    if (event.type === 'delta') this.#add(key, { completionTokens: event.tokenIds.length })
     else if (event.type === 'started') {
-      add(key, { requests, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
+      this.#add(key, { requests, promptTokens: event.promptTokenIds.length, cachedTokens: event.cachedTokens })
     }
   }
 
-  async function write(): Promise<void> {
-    if (!(await settle())) return
-    if (counted.size === 0 && usedKeys.size === 0) return
-    const batch = counted
-    const keys = usedKeys
+  async #write(): Promise<void> {
+    if (!(await this.#settle())) return
+    if (this.#counted.size === 0 && this.#usedKeys.size === 0) return
+    const batch = this.#counted
+    const keys = this.#usedKeys
     let id: string | null = null
-    counted = new Map()
-    usedKeys = new Set()
+    this.#counted = new Map()
+    this.#usedKeys = new Set()
     try {
-      await inTransaction(db, async (transaction) => {
+      await inTransaction(this.#db, async (transaction) => {
         id = null
         // in one order, or servers that count for the same would wait for each other
         for (const [, { key, counters }] of [...batch].sort(byText)) {
@@ -133,43 +211,35 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
       })
     } catch (error) {
       const giveBack = (): void => {
-        for (const { key, counters } of batch.values()) add(key, counters)
-        for (const key of keys) usedKeys.add(key)
+        for (const { key, counters } of batch.values()) this.#add(key, counters)
+        for (const key of keys) this.#usedKeys.add(key)
       }
       if (id === null) giveBack()
-      else doubtful = { id, giveBack }
+      else this.#doubtful = { id, giveBack }
       throw error
     }
   }
 
   /** Whether nothing is in doubt any more. */
-  async function settle(): Promise<boolean> {
-    if (doubtful === null) return true
-    const { id, giveBack } = doubtful
-    const isDone = await wasCommitted(db, id)
+  async #settle(): Promise<boolean> {
+    if (this.#doubtful === null) return true
+    const { id, giveBack } = this.#doubtful
+    const isDone = await wasCommitted(this.#db, id)
     if (isDone === null) return false
-    doubtful = null
+    this.#doubtful = null
     if (!isDone) giveBack()
     return true
   }
 
-  function flush(): Promise<void> {
-    const next = flushing.then(write)
-    flushing = next.catch(() => undefined)
-    return next
-  }
-
   /** Rows and sums of a report, in parts between which others have their turn. */
-  async function readRows(
-    wanted: UsageFilter,
-  ): Promise<Pick<UsageResponse, 'total' | 'is_truncated'> & { data: string }> {
+  async #readRows(wanted: UsageFilter): Promise<Pick<UsageResponse, 'total' | 'is_truncated'> & { data: string }> {
     const parts: string[] = []
     const total = { requests: 0, prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0 }
     let trainingMs = 0
     let since: UsageRowKey | undefined
     for (;;) {
-      const next = await findUsageRow(db, { ...wanted, since }, PART)
-      const rows = await readUsage(db, { ...wanted, since, before: next ?? undefined })
+      const next = await findUsageRow(this.#db, { ...wanted, since }, PART)
+      const rows = await readUsage(this.#db, { ...wanted, since, before: next ?? undefined })
       if (rows.json !== '') parts.push(rows.json)
       total.requests += rows.requests
       total.prompt_tokens += rows.promptTokens
@@ -188,10 +258,10 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
   }
 
   /** The days of a report, once all that was counted is written. */
-  async function readDays(query: KeyUsageQuery): Promise<{ readonly from: string; readonly to: string }> {
+  async #readDays(query: KeyUsageQuery): Promise<{ readonly from: string; readonly to: string }> {
     // when keys were last used is no part of it: that is written in its own time
-    await (counted.size > 0 || doubtful !== null ? flush() : flushing)
-    const { from: before, to } = await defaultUsageDays(db, query.to)
+    await (this.#counted.size > 0 || this.#doubtful !== null ? this.flush() : this.#flushing)
+    const { from: before, to } = await defaultUsageDays(this.#db, query.to)
     const from = query.from ?? before
     if (from <= to) return { from, to }
     throw new InvalidRequestError('invalid_request', `from ${from} is after to ${to}, expected a day before it`, {
@@ -199,59 +269,7 @@ export function createUsageService(db: DatabaseHandle, logger: Logger): UsageSer
     })
   }
 
-  const flushOrSay = () => flush().catch((error: unknown) => logger.error({ err: error }, 'usage.write_failed'))
-  const timer = setInterval(flushOrSay, USAGE_FLUSH_MS).unref()
-
-  return {
-    flush,
-    noteKey: (keyId) => void usedKeys.add(keyId),
-    count: (events, key, requests = 1) => {
-      const source = events[Symbol.asyncIterator]()
-      return {
-        [Symbol.asyncIterator]() {
-          return this
-        },
-        next: async () => {
-          const result = await source.next()
-          if (result.done !== true) note(key, result.value, requests)
-          return result
-        },
-        return: async () => (await source.return?.()) ?? { done: true, value: undefined },
-      }
-    },
-    report: async (principal, query) => {
-      const project = checkProject(principal, query.project)
-      const { from, to } = await readDays(query)
-      const found = await readRows({ entity: principal.entity, from, to, project, model: query.model })
-      const { data, ...rest } = found
-      const answer: Omit<UsageResponse, 'data'> = { object: 'usage', entity: principal.entity, from, to, ...rest }
-      return `${JSON.stringify(answer).slice(0, -1)},"data":[${data}]}`
-    },
-    reportKeys: async (principal, query) => {
-      const { from, to } = await readDays(query)
-      const owner = { entity: principal.entity, project: principal.project }
-      const rows = await readKeyUsage(db, owner, { from, to, limit: MAX_KEYS + 1 })
-      return {
-        object: 'usage.keys',
-        entity: principal.entity,
-        from,
-        to,
-        data: rows.slice(0, MAX_KEYS).map((row) => ({
-          key_id: row.keyId,
-          name: row.name,
-          key_prefix: row.keyPrefix,
-          project: row.project,
-          requests: row.requests,
-          prompt_tokens: row.promptTokens,
-          cached_tokens: row.cachedTokens,
-          completion_tokens: row.completionTokens,
-        })),
-        is_truncated: rows.length > MAX_KEYS,
-      }
-    },
-    stop: async () => {
-      clearInterval(timer)
-      await flushOrSay()
-    },
+  #flushOrSay(): Promise<void> {
+    return this.flush().catch((error: unknown) => this.#logger.error({ err: error }, 'usage.write_failed'))
   }
 }

@@ -14,11 +14,11 @@ import type { LoadedEvent } from '#inference/host/protocol.js'
 import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { countModelsOf, isModelAddress } from '#service/storage/models.js'
-import { createDownloadNotices } from '../activity/download-notices.js'
+import { createDownloadNotices, type DownloadState } from '../activity/download-notices.js'
 import type { BaseModelEntry, Principal, ServiceContext } from '../context.js'
 import { findAdapterFiles } from '../models/adapter-files.js'
 import type { HubConnection } from './hub-connection.js'
-import { createHubImports } from './hub-imports.js'
+import { createHubImports, type HubImports } from './hub-imports.js'
 import type { Shelf, ShelfEntry } from './shelf.js'
 
 export interface BaseModelService {
@@ -72,65 +72,160 @@ type Context = Pick<
 >
 
 export function createBaseModelService(context: Context, options: BaseModelOptions): BaseModelService {
-  const { db, logger, modelFacts } = context
-  const { served, shelf, inspector } = options
-  /** Those of the start that were not added: they cannot be removed here. */
-  const addedNames = new Set(options.added.map((entry) => entry.name))
-  const configured = new Set(served.map((entry) => entry.name).filter((name) => !addedNames.has(name)))
-  const shelved = new Map(options.added.filter(({ name }) => !configured.has(name)).map((entry) => [entry.name, entry]))
-  for (const { name, facts } of shelved.values()) {
-    // one that an older version wrote knows no warnings, or no form of calls: it is looked at again
-    if (Array.isArray(facts?.warnings) && facts.toolFormat !== undefined) modelFacts.remember(name, facts)
-  }
-  const tellDownload = createDownloadNotices(context)
-  const hub = createHubImports({
-    ...options,
-    logger,
-    clock: context.clock,
-    onEntry: (entry) => {
-      shelved.set(entry.name, entry)
-      if (entry.facts !== null) publish(entry)
-      noteDownload(entry.name)
-    },
-    onProgress: noteDownload,
-    onUnusable: async (name) => {
-      shelved.delete(name)
-      await shelf.remove(name)
-    },
-  })
+  return new BaseModels(context, options)
+}
 
-  function noteDownload(name: string): void {
-    const source = shelved.get(name)?.source
+class BaseModels implements BaseModelService {
+  readonly #context: Context
+  readonly #options: BaseModelOptions
+  /** Those of the start that were not added: they cannot be removed here. */
+  readonly #configured: ReadonlySet<string>
+  readonly #shelved: Map<string, ShelfEntry>
+  readonly #tellDownload: (name: string, state: DownloadState) => void
+  readonly #hub: HubImports
+
+  constructor(context: Context, options: BaseModelOptions) {
+    this.#context = context
+    this.#options = options
+    const addedNames = new Set(options.added.map((entry) => entry.name))
+    this.#configured = new Set(options.served.map((entry) => entry.name).filter((name) => !addedNames.has(name)))
+    this.#shelved = new Map(
+      options.added.filter(({ name }) => !this.#configured.has(name)).map((entry) => [entry.name, entry]),
+    )
+    for (const { name, facts } of this.#shelved.values()) {
+      // one that an older version wrote knows no warnings, or no form of calls: it is looked at again
+      if (Array.isArray(facts?.warnings) && facts.toolFormat !== undefined) context.modelFacts.remember(name, facts)
+    }
+    this.#tellDownload = createDownloadNotices(context)
+    this.#hub = createHubImports({
+      ...options,
+      logger: context.logger,
+      clock: context.clock,
+      onEntry: (entry) => {
+        this.#shelved.set(entry.name, entry)
+        if (entry.facts !== null) this.#publish(entry)
+        this.#noteDownload(entry.name)
+      },
+      onProgress: (name) => this.#noteDownload(name),
+      onUnusable: async (name) => {
+        this.#shelved.delete(name)
+        await options.shelf.remove(name)
+      },
+    })
+  }
+
+  names(): readonly string[] {
+    return this.#options.served.map((entry) => entry.name)
+  }
+
+  async list(principal: Principal): Promise<List<BaseModel>> {
+    const names = new Set([
+      ...this.#options.served.map((entry) => entry.name),
+      ...this.#shelved.keys(),
+      ...this.#hub.names(),
+    ])
+    const all = await Promise.all([...names].map((name) => this.#describe(principal, name)))
+    const rows = all.filter((row) => row !== null)
+    return toList(rows, false)
+  }
+
+  async get(principal: Principal, name: string): Promise<BaseModel> {
+    const description = await this.#describe(principal, name)
+    if (description === null) throw notFound(name)
+    return description
+  }
+
+  async add(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
+    this.#assertAlone()
+    const { hub: repository, path } = request
+    if ((request.from_adapter ?? null) !== null) return await this.#addMerged(principal, request)
+    if ((request.base_model ?? null) !== null) {
+      throw new InvalidRequestError('invalid_source', 'base_model needs from_adapter', { param: 'base_model' })
+    }
+    if ((repository ?? null) === null && typeof path === 'string') {
+      const unused = request.file ?? request.revision ?? null
+      if (typeof request.name !== 'string' || unused !== null) {
+        throw new InvalidRequestError('invalid_source', 'path needs name, and neither file nor revision')
+      }
+      await this.#addLocal(request.name, path)
+      return await this.get(principal, request.name)
+    }
+    if (typeof repository !== 'string' || (path ?? null) !== null) {
+      throw new InvalidRequestError('invalid_source', 'give hub, path, or base_model with from_adapter')
+    }
+    const name = request.name ?? repository
+    const wanted = { name, repository, revision: request.revision ?? 'main', file: request.file ?? null }
+    // the same request again goes on with a download, or tells how far it is
+    if (!this.#hub.isSame(wanted, this.#shelved.get(name))) await this.#checkName(name)
+    await this.#hub.start(wanted, this.#shelved.get(name))
+    return await this.get(principal, name)
+  }
+
+  async remove(name: string): Promise<DeleteBaseModelResponse> {
+    this.#assertAlone()
+    if (this.#configured.has(name)) {
+      throw new ConflictError('base_model_configured', `base model "${name}" was given when the server was started`, {
+        hint: 'start the server without its --base-model',
+      })
+    }
+    const entry = this.#shelved.get(name)
+    if (entry === undefined && this.#hub.progressOf(name) === null) throw notFound(name)
+    const at = this.#options.served.findIndex((each) => each.name === name)
+    // unlisted first: a model that is being created is either counted here or refused there
+    const [live] = at < 0 ? [] : this.#options.served.splice(at, 1)
+    const count = await inTransaction(this.#context.db, (transaction) => countModelsOf(transaction, name))
+    if (count > 0) {
+      if (live !== undefined) this.#options.served.splice(at, 0, live)
+      throw new ConflictError('base_model_in_use', `base model "${name}" has ${count} model(s) trained from it`, {
+        hint: 'trainyard models delete <model> removes a model',
+      })
+    }
+    await this.#hub.stop(name)
+    await this.#context.engines.remove(name, DRAIN_MS)
+    this.#shelved.delete(name)
+    this.#context.modelFacts.forget(name)
+    await this.#options.shelf.remove(name)
+    await this.#removePrepared(entry?.facts?.digest ?? null)
+    this.#context.logger.info({ base_model: name }, 'base_model.removed')
+    return { id: name, object: 'base_model', deleted: true }
+  }
+
+  close(): Promise<void> {
+    return this.#hub.close()
+  }
+
+  #noteDownload(name: string): void {
+    const source = this.#shelved.get(name)?.source
     const files = source?.type === 'hub' ? source.files : null
     const totalBytes = files?.reduce((sum, file) => sum + file.sizeBytes, 0) ?? null
-    const state = hub.progressOf(name) ?? { status: 'ready' as const, downloadedBytes: totalBytes, error: null }
-    tellDownload(name, { ...state, totalBytes })
+    const state = this.#hub.progressOf(name) ?? { status: 'ready' as const, downloadedBytes: totalBytes, error: null }
+    this.#tellDownload(name, { ...state, totalBytes })
   }
 
-  function publish(entry: ShelfEntry): void {
-    if (entry.facts !== null) modelFacts.remember(entry.name, entry.facts)
-    served.push({ name: entry.name, sourcePath: shelf.sourcePathOf(entry) })
-    logger.info({ base_model: entry.name, ...entry.facts }, 'base_model.added')
+  #publish(entry: ShelfEntry): void {
+    if (entry.facts !== null) this.#context.modelFacts.remember(entry.name, entry.facts)
+    this.#options.served.push({ name: entry.name, sourcePath: this.#options.shelf.sourcePathOf(entry) })
+    this.#context.logger.info({ base_model: entry.name, ...entry.facts }, 'base_model.added')
   }
 
-  async function factsOf(entry: BaseModelEntry): Promise<ModelFacts | string> {
+  async #factsOf(entry: BaseModelEntry): Promise<ModelFacts | string> {
     try {
       // what a link points to may be gone
       await stat(entry.sourcePath)
-      return await modelFacts.factsOf(entry)
+      return await this.#context.modelFacts.factsOf(entry)
     } catch (error) {
       return error instanceof Error ? error.message : String(error)
     }
   }
 
-  async function describe(principal: Principal, name: string): Promise<BaseModel | null> {
-    const live = served.find((entry) => entry.name === name)
-    const entry = shelved.get(name)
-    const progress = hub.progressOf(name)
+  async #describe(principal: Principal, name: string): Promise<BaseModel | null> {
+    const live = this.#options.served.find((entry) => entry.name === name)
+    const entry = this.#shelved.get(name)
+    const progress = this.#hub.progressOf(name)
     if (live === undefined && entry === undefined && progress === null) return null
-    const found = live === undefined ? null : await factsOf(live)
+    const found = live === undefined ? null : await this.#factsOf(live)
     const known = typeof found === 'string' ? null : found
-    const engine = context.engines.started().find(({ baseModel }) => baseModel === name)
+    const engine = this.#context.engines.started().find(({ baseModel }) => baseModel === name)
     const source = entry?.source
     const hubSource = source?.type === 'hub' ? source : null
     const waiting = progress?.status ?? 'interrupted'
@@ -150,23 +245,17 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
       precision: known?.precision ?? null,
       serving_precision: engine?.loaded()?.precision ?? null,
       device: deviceOf(engine?.loaded() ?? null),
-      tool_format: context.toolFormatOf(name) ?? known?.toolFormat ?? null,
+      tool_format: this.#context.toolFormatOf(name) ?? known?.toolFormat ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
-      models: await countModelsOf(db, name, principal),
+      models: await countModelsOf(this.#context.db, name, principal),
       error: typeof found === 'string' ? found : (progress?.error ?? null),
       warnings: [...(known?.warnings ?? [])],
       added_at: entry === undefined ? null : new Date(entry.addedAtMs).toISOString(),
     }
   }
 
-  async function requireDescription(principal: Principal, name: string): Promise<BaseModel> {
-    const description = await describe(principal, name)
-    if (description === null) throw notFound(name)
-    return description
-  }
-
-  async function checkName(name: string): Promise<void> {
+  async #checkName(name: string): Promise<void> {
     if (!NAME.test(name) || name === RESERVED) {
       throw new InvalidRequestError(
         'invalid_name',
@@ -174,19 +263,19 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
         { param: 'name' },
       )
     }
-    const taken = [...served.map((entry) => entry.name), ...shelved.keys()]
+    const taken = [...this.#options.served.map((entry) => entry.name), ...this.#shelved.keys()]
     const alike = taken.find((other) => other.toLowerCase() === name.toLowerCase())
     if (alike !== undefined) {
       const hint = `give it another name, or remove "${alike}" first`
       throw new ConflictError('base_model_already_exists', `base model "${alike}" exists already`, { hint })
     }
     // chat requests look for base models first: the model would no longer be reached by this address
-    if (await isModelAddress(db, name)) {
+    if (await isModelAddress(this.#context.db, name)) {
       throw new ConflictError('name_taken', `"${name}" is the address of a model already`, { param: 'name' })
     }
   }
 
-  async function addLocal(name: string, path: string): Promise<void> {
+  async #addLocal(name: string, path: string): Promise<void> {
     if (!INCOMING.test(path)) {
       throw new InvalidRequestError(
         'invalid_path',
@@ -197,81 +286,60 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
         },
       )
     }
-    await checkName(name)
-    const incoming = join(shelf.directory, basename(path))
+    await this.#checkName(name)
+    const incoming = join(this.#options.shelf.directory, basename(path))
     if ((await lstat(incoming).catch(() => null)) === null) {
       throw new NotFoundError('path_not_found', `the data directory has no base-models/${path}`, { param: 'path' })
     }
-    const inspected = await inspector.inspect(incoming, { hasDigest: true })
-    await checkName(name)
-    const entry: ShelfEntry = { name, addedAtMs: context.clock.nowMs(), source: { type: 'local' }, facts: inspected }
-    shelved.set(name, entry)
+    const inspected = await this.#options.inspector.inspect(incoming, { hasDigest: true })
+    await this.#checkName(name)
+    const entry: ShelfEntry = {
+      name,
+      addedAtMs: this.#context.clock.nowMs(),
+      source: { type: 'local' },
+      facts: inspected,
+    }
+    this.#shelved.set(name, entry)
     try {
       // what an earlier attempt left there has no description: it was never served
-      await removeTree(shelf.pathOf(name))
-      await moveFile(incoming, shelf.pathOf(name))
-      await shelf.write(entry)
+      await removeTree(this.#options.shelf.pathOf(name))
+      await moveFile(incoming, this.#options.shelf.pathOf(name))
+      await this.#options.shelf.write(entry)
     } catch (error) {
-      shelved.delete(name)
+      this.#shelved.delete(name)
       throw error
     }
-    publish(entry)
+    this.#publish(entry)
   }
 
   /** A model that is merged of another one and an adapter lies there as one that was added from this disk. */
-  async function addMerged(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
+  async #addMerged(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
     const { name, base_model: baseModel, from_adapter: adapter } = request
     const others = [request.hub, request.path, request.file, request.revision]
     if (typeof name !== 'string' || typeof baseModel !== 'string' || others.some((each) => (each ?? null) !== null)) {
       throw new InvalidRequestError('invalid_source', 'from_adapter needs name and base_model, and no other source')
     }
-    const base = served.find((entry) => entry.name === baseModel)
+    const base = this.#options.served.find((entry) => entry.name === baseModel)
     if (base === undefined) throw notFound(baseModel)
-    await checkName(name)
-    const files = await findAdapterFiles(context, principal, adapter ?? { adapter_config: '', adapter_model: '' })
-    const path = `incoming-${context.ids.uuid()}`
-    const target = join(shelf.directory, path)
+    await this.#checkName(name)
+    const files = await findAdapterFiles(this.#context, principal, adapter ?? { adapter_config: '', adapter_model: '' })
+    const path = `incoming-${this.#context.ids.uuid()}`
+    const target = join(this.#options.shelf.directory, path)
     try {
       await mkdir(target, { recursive: true, mode: 0o700 })
       const request = { sourcePath: base.sourcePath, baseModel, ...files, targetPath: target }
-      const notes = await context.exporter.mergeAdapter(principal.keyId, request)
-      await addLocal(name, path)
-      const added = await requireDescription(principal, name)
+      const notes = await this.#context.exporter.mergeAdapter(principal.keyId, request)
+      await this.#addLocal(name, path)
+      const added = await this.get(principal, name)
       return { ...added, warnings: [...added.warnings, ...notes] }
     } finally {
       await removeTree(target)
     }
   }
 
-  async function add(principal: Principal, request: AddBaseModelRequest): Promise<BaseModel> {
-    assertAlone()
-    const { hub: repository, path } = request
-    if ((request.from_adapter ?? null) !== null) return await addMerged(principal, request)
-    if ((request.base_model ?? null) !== null) {
-      throw new InvalidRequestError('invalid_source', 'base_model needs from_adapter', { param: 'base_model' })
-    }
-    if ((repository ?? null) === null && typeof path === 'string') {
-      const unused = request.file ?? request.revision ?? null
-      if (typeof request.name !== 'string' || unused !== null) {
-        throw new InvalidRequestError('invalid_source', 'path needs name, and neither file nor revision')
-      }
-      await addLocal(request.name, path)
-      return await requireDescription(principal, request.name)
-    }
-    if (typeof repository !== 'string' || (path ?? null) !== null) {
-      throw new InvalidRequestError('invalid_source', 'give hub, path, or base_model with from_adapter')
-    }
-    const name = request.name ?? repository
-    const wanted = { name, repository, revision: request.revision ?? 'main', file: request.file ?? null }
-    // the same request again goes on with a download, or tells how far it is
-    if (!hub.isSame(wanted, shelved.get(name))) await checkName(name)
-    await hub.start(wanted, shelved.get(name))
-    return await requireDescription(principal, name)
-  }
-
   /** The others would not know of it, and refuse requests or fail jobs that this one takes. */
-  function assertAlone(): void {
-    if (options.isShared !== true) return
+  #assertAlone(): void {
+    if (this.#options.isShared !== true) return
     throw new ConflictError(
       'base_models_fixed',
       'several servers share the database: base models are given at their start',
@@ -281,54 +349,11 @@ export function createBaseModelService(context: Context, options: BaseModelOptio
     )
   }
 
-  async function remove(name: string): Promise<DeleteBaseModelResponse> {
-    assertAlone()
-    if (configured.has(name)) {
-      throw new ConflictError('base_model_configured', `base model "${name}" was given when the server was started`, {
-        hint: 'start the server without its --base-model',
-      })
-    }
-    const entry = shelved.get(name)
-    if (entry === undefined && hub.progressOf(name) === null) throw notFound(name)
-    const at = served.findIndex((each) => each.name === name)
-    // unlisted first: a model that is being created is either counted here or refused there
-    const [live] = at < 0 ? [] : served.splice(at, 1)
-    const count = await inTransaction(db, (transaction) => countModelsOf(transaction, name))
-    if (count > 0) {
-      if (live !== undefined) served.splice(at, 0, live)
-      throw new ConflictError('base_model_in_use', `base model "${name}" has ${count} model(s) trained from it`, {
-        hint: 'trainyard models delete <model> removes a model',
-      })
-    }
-    await hub.stop(name)
-    await context.engines.remove(name, DRAIN_MS)
-    shelved.delete(name)
-    modelFacts.forget(name)
-    await shelf.remove(name)
-    await removePrepared(entry?.facts?.digest ?? null)
-    logger.info({ base_model: name }, 'base_model.removed')
-    return { id: name, object: 'base_model', deleted: true }
-  }
-
   /** Prepared weights of a model that nobody serves any more. A model of the start may share them: then they are made again. */
-  async function removePrepared(digest: string | null): Promise<void> {
-    const isShared = [...shelved.values()].some((entry) => entry.facts?.digest === digest)
+  async #removePrepared(digest: string | null): Promise<void> {
+    const isShared = [...this.#shelved.values()].some((entry) => entry.facts?.digest === digest)
     if (digest === null || isShared) return
-    await removeTree(join(context.preparedDir, digest))
-  }
-
-  return {
-    names: () => served.map((entry) => entry.name),
-    async list(principal) {
-      const names = new Set([...served.map((entry) => entry.name), ...shelved.keys(), ...hub.names()])
-      const all = await Promise.all([...names].map((name) => describe(principal, name)))
-      const rows = all.filter((row) => row !== null)
-      return toList(rows, false)
-    },
-    get: requireDescription,
-    add,
-    remove,
-    close: () => hub.close(),
+    await removeTree(join(this.#context.preparedDir, digest))
   }
 }
 

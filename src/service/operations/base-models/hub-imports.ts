@@ -79,54 +79,131 @@ const REPOSITORY = /^\w[\w.-]{0,95}(?:\/\w[\w.-]{0,95})?$/
 const REVISION = /^\w[\w.-]*(?:\/\w[\w.-]*)*$/
 
 export function createHubImports(options: HubImportOptions): HubImports {
-  const { shelf, connection, inspector, logger } = options
-  const downloads = new Map<string, Download>()
+  return new HubDownloads(options)
+}
 
-  async function run(download: Download, entry: ShelfEntry): Promise<void> {
+class HubDownloads implements HubImports {
+  readonly #options: HubImportOptions
+  readonly #downloads = new Map<string, Download>()
+
+  constructor(options: HubImportOptions) {
+    this.#options = options
+  }
+
+  isSame(wish: HubWish, entry: ShelfEntry | undefined): boolean {
+    const other = this.#downloads.get(wish.name)?.wish ?? (entry?.source.type === 'hub' ? entry.source : null)
+    if (other === null || (entry !== undefined && entry.facts !== null)) return false
+    return other.repository === wish.repository && other.revision === wish.revision && other.file === wish.file
+  }
+
+  async start(wish: HubWish, entry: ShelfEntry | undefined): Promise<void> {
+    if (isRunning(this.#downloads.get(wish.name))) return
+    if ([...this.#downloads.values()].filter(isRunning).length >= MAX_DOWNLOADS) {
+      throw new AppError('rate_limited', 'too_many_downloads', `${MAX_DOWNLOADS} base models are being downloaded`, {
+        hint: 'add this one when one of them is there',
+      })
+    }
+    const controller = new AbortController()
+    const download: Download = {
+      wish,
+      controller,
+      status: 'downloading',
+      bytes: new Map(),
+      error: null,
+      done: Promise.resolve(),
+    }
+    // before the first wait: the same request twice is one download
+    this.#downloads.set(wish.name, download)
+    const planning = this.#plan(wish, entry, controller.signal).then(async (planned) => {
+      controller.signal.throwIfAborted()
+      await this.#options.shelf.write(planned)
+      return planned
+    })
+    download.done = planning.then(
+      () => undefined,
+      () => undefined,
+    )
+    try {
+      const planned = await planning
+      controller.signal.throwIfAborted()
+      this.#options.onEntry(planned)
+      download.done = this.#run(download, planned)
+    } catch (error) {
+      this.#downloads.delete(wish.name)
+      throw error
+    }
+  }
+
+  progressOf(name: string): HubProgress | null {
+    const download = this.#downloads.get(name)
+    if (download === undefined) return null
+    const { status, error, bytes, wish } = download
+    const downloadedBytes = [...bytes.values()].reduce((sum, count) => sum + count, 0)
+    return { status, error, downloadedBytes, repository: wish.repository }
+  }
+
+  names(): readonly string[] {
+    return [...this.#downloads.keys()]
+  }
+
+  async stop(name: string): Promise<void> {
+    const download = this.#downloads.get(name)
+    download?.controller.abort(new AppError('cancelled', 'cancelled', 'the base model was removed'))
+    await download?.done
+    this.#downloads.delete(name)
+  }
+
+  async close(): Promise<void> {
+    const error = shuttingDown()
+    for (const { controller } of this.#downloads.values()) controller.abort(error)
+    await Promise.all([...this.#downloads.values()].map(({ done }) => done))
+  }
+
+  async #run(download: Download, entry: ShelfEntry): Promise<void> {
     const { wish, controller } = download
-    const directory = shelf.pathOf(entry.name)
+    const directory = this.#options.shelf.pathOf(entry.name)
     if (entry.source.type !== 'hub') return
     const { commit, files, repository } = entry.source
     try {
       await mkdir(directory, { recursive: true, mode: 0o700 })
       for (const file of files) {
         await downloadHubFile(file, {
-          connection,
+          connection: this.#options.connection,
           repository,
           commit,
           directory,
           signal: controller.signal,
-          retryMs: options.retryMs,
+          retryMs: this.#options.retryMs,
           onProgress: (bytes) => {
             download.bytes.set(file.name, bytes)
-            options.onProgress(wish.name)
+            this.#options.onProgress(wish.name)
           },
         })
-        if (file.name === 'config.json') await inspector.checkConfig(join(directory, file.name))
+        if (file.name === 'config.json') await this.#options.inspector.checkConfig(join(directory, file.name))
       }
-      const facts = await inspector.inspect(shelf.sourcePathOf(entry), { hasDigest: true })
+      const facts = await this.#options.inspector.inspect(this.#options.shelf.sourcePathOf(entry), { hasDigest: true })
       controller.signal.throwIfAborted()
       const whole = { ...entry, facts }
-      await shelf.write(whole)
-      downloads.delete(wish.name)
-      options.onEntry(whole)
+      await this.#options.shelf.write(whole)
+      this.#downloads.delete(wish.name)
+      this.#options.onEntry(whole)
     } catch (error) {
       download.error = error instanceof Error ? error.message : String(error)
       if (controller.signal.aborted) {
         download.error = null
         download.status = 'interrupted'
-        options.onProgress(wish.name)
+        this.#options.onProgress(wish.name)
         return
       }
       const isUnusable = error instanceof AppError && error.category === 'invalid_request'
-      if (isUnusable) await options.onUnusable(wish.name)
+      if (isUnusable) await this.#options.onUnusable(wish.name)
       download.status = isUnusable ? 'failed' : 'interrupted'
-      options.onProgress(wish.name)
-      logger.warn({ base_model: wish.name, reason: download.error }, 'base_model.download_ended')
+      this.#options.onProgress(wish.name)
+      this.#options.logger.warn({ base_model: wish.name, reason: download.error }, 'base_model.download_ended')
     }
   }
 
-  async function plan(wish: HubWish, entry: ShelfEntry | undefined, signal: AbortSignal): Promise<ShelfEntry> {
+  async #plan(wish: HubWish, entry: ShelfEntry | undefined, signal: AbortSignal): Promise<ShelfEntry> {
     if (!REPOSITORY.test(wish.repository)) {
       throw new InvalidRequestError(
         'invalid_repository',
@@ -141,91 +218,27 @@ export function createHubImports(options: HubImportOptions): HubImports {
         param: 'revision',
       })
     }
-    const listing = await listHubFiles(connection, { ...wish, signal })
+    const listing = await listHubFiles(this.#options.connection, { ...wish, signal })
     const files = chooseHubFiles(listing, wish.repository, wish.file)
     const { repository, revision, file } = wish
     const source = { type: 'hub' as const, repository, revision, file, commit: listing.commit, files }
     // bytes of another commit are of no use
     const before = entry?.source.type === 'hub' ? entry.source.commit : listing.commit
-    if (before !== listing.commit) await removeTree(shelf.pathOf(wish.name))
-    await requireSpace(files.reduce((sum, file) => sum + file.sizeBytes, 0))
-    return { name: wish.name, addedAtMs: entry?.addedAtMs ?? options.clock.nowMs(), source, facts: null }
+    if (before !== listing.commit) await removeTree(this.#options.shelf.pathOf(wish.name))
+    await this.#requireSpace(files.reduce((sum, file) => sum + file.sizeBytes, 0))
+    return { name: wish.name, addedAtMs: entry?.addedAtMs ?? this.#options.clock.nowMs(), source, facts: null }
   }
 
   /** Counts what an earlier attempt left as missing: a little too strict. */
-  async function requireSpace(totalBytes: number): Promise<void> {
-    const { bavail, bsize } = await statfs(shelf.directory)
+  async #requireSpace(totalBytes: number): Promise<void> {
+    const { bavail, bsize } = await statfs(this.#options.shelf.directory)
     const freeBytes = bavail * bsize
     if (freeBytes >= totalBytes + SPARE_BYTES) return
     const [needed, free] = [totalBytes, freeBytes].map((bytes) => `${Math.ceil(bytes / 1e6)} MB`)
     throw new AppError('unavailable', 'disk_full', `the model has ${needed}, the data directory has ${free} left`)
   }
+}
 
-  function isRunning(download: Download | undefined): boolean {
-    return download?.status === 'downloading'
-  }
-
-  return {
-    isSame(wish, entry) {
-      const other = downloads.get(wish.name)?.wish ?? (entry?.source.type === 'hub' ? entry.source : null)
-      if (other === null || (entry !== undefined && entry.facts !== null)) return false
-      return other.repository === wish.repository && other.revision === wish.revision && other.file === wish.file
-    },
-    async start(wish, entry) {
-      if (isRunning(downloads.get(wish.name))) return
-      if ([...downloads.values()].filter(isRunning).length >= MAX_DOWNLOADS) {
-        throw new AppError('rate_limited', 'too_many_downloads', `${MAX_DOWNLOADS} base models are being downloaded`, {
-          hint: 'add this one when one of them is there',
-        })
-      }
-      const controller = new AbortController()
-      const download: Download = {
-        wish,
-        controller,
-        status: 'downloading',
-        bytes: new Map(),
-        error: null,
-        done: Promise.resolve(),
-      }
-      // before the first wait: the same request twice is one download
-      downloads.set(wish.name, download)
-      const planning = plan(wish, entry, controller.signal).then(async (planned) => {
-        controller.signal.throwIfAborted()
-        await shelf.write(planned)
-        return planned
-      })
-      download.done = planning.then(
-        () => undefined,
-        () => undefined,
-      )
-      try {
-        const planned = await planning
-        controller.signal.throwIfAborted()
-        options.onEntry(planned)
-        download.done = run(download, planned)
-      } catch (error) {
-        downloads.delete(wish.name)
-        throw error
-      }
-    },
-    progressOf(name) {
-      const download = downloads.get(name)
-      if (download === undefined) return null
-      const { status, error, bytes, wish } = download
-      const downloadedBytes = [...bytes.values()].reduce((sum, count) => sum + count, 0)
-      return { status, error, downloadedBytes, repository: wish.repository }
-    },
-    names: () => [...downloads.keys()],
-    async stop(name) {
-      const download = downloads.get(name)
-      download?.controller.abort(new AppError('cancelled', 'cancelled', 'the base model was removed'))
-      await download?.done
-      downloads.delete(name)
-    },
-    async close() {
-      const error = shuttingDown()
-      for (const { controller } of downloads.values()) controller.abort(error)
-      await Promise.all([...downloads.values()].map(({ done }) => done))
-    },
-  }
+function isRunning(download: Download | undefined): boolean {
+  return download?.status === 'downloading'
 }

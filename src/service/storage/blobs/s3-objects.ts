@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
+import type { IncomingHttpHeaders } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { S3Address } from './s3-address.js'
 import { brokenOff, type FileRange, readText, S3Failure, type S3Request, type S3Sender, textOf } from './s3-request.js'
@@ -55,134 +56,37 @@ export const DEFAULT_S3_TUNING: S3Tuning & { readonly silenceMs: number; readonl
 const TRIES = 5
 const PARTS_AT_ONCE = 4
 
-export function createS3Objects({ send }: S3Sender, tuning: S3Tuning, random: () => number): S3Objects {
-  async function withTries<T>(action: (count: number) => Promise<T>): Promise<T> {
-    for (let count = 1; ; count += 1) {
-      try {
-        return await action(count)
-      } catch (error) {
-        if (!(error instanceof S3Failure && error.isPassing) || count === TRIES) throw error
-        await sleep(tuning.retryMs * 2 ** (count - 1) * (0.5 + random()))
-      }
-    }
+export function createS3Objects(sender: S3Sender, tuning: S3Tuning, random: () => number): S3Objects {
+  return new BucketObjects(sender, tuning, random)
+}
+
+class BucketObjects implements S3Objects {
+  readonly #sender: S3Sender
+  readonly #tuning: S3Tuning
+  readonly #random: () => number
+
+  constructor(sender: S3Sender, tuning: S3Tuning, random: () => number) {
+    this.#sender = sender
+    this.#tuning = tuning
+    this.#random = random
   }
 
-  /** Sends, and reads the small body. */
-  const ask = (request: S3Request) =>
-    withTries(async () => {
-      const answer = await send(request)
-      return { headers: answer.headers, text: await readText(answer) }
-    })
-
-  async function unlessThere(action: () => Promise<unknown>): Promise<boolean> {
-    try {
-      await action()
-      return true
-    } catch (error) {
-      if (error instanceof S3Failure && error.status === 412) return false
-      throw error
-    }
-  }
-
-  function putBytes(key: string, bytes: Buffer, { isNew = false }: { readonly isNew?: boolean } = {}) {
-    const bodySha256 = createHash('sha256').update(bytes).digest('hex')
-    const headers = { ...checksum(bodySha256), ...condition(isNew) }
-    return unlessThere(() => ask({ method: 'PUT', key, headers, bodySha256, body: bytes }))
-  }
-
-  async function putFile(key: string, file: StoredFile, { isNew = false }: { readonly isNew?: boolean } = {}) {
-    if (file.sizeBytes > tuning.partBytes) return putParts(key, file, isNew)
+  async putFile(key: string, file: StoredFile, { isNew = false }: { readonly isNew?: boolean } = {}): Promise<boolean> {
+    if (file.sizeBytes > this.#tuning.partBytes) return this.#putParts(key, file, isNew)
     const headers = { ...checksum(file.sha256), ...condition(isNew) }
     const body: FileRange = { path: file.path, start: 0, sizeBytes: file.sizeBytes }
-    return unlessThere(() => ask({ method: 'PUT', key, headers, bodySha256: file.sha256, body }))
+    return this.#unlessThere(() => this.#ask({ method: 'PUT', key, headers, bodySha256: file.sha256, body }))
   }
 
-  async function putParts(key: string, file: StoredFile, isNew: boolean): Promise<boolean> {
-    const begun = await ask({
-      method: 'POST',
-      key,
-      query: { uploads: '' },
-      headers: { 'x-amz-checksum-algorithm': 'SHA256' },
-    })
-    const uploadId = textOf(begun.text, 'UploadId')
-    if (uploadId === null) throw new S3Failure(502, 'no UploadId', 'the store began an upload without naming it')
-    let isDone = false
+  putBytes(key: string, bytes: Buffer, { isNew = false }: { readonly isNew?: boolean } = {}): Promise<boolean> {
+    const bodySha256 = createHash('sha256').update(bytes).digest('hex')
+    const headers = { ...checksum(bodySha256), ...condition(isNew) }
+    return this.#unlessThere(() => this.#ask({ method: 'PUT', key, headers, bodySha256, body: bytes }))
+  }
+
+  async head(key: string): Promise<ObjectFacts | null> {
     try {
-      const parts = await sendParts(key, file, uploadId)
-      isDone = await unlessThere(() => completeParts(key, file, { uploadId, parts, isNew }))
-      return isDone
-    } finally {
-      // parts of an upload that is neither completed nor aborted are kept, and paid for; a bucket's rule can drop what a crash leaves
-      if (!isDone) await ask({ method: 'DELETE', key, query: { uploadId } }).catch(() => undefined)
-    }
-  }
-
-  async function sendParts(key: string, file: StoredFile, uploadId: string): Promise<string[]> {
-    const count = Math.ceil(file.sizeBytes / tuning.partBytes)
-    const entries = new Array<string>(count)
-    let next = 0
-    let isFailed = false
-    async function sendSome(): Promise<void> {
-      while (next < count && !isFailed) {
-        const index = next
-        next += 1
-        const start = index * tuning.partBytes
-        const range = { path: file.path, start, sizeBytes: Math.min(tuning.partBytes, file.sizeBytes - start) }
-        const bodySha256 = await digestOfRange(range)
-        const query = { partNumber: String(index + 1), uploadId }
-        try {
-          const { headers } = await ask({
-            method: 'PUT',
-            key,
-            query,
-            headers: checksum(bodySha256),
-            bodySha256,
-            body: range,
-          })
-          entries[index] =
-            `<Part><PartNumber>${index + 1}</PartNumber><ETag>${escapeXml(String(headers.etag))}</ETag><ChecksumSHA256>${base64Of(bodySha256)}</ChecksumSHA256></Part>`
-        } catch (error) {
-          isFailed = true
-          throw error
-        }
-      }
-    }
-    const results = await Promise.allSettled(Array.from({ length: Math.min(PARTS_AT_ONCE, count) }, sendSome))
-    for (const result of results) if (result.status === 'rejected') throw result.reason
-    return entries
-  }
-
-  async function completeParts(
-    key: string,
-    file: StoredFile,
-    {
-      uploadId,
-      parts,
-      isNew,
-    }: { readonly uploadId: string; readonly parts: readonly string[]; readonly isNew: boolean },
-  ): Promise<void> {
-    const body = Buffer.from(
-      `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${parts.join('')}</CompleteMultipartUpload>`,
-    )
-    const bodySha256 = createHash('sha256').update(body).digest('hex')
-    await withTries(async (count) => {
-      try {
-        const headers = { 'content-type': 'application/xml', ...condition(isNew) }
-        const text = await readText(await send({ method: 'POST', key, query: { uploadId }, headers, bodySha256, body }))
-        // this answer begins before the work is done, so it may be 200 and tell of an error
-        const code = /<Error>/.test(text) ? textOf(text, 'Code') : null
-        if (code !== null) throw new S3Failure(500, code, textOf(text, 'Message') ?? code)
-      } catch (error) {
-        // an earlier try was done and its answer lost
-        const isLost = count > 1 && error instanceof S3Failure && error.code === 'NoSuchUpload'
-        if (!isLost || (await head(key))?.sizeBytes !== file.sizeBytes) throw error
-      }
-    })
-  }
-
-  async function head(key: string): Promise<ObjectFacts | null> {
-    try {
-      const { headers } = await ask({ method: 'HEAD', key })
+      const { headers } = await this.#ask({ method: 'HEAD', key })
       return {
         sizeBytes: Number(headers['content-length']),
         modifiedAtMs: Date.parse(String(headers['last-modified'])),
@@ -195,14 +99,14 @@ export function createS3Objects({ send }: S3Sender, tuning: S3Tuning, random: ()
     }
   }
 
-  async function* read(key: string, range?: { readonly start: number; readonly end: number }) {
+  async *read(key: string, range?: { readonly start: number; readonly end: number }): AsyncGenerator<Uint8Array> {
     let at = range?.start ?? 0
     let end: number | null = range === undefined ? null : range.end
     let failures = 0
     while (end === null || at <= end) {
       try {
         const asked = at === 0 && end === null ? {} : { range: `bytes=${at}-${end ?? ''}` }
-        const answer = await send({ method: 'GET', key, headers: asked })
+        const answer = await this.#sender.send({ method: 'GET', key, headers: asked })
         if ('range' in asked && answer.statusCode !== 206) {
           answer.destroy()
           throw new S3Failure(501, 'no ranges', 'the store gives no ranges of an object')
@@ -224,16 +128,16 @@ export function createS3Objects({ send }: S3Sender, tuning: S3Tuning, random: ()
       } catch (error) {
         failures += 1
         if (!(error instanceof S3Failure && error.isPassing) || failures === TRIES) throw error
-        await sleep(tuning.retryMs * 2 ** (failures - 1) * (0.5 + random()))
+        await sleep(this.#tuning.retryMs * 2 ** (failures - 1) * (0.5 + this.#random()))
       }
     }
   }
 
-  async function* list(prefix: string): AsyncGenerator<string> {
+  async *list(prefix: string): AsyncGenerator<string> {
     let token: string | null = null
     do {
       const query = { 'list-type': '2', prefix, ...(token === null ? {} : { 'continuation-token': token }) }
-      const { text } = await ask({ method: 'GET', key: '', query })
+      const { text } = await this.#ask({ method: 'GET', key: '', query })
       for (const [, entry = ''] of text.matchAll(/<Contents>(.*?)<\/Contents>/gs)) {
         const key = textOf(entry, 'Key')
         if (key !== null) yield key
@@ -242,15 +146,122 @@ export function createS3Objects({ send }: S3Sender, tuning: S3Tuning, random: ()
     } while (token !== null)
   }
 
-  return {
-    putFile,
-    putBytes,
-    head,
-    read,
-    list,
-    delete: async (key) => {
-      await ask({ method: 'DELETE', key })
-    },
+  async delete(key: string): Promise<void> {
+    await this.#ask({ method: 'DELETE', key })
+  }
+
+  async #withTries<T>(action: (count: number) => Promise<T>): Promise<T> {
+    for (let count = 1; ; count += 1) {
+      try {
+        return await action(count)
+      } catch (error) {
+        if (!(error instanceof S3Failure && error.isPassing) || count === TRIES) throw error
+        await sleep(this.#tuning.retryMs * 2 ** (count - 1) * (0.5 + this.#random()))
+      }
+    }
+  }
+
+  /** Sends, and reads the small body. */
+  #ask(request: S3Request): Promise<{ headers: IncomingHttpHeaders; text: string }> {
+    return this.#withTries(async () => {
+      const answer = await this.#sender.send(request)
+      return { headers: answer.headers, text: await readText(answer) }
+    })
+  }
+
+  async #unlessThere(action: () => Promise<unknown>): Promise<boolean> {
+    try {
+      await action()
+      return true
+    } catch (error) {
+      if (error instanceof S3Failure && error.status === 412) return false
+      throw error
+    }
+  }
+
+  async #putParts(key: string, file: StoredFile, isNew: boolean): Promise<boolean> {
+    const begun = await this.#ask({
+      method: 'POST',
+      key,
+      query: { uploads: '' },
+      headers: { 'x-amz-checksum-algorithm': 'SHA256' },
+    })
+    const uploadId = textOf(begun.text, 'UploadId')
+    if (uploadId === null) throw new S3Failure(502, 'no UploadId', 'the store began an upload without naming it')
+    let isDone = false
+    try {
+      const parts = await this.#sendParts(key, file, uploadId)
+      isDone = await this.#unlessThere(() => this.#completeParts(key, file, { uploadId, parts, isNew }))
+      return isDone
+    } finally {
+      // parts of an upload that is neither completed nor aborted are kept, and paid for; a bucket's rule can drop what a crash leaves
+      if (!isDone) await this.#ask({ method: 'DELETE', key, query: { uploadId } }).catch(() => undefined)
+    }
+  }
+
+  async #sendParts(key: string, file: StoredFile, uploadId: string): Promise<string[]> {
+    const count = Math.ceil(file.sizeBytes / this.#tuning.partBytes)
+    const entries = new Array<string>(count)
+    let next = 0
+    let isFailed = false
+    const sendSome = async (): Promise<void> => {
+      while (next < count && !isFailed) {
+        const index = next
+        next += 1
+        const start = index * this.#tuning.partBytes
+        const range = { path: file.path, start, sizeBytes: Math.min(this.#tuning.partBytes, file.sizeBytes - start) }
+        const bodySha256 = await digestOfRange(range)
+        const query = { partNumber: String(index + 1), uploadId }
+        try {
+          const { headers } = await this.#ask({
+            method: 'PUT',
+            key,
+            query,
+            headers: checksum(bodySha256),
+            bodySha256,
+            body: range,
+          })
+          entries[index] =
+            `<Part><PartNumber>${index + 1}</PartNumber><ETag>${escapeXml(String(headers.etag))}</ETag><ChecksumSHA256>${base64Of(bodySha256)}</ChecksumSHA256></Part>`
+        } catch (error) {
+          isFailed = true
+          throw error
+        }
+      }
+    }
+    const results = await Promise.allSettled(Array.from({ length: Math.min(PARTS_AT_ONCE, count) }, sendSome))
+    for (const result of results) if (result.status === 'rejected') throw result.reason
+    return entries
+  }
+
+  async #completeParts(
+    key: string,
+    file: StoredFile,
+    {
+      uploadId,
+      parts,
+      isNew,
+    }: { readonly uploadId: string; readonly parts: readonly string[]; readonly isNew: boolean },
+  ): Promise<void> {
+    const body = Buffer.from(
+      `<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">${parts.join('')}</CompleteMultipartUpload>`,
+    )
+    const bodySha256 = createHash('sha256').update(body).digest('hex')
+    await this.#withTries(async (count) => {
+      try {
+        const headers = { 'content-type': 'application/xml', ...condition(isNew) }
+        const text = await readText(
+          await this.#sender.send({ method: 'POST', key, query: { uploadId }, headers, bodySha256, body }),
+        )
+        // this answer begins before the work is done, so it may be 200 and tell of an error
+        const code = /<Error>/.test(text) ? textOf(text, 'Code') : null
+        if (code !== null) throw new S3Failure(500, code, textOf(text, 'Message') ?? code)
+      } catch (error) {
+        // an earlier try was done and its answer lost
+        const isLost = count > 1 && error instanceof S3Failure && error.code === 'NoSuchUpload'
+        if (!isLost || (await this.head(key))?.sizeBytes !== file.sizeBytes) throw error
+      }
+    })
   }
 }
 

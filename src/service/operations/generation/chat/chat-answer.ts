@@ -56,6 +56,14 @@ interface ChoiceState {
   readonly recorder: SamplingRecorder
 }
 
+interface AnswerParts {
+  /** What the engine was asked. */
+  readonly sampling: RepeatedSampling
+  readonly format: AnswerFormat
+  /** Makes the ids of tool calls. */
+  readonly createCallId: () => string
+}
+
 /** Collects the events of one answer. */
 export interface AnswerBuilder {
   start(event: StartedEvent): void
@@ -78,223 +86,240 @@ export interface AnswerBuilder {
   setViolations(choice: number, violations: readonly string[]): void
 }
 
-/**
- * @param sampling what the engine was asked
- * @param createCallId makes the ids of tool calls
- */
 export function createAnswerBuilder(
   identity: AnswerIdentity,
   options: AnswerOptions,
-  {
-    sampling,
-    format,
-    createCallId,
-  }: {
-    readonly sampling: RepeatedSampling
-    readonly format: AnswerFormat
-    readonly createCallId: () => string
-  },
+  parts: AnswerParts,
 ): AnswerBuilder {
-  const choices: ChoiceState[] = createRecorders(options.n, sampling, options).map((recorder) => ({
-    text: new AnswerText(options.toolMode, format, false),
-    callIds: [],
-    tokenIds: [],
-    logprobs: [],
-    finishReason: null,
-    stopReason: null,
-    violations: null,
-    recorder,
-  }))
-  let promptTokenIds: readonly number[] = []
-  let cachedTokens = 0
-  const timer = new AnswerTimer()
-  const promptLogprobs: PromptLogprobs = []
+  return new ChatAnswer(identity, options, parts)
+}
 
-  function usage(): Usage {
-    const completionTokens = choices.reduce((sum, choice) => sum + choice.tokenIds.length, 0)
+class ChatAnswer implements AnswerBuilder {
+  readonly #identity: AnswerIdentity
+  readonly #options: AnswerOptions
+  readonly #parts: AnswerParts
+  readonly #choices: ChoiceState[]
+  #promptTokenIds: readonly number[] = []
+  #cachedTokens = 0
+  readonly #timer = new AnswerTimer()
+  readonly #promptLogprobs: PromptLogprobs = []
+
+  constructor(identity: AnswerIdentity, options: AnswerOptions, parts: AnswerParts) {
+    this.#identity = identity
+    this.#options = options
+    this.#parts = parts
+    this.#choices = createRecorders(options.n, parts.sampling, options).map((recorder) => ({
+      text: new AnswerText(options.toolMode, parts.format, false),
+      callIds: [],
+      tokenIds: [],
+      logprobs: [],
+      finishReason: null,
+      stopReason: null,
+      violations: null,
+      recorder,
+    }))
+  }
+
+  usage(): Usage {
+    const completionTokens = this.#choices.reduce((sum, choice) => sum + choice.tokenIds.length, 0)
     return {
-      prompt_tokens: promptTokenIds.length,
-      total_tokens: promptTokenIds.length + completionTokens,
+      prompt_tokens: this.#promptTokenIds.length,
+      total_tokens: this.#promptTokenIds.length + completionTokens,
       completion_tokens: completionTokens,
-      prompt_tokens_details: { cached_tokens: cachedTokens },
+      prompt_tokens_details: { cached_tokens: this.#cachedTokens },
     }
+  }
+
+  addPrompt({ positions }: PromptEvent): void {
+    for (const position of positions) this.#promptLogprobs.push(toPromptPosition(position))
+  }
+
+  start(event: StartedEvent): void {
+    this.#timer.start(event.atMs)
+    this.#promptTokenIds = event.promptTokenIds
+    this.#cachedTokens = event.cachedTokens
+    for (const choice of this.#choices)
+      choice.text = new AnswerText(this.#options.toolMode, this.#parts.format, event.isReasoningOpen)
+  }
+
+  add(event: DeltaEvent): readonly ChatChunk[] {
+    const state = this.#choices[event.choice]
+    if (state === undefined) return []
+    this.#timer.heard(event.atMs)
+    const pieces = [state.text.push(event.text), ...(event.finishReason === null ? [] : [state.text.end()])]
+    const entries = this.#options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, this.#options)) : []
+    append(state.tokenIds, event.tokenIds)
+    append(state.logprobs, entries)
+    const sampling = state.recorder.add(event)
+    const finishReason = this.#finishReasonOf(state, event.finishReason)
+    if (finishReason !== null) {
+      state.finishReason = finishReason
+      state.stopReason = event.stopReason
+    }
+    const deltas = pieces.flatMap((piece) => this.#toDeltas(state, piece))
+    const hasTokens = event.tokenIds.length > 0 && (this.#options.hasTokenIds || this.#options.hasLogprobs)
+    if (deltas.length === 0 && (hasTokens || finishReason !== null)) deltas.push({ content: '' })
+    // tokens belong to the step: they come with its first chunk, the end with its last
+    return deltas.map((delta, number) => {
+      const isFirst = number === 0
+      const end = number === deltas.length - 1 ? finishReason : null
+      const choice = {
+        index: event.choice,
+        delta,
+        logprobs: isFirst && entries.length > 0 ? { content: entries } : null,
+        finish_reason: end,
+        ...(end === null ? {} : { stop_reason: event.stopReason }),
+        token_ids: this.#options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
+        ...(isFirst ? withSampling(sampling) : {}),
+      }
+      return this.#chunkOf([choice], end !== null)
+    })
+  }
+
+  response(): ChatResponse {
+    return {
+      id: this.#identity.id,
+      object: 'chat.completion',
+      created: this.#identity.createdSeconds,
+      model: this.#identity.model,
+      choices: this.#choices.map((state, index) => this.#toChoice(state, index)),
+      service_tier: null,
+      system_fingerprint: this.#identity.fingerprint,
+      usage: this.usage(),
+      prompt_logprobs: this.#options.hasPromptLogprobs ? this.#promptLogprobs : null,
+      prompt_token_ids: this.#options.hasTokenIds ? [...this.#promptTokenIds] : null,
+      kv_transfer_params: null,
+      ...(this.#options.timings === 'none' ? {} : { timings: this.#timer.timings(this.usage()) }),
+    }
+  }
+
+  firstChunks(): readonly ChatChunk[] {
+    const chunkWith = (index: number, delta: ChatDelta): ChatChunk =>
+      this.#chunkOf([{ index, delta, logprobs: null, finish_reason: null }])
+    const { echo } = this.#options
+    return this.#choices.flatMap((_, index) => [
+      {
+        ...chunkWith(index, { role: this.#options.role, content: '' }),
+        prompt_token_ids: this.#options.hasTokenIds ? [...this.#promptTokenIds] : null,
+      },
+      ...(echo === null || echo === '' ? [] : [chunkWith(index, { content: echo })]),
+    ])
+  }
+
+  usageChunk(): ChatChunk {
+    return { ...this.#chunkOf([], true), usage: this.usage() }
+  }
+
+  finished(choice: number): FinishedChoice & { readonly isCut: boolean } {
+    const state = this.#stateOf(choice)
+    const { content, calls } = state.text.whole(isCut(state))
+    return { content, calls, isCut: isCut(state) || state.stopReason !== null }
+  }
+
+  sampled(choice: number): {
+    readonly tokenIds: readonly number[]
+    readonly messages: readonly ChatRequest['messages'][number][]
+  } {
+    const state = this.#stateOf(choice)
+    const messages = [state.text.whole(isCut(state)), state.text.shown()].map(({ content, reasoning, calls }) => ({
+      role: this.#options.role,
+      content,
+      reasoning,
+      tool_calls: calls.map((call, number) => ({
+        ...(this.#options.isFunctionForm ? {} : { id: this.#callId(state, number) }),
+        function: call,
+      })),
+    }))
+    return { tokenIds: [...state.tokenIds], messages }
+  }
+
+  setViolations(choice: number, violations: readonly string[]): void {
+    this.#stateOf(choice).violations = violations
   }
 
   /** @param isLast the chunk ends a choice or the stream */
-  function chunkOf(content: ChatChunk['choices'], isLast = false): ChatChunk {
-    const hasTimings = options.timings === 'each' || (options.timings === 'end' && isLast)
+  #chunkOf(content: ChatChunk['choices'], isLast = false): ChatChunk {
+    const hasTimings = this.#options.timings === 'each' || (this.#options.timings === 'end' && isLast)
     return {
-      id: identity.id,
+      id: this.#identity.id,
       object: 'chat.completion.chunk',
-      created: identity.createdSeconds,
-      model: identity.model,
-      system_fingerprint: identity.fingerprint,
+      created: this.#identity.createdSeconds,
+      model: this.#identity.model,
+      system_fingerprint: this.#identity.fingerprint,
       choices: content,
-      ...(options.continuousUsage ? { usage: usage() } : {}),
-      ...(hasTimings ? { timings: timer.timings(usage()) } : {}),
+      ...(this.#options.continuousUsage ? { usage: this.usage() } : {}),
+      ...(hasTimings ? { timings: this.#timer.timings(this.usage()) } : {}),
     }
   }
 
-  function stateOf(choice: number): ChoiceState {
-    const state = choices[choice]
+  #stateOf(choice: number): ChoiceState {
+    const state = this.#choices[choice]
     if (state === undefined) throw new Error(`the answer has no choice ${choice}`)
     return state
   }
 
-  function callId(state: ChoiceState, index: number): string {
-    state.callIds[index] ??= createCallId()
+  #callId(state: ChoiceState, index: number): string {
+    state.callIds[index] ??= this.#parts.createCallId()
     return state.callIds[index]
   }
 
-  const isCut = ({ finishReason }: ChoiceState): boolean => !WHOLE.includes(finishReason)
-
-  function toChoice(state: ChoiceState, index: number): ChatChoice {
+  #toChoice(state: ChoiceState, index: number): ChatChoice {
     const { content, reasoning, calls } = state.text.whole(isCut(state))
-    const shown = options.includesReasoning ? reasoning : null
-    const called = options.isFunctionForm ? (calls[0] ?? null) : null
+    const shown = this.#options.includesReasoning ? reasoning : null
+    const called = this.#options.isFunctionForm ? (calls[0] ?? null) : null
     const said = called === null || content !== '' ? content : null
     return {
       index,
       message: {
-        role: options.role,
-        content: options.echo === null ? said : options.echo + (said ?? ''),
+        role: this.#options.role,
+        content: this.#options.echo === null ? said : this.#options.echo + (said ?? ''),
         refusal: null,
         annotations: null,
         audio: null,
         function_call: called === null ? null : { ...called },
-        tool_calls: options.isFunctionForm
+        tool_calls: this.#options.isFunctionForm
           ? []
-          : calls.map((call, number) => ({ id: callId(state, number), type: 'function', function: call })),
+          : calls.map((call, number) => ({ id: this.#callId(state, number), type: 'function', function: call })),
         reasoning: shown,
         reasoning_content: shown,
       },
-      logprobs: options.hasLogprobs ? { content: state.logprobs, refusal: null } : null,
+      logprobs: this.#options.hasLogprobs ? { content: state.logprobs, refusal: null } : null,
       finish_reason: state.finishReason,
       stop_reason: state.stopReason,
-      token_ids: options.hasTokenIds ? state.tokenIds : null,
+      token_ids: this.#options.hasTokenIds ? state.tokenIds : null,
       ...withSampling(state.recorder.whole()),
       ...(state.violations === null ? {} : { [SCHEMA_VIOLATIONS]: [...state.violations] }),
     }
   }
 
   /** What a stream shows of one piece of text: reasoning, content and each call in a chunk of its own. */
-  function toDeltas(state: ChoiceState, piece: TextPiece): ChatDelta[] {
+  #toDeltas(state: ChoiceState, piece: TextPiece): ChatDelta[] {
     const { reasoning, content, calls } = piece
     const deltas: ChatDelta[] = []
-    if (reasoning !== '' && options.includesReasoning) deltas.push({ reasoning, reasoning_content: reasoning })
+    if (reasoning !== '' && this.#options.includesReasoning) deltas.push({ reasoning, reasoning_content: reasoning })
     if (content !== '') deltas.push({ content })
     for (const { index, name, arguments: given } of calls) {
       const called = { ...(name === null ? {} : { name }), arguments: given }
-      if (options.isFunctionForm) {
+      if (this.#options.isFunctionForm) {
         deltas.push({ function_call: called })
         continue
       }
-      const head = name === null ? {} : { id: callId(state, index), type: 'function' as const }
+      const head = name === null ? {} : { id: this.#callId(state, index), type: 'function' as const }
       deltas.push({ tool_calls: [{ index, ...head, function: called }] })
     }
     return deltas
   }
 
   /** vLLM's rule: a call that was not asked for by name ends the turn with `tool_calls`, unless the budget ended it. */
-  function finishReasonOf(state: ChoiceState, reason: DeltaEvent['finishReason']): string | null {
-    const { kind } = options.toolMode
+  #finishReasonOf(state: ChoiceState, reason: DeltaEvent['finishReason']): string | null {
+    const { kind } = this.#options.toolMode
     const isCall = reason === 'stop' && (kind === 'auto' || kind === 'required') && state.text.callCount > 0
-    return isCall ? (options.isFunctionForm ? 'function_call' : 'tool_calls') : reason
+    return isCall ? (this.#options.isFunctionForm ? 'function_call' : 'tool_calls') : reason
   }
+}
 
-  return {
-    usage,
-    addPrompt: ({ positions }) => {
-      for (const position of positions) promptLogprobs.push(toPromptPosition(position))
-    },
-    start: (event) => {
-      timer.start(event.atMs)
-      promptTokenIds = event.promptTokenIds
-      cachedTokens = event.cachedTokens
-      for (const choice of choices) choice.text = new AnswerText(options.toolMode, format, event.isReasoningOpen)
-    },
-    add: (event) => {
-      const state = choices[event.choice]
-      if (state === undefined) return []
-      timer.heard(event.atMs)
-      const pieces = [state.text.push(event.text), ...(event.finishReason === null ? [] : [state.text.end()])]
-      const entries = options.hasLogprobs ? event.logprobs.map((entry) => toWireLogprob(entry, options)) : []
-      append(state.tokenIds, event.tokenIds)
-      append(state.logprobs, entries)
-      const sampling = state.recorder.add(event)
-      const finishReason = finishReasonOf(state, event.finishReason)
-      if (finishReason !== null) {
-        state.finishReason = finishReason
-        state.stopReason = event.stopReason
-      }
-      const deltas = pieces.flatMap((piece) => toDeltas(state, piece))
-      const hasTokens = event.tokenIds.length > 0 && (options.hasTokenIds || options.hasLogprobs)
-      if (deltas.length === 0 && (hasTokens || finishReason !== null)) deltas.push({ content: '' })
-      // tokens belong to the step: they come with its first chunk, the end with its last
-      return deltas.map((delta, number) => {
-        const isFirst = number === 0
-        const end = number === deltas.length - 1 ? finishReason : null
-        const choice = {
-          index: event.choice,
-          delta,
-          logprobs: isFirst && entries.length > 0 ? { content: entries } : null,
-          finish_reason: end,
-          ...(end === null ? {} : { stop_reason: event.stopReason }),
-          token_ids: options.hasTokenIds ? (isFirst ? [...event.tokenIds] : []) : null,
-          ...(isFirst ? withSampling(sampling) : {}),
-        }
-        return chunkOf([choice], end !== null)
-      })
-    },
-    response: () => ({
-      id: identity.id,
-      object: 'chat.completion',
-      created: identity.createdSeconds,
-      model: identity.model,
-      choices: choices.map(toChoice),
-      service_tier: null,
-      system_fingerprint: identity.fingerprint,
-      usage: usage(),
-      prompt_logprobs: options.hasPromptLogprobs ? promptLogprobs : null,
-      prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
-      kv_transfer_params: null,
-      ...(options.timings === 'none' ? {} : { timings: timer.timings(usage()) }),
-    }),
-    firstChunks: () => {
-      const chunkWith = (index: number, delta: ChatDelta): ChatChunk =>
-        chunkOf([{ index, delta, logprobs: null, finish_reason: null }])
-      const { echo } = options
-      return choices.flatMap((_, index) => [
-        {
-          ...chunkWith(index, { role: options.role, content: '' }),
-          prompt_token_ids: options.hasTokenIds ? [...promptTokenIds] : null,
-        },
-        ...(echo === null || echo === '' ? [] : [chunkWith(index, { content: echo })]),
-      ])
-    },
-    usageChunk: () => ({ ...chunkOf([], true), usage: usage() }),
-    finished: (choice) => {
-      const state = stateOf(choice)
-      const { content, calls } = state.text.whole(isCut(state))
-      return { content, calls, isCut: isCut(state) || state.stopReason !== null }
-    },
-    sampled: (choice) => {
-      const state = stateOf(choice)
-      const messages = [state.text.whole(isCut(state)), state.text.shown()].map(({ content, reasoning, calls }) => ({
-        role: options.role,
-        content,
-        reasoning,
-        tool_calls: calls.map((call, number) => ({
-          ...(options.isFunctionForm ? {} : { id: callId(state, number) }),
-          function: call,
-        })),
-      }))
-      return { tokenIds: [...state.tokenIds], messages }
-    },
-    setViolations: (choice, violations) => {
-      stateOf(choice).violations = violations
-    },
-  }
+function isCut({ finishReason }: ChoiceState): boolean {
+  return !WHOLE.includes(finishReason)
 }
 
 function withSampling(sampling: SamplingRecord | undefined): Pick<ChatChoice, 'sampling'> {

@@ -25,7 +25,7 @@ import { isOwn } from '../../access/tenant.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { createScorer } from './rescore.js'
 import { chooseGroups, entropyOf, histogramOf } from './rollout-rows.js'
-import { createRolloutFiles, type Piece, type RolloutsFile } from './rollouts-file.js'
+import { createRolloutFiles, type Piece, type RolloutFiles, type RolloutsFile } from './rollouts-file.js'
 import { toTokenColumns } from './token-columns.js'
 
 /** Which trajectory of which job. */
@@ -69,32 +69,175 @@ interface Kept {
 }
 
 export function createRolloutService(context: Context): RolloutService {
-  const { db, blobs, keepTrainingDataMs: keepMs } = context
-  const files = createRolloutFiles(blobs)
-  const score = createScorer(context)
+  return new Rollouts(context)
+}
 
-  async function requireKept(principal: Principal, jobId: string): Promise<Kept> {
-    const job = await findJob(db, jobId)
+class Rollouts implements RolloutService {
+  readonly #context: Context
+  readonly #files: RolloutFiles
+  readonly #score: ReturnType<typeof createScorer>
+
+  constructor(context: Context) {
+    this.#context = context
+    this.#files = createRolloutFiles(context.blobs)
+    this.#score = createScorer(context)
+  }
+
+  async openData(
+    principal: Principal,
+    jobId: string,
+  ): Promise<{ readonly stream: Readable; readonly sizeBytes: number }> {
+    const { record } = await this.#requireKept(principal, jobId)
+    const sizeBytes = (await this.#context.blobs.factsOf(record.dataSha256))?.sizeBytes ?? 0
+    return { stream: await this.#context.blobs.openRead(record.dataSha256), sizeBytes }
+  }
+
+  async deleteData(
+    principal: Principal,
+    jobId: string,
+  ): Promise<{ readonly id: string; readonly object: 'training_job.data'; readonly deleted: boolean }> {
+    const { job } = await this.#requireKept(principal, jobId)
+    if (job.endedAtMs === null) {
+      throw new InvalidRequestError('job_unfinished', `the job is ${job.status}: it still needs its data`, {
+        hint: 'delete the data when it has ended, or cancel it',
+      })
+    }
+    await deleteKeptData(this.#context.db, [job.id])
+    this.#context.requestSweep()
+    return { id: job.id, object: 'training_job.data', deleted: true }
+  }
+
+  async groups(principal: Principal, jobId: string, query: ListRolloutGroupsQuery): Promise<RolloutGroupList> {
+    const { file, keptUntil } = await this.#requireRollouts(principal, jobId)
+    const { head, rows } = file
+    const chosen = chooseGroups(head, rows, query)
+    const begin = query.after === undefined ? 0 : chosen.findIndex(({ id }) => id === query.after) + 1
+    if (begin === 0 && query.after !== undefined) {
+      throw new InvalidRequestError('invalid_cursor', `after names no group of this list, got "${query.after}"`, {
+        param: 'after',
+      })
+    }
+    const end = begin + (query.limit ?? DEFAULT_PAGE_LIMIT)
+    const all = head.groups.flatMap(({ trajectories }) => trajectories)
+    return {
+      ...toList(chosen.slice(begin, end), end < chosen.length),
+      data: chosen.slice(begin, end),
+      histogram: histogramOf(head, chosen),
+      group_count: head.groups.length,
+      trajectory_count: all.length,
+      trained_count: all.filter(({ left_out: reason }) => reason === undefined).length,
+      unnoted_count: head.omitted,
+      untrained_count: head.untrained ?? 0,
+      clip: head.clip,
+      parent_step: head.parent_step,
+      kept_until: keptUntil,
+    }
+  }
+
+  async group(principal: Principal, jobId: string, given: string): Promise<RolloutGroupDetail> {
+    const { file, record } = await this.#requireRollouts(principal, jobId)
+    const index = toIndex('group', given)
+    const row = file.rows[index]
+    const listed = file.head.groups[index]
+    if (row === undefined || listed === undefined) throw noSuch('group', index)
+    const group = await this.#readGroup(record, index)
+    return {
+      ...row,
+      metadata: plain(group.metadata),
+      metrics: { ...group.metrics },
+      failed: group.exceptions.map(({ type, message }) => ({ type, message })),
+      members: listed.trajectories.map((noted, t) => {
+        const trajectory = group.trajectories[t]
+        const sequences = file.sequencesOf(index, t)
+        return { ...toMember(noted, t, { trajectory, sequences }), answer: answerOf(trajectory) }
+      }),
+    }
+  }
+
+  async trajectory(principal: Principal, place: TrajectoryPlace): Promise<RolloutTrajectory> {
+    const { job, record, group, trajectory, size, noted, sequences } = await this.#find(principal, place)
+    const sent = (await this.#readGroup(record, group)).trajectories[trajectory]
+    return {
+      ...toMember(noted, trajectory, { trajectory: sent, sequences }),
+      id: `${group}/${trajectory}`,
+      object: 'training.rollout_trajectory',
+      training_job_id: job.id,
+      group,
+      group_size: size,
+      histories: (sent?.histories ?? []).map(({ items, tools }) => ({
+        messages: items.map(toMessage),
+        tools: tools === null ? null : tools.map(plain),
+      })),
+      sequences: sequences.map(({ step, length, trained }, index) => ({
+        index,
+        gradient_step: step,
+        length,
+        trained,
+      })),
+    }
+  }
+
+  async tokens(principal: Principal, place: TrajectoryPlace, query: RolloutTokensQuery): Promise<RolloutTokens> {
+    const { file, noted, sequence, range } = await this.#findRange(principal, place, query)
+    const tokens = await file.readTokens(sequence, range.from, range.to)
+    const pieces: ReadonlyMap<number, Piece> = await file.readPieces()
+    return {
+      object: 'training.rollout_tokens',
+      ...range,
+      gradient_step: sequence.step,
+      advantage: noted.advantage ?? null,
+      weight: noted.weight ?? null,
+      clip: file.head.clip,
+      ...toTokenColumns(tokens, pieces, file.head.clip),
+    }
+  }
+
+  async scores(
+    principal: Principal,
+    place: TrajectoryPlace,
+    query: RolloutScoresQuery,
+    signal: AbortSignal,
+  ): Promise<RolloutScores> {
+    const { job, file, sequence, range } = await this.#findRange(principal, place, query)
+    const ids = await file.readIds(sequence)
+    const scored = await this.#score(principal, {
+      modelId: job.modelId,
+      step: query.step ?? 'latest',
+      tokenIds: ids.subarray(0, range.to),
+      signal,
+    })
+    const { step, fingerprint, logprobs } = scored
+    return {
+      object: 'training.rollout_scores',
+      ...range,
+      step,
+      system_fingerprint: fingerprint,
+      logprob: logprobs.slice(range.from, range.to),
+    }
+  }
+
+  async #requireKept(principal: Principal, jobId: string): Promise<Kept> {
+    const job = await findJob(this.#context.db, jobId)
     if (job === null || !isOwn(principal, job)) {
       throw new NotFoundError('training_job_not_found', `training job "${jobId.slice(0, 100)}" was not found`)
     }
-    const record = (await findKeptData(db, [job.id])).get(job.id)
-    if (record === undefined || keepMs === 0) {
+    const record = (await findKeptData(this.#context.db, [job.id])).get(job.id)
+    if (record === undefined || this.#context.keepTrainingDataMs === 0) {
       throw new NotFoundError('training_data_not_kept', 'what the job trained on was not kept, or is kept no longer', {
         hint:
-          keepMs === 0
+          this.#context.keepTrainingDataMs === 0
             ? 'start the service with --keep-training-data 7d to keep it for jobs to come'
             : 'it is kept for a time after the end of a job: trainyard serve --keep-training-data',
       })
     }
-    const untilMs = record.endedAtMs === null ? null : record.endedAtMs + keepMs
+    const untilMs = record.endedAtMs === null ? null : record.endedAtMs + this.#context.keepTrainingDataMs
     return { job, record, keptUntil: untilMs === null ? '' : new Date(untilMs).toISOString() }
   }
 
-  async function requireRollouts(principal: Principal, jobId: string): Promise<Kept & { readonly file: RolloutsFile }> {
-    const kept = await requireKept(principal, jobId)
+  async #requireRollouts(principal: Principal, jobId: string): Promise<Kept & { readonly file: RolloutsFile }> {
+    const kept = await this.#requireKept(principal, jobId)
     const { job, record } = kept
-    if (record.rolloutsSha256 !== null) return { ...kept, file: await files.open(record.rolloutsSha256) }
+    if (record.rolloutsSha256 !== null) return { ...kept, file: await this.#files.open(record.rolloutsSha256) }
     const why =
       job.endedAtMs === null
         ? `the job is ${job.status}: its groups can be read when it has ended`
@@ -102,14 +245,14 @@ export function createRolloutService(context: Context): RolloutService {
     throw new NotFoundError('rollouts_not_kept', why, { hint: 'trainyard jobs data gives the rows of the job' })
   }
 
-  async function readGroup(record: KeptDataRecord, group: number): Promise<TrajectoryGroup> {
-    const text = await files.readRow(record.dataSha256, group)
+  async #readGroup(record: KeptDataRecord, group: number): Promise<TrajectoryGroup> {
+    const text = await this.#files.readRow(record.dataSha256, group)
     if (text === null) throw noSuch('group', group)
     return parseTrajectoryGroup(JSON.parse(text), `trajectory_groups[${group}]`)
   }
 
-  async function find(principal: Principal, { jobId, group: g, trajectory: t }: TrajectoryPlace) {
-    const kept = await requireRollouts(principal, jobId)
+  async #find(principal: Principal, { jobId, group: g, trajectory: t }: TrajectoryPlace) {
+    const kept = await this.#requireRollouts(principal, jobId)
     const [group, trajectory] = [toIndex('group', g), toIndex('trajectory', t)]
     const listed = kept.file.head.groups[group]
     if (listed === undefined) throw noSuch('group', group)
@@ -120,8 +263,8 @@ export function createRolloutService(context: Context): RolloutService {
   }
 
   /** A sequence and the part of it that is asked for. */
-  async function findRange(principal: Principal, place: TrajectoryPlace, query: RolloutTokensQuery) {
-    const found = await find(principal, place)
+  async #findRange(principal: Principal, place: TrajectoryPlace, query: RolloutTokensQuery) {
+    const found = await this.#find(principal, place)
     const index = query.sequence ?? 0
     const sequence = found.sequences[index]
     if (sequence === undefined) {
@@ -149,124 +292,6 @@ export function createRolloutService(context: Context): RolloutService {
       to,
     }
     return { ...found, sequence, range }
-  }
-
-  return {
-    openData: async (principal, jobId) => {
-      const { record } = await requireKept(principal, jobId)
-      const sizeBytes = (await blobs.factsOf(record.dataSha256))?.sizeBytes ?? 0
-      return { stream: await blobs.openRead(record.dataSha256), sizeBytes }
-    },
-    deleteData: async (principal, jobId) => {
-      const { job } = await requireKept(principal, jobId)
-      if (job.endedAtMs === null) {
-        throw new InvalidRequestError('job_unfinished', `the job is ${job.status}: it still needs its data`, {
-          hint: 'delete the data when it has ended, or cancel it',
-        })
-      }
-      await deleteKeptData(db, [job.id])
-      context.requestSweep()
-      return { id: job.id, object: 'training_job.data', deleted: true }
-    },
-    groups: async (principal, jobId, query) => {
-      const { file, keptUntil } = await requireRollouts(principal, jobId)
-      const { head, rows } = file
-      const chosen = chooseGroups(head, rows, query)
-      const begin = query.after === undefined ? 0 : chosen.findIndex(({ id }) => id === query.after) + 1
-      if (begin === 0 && query.after !== undefined) {
-        throw new InvalidRequestError('invalid_cursor', `after names no group of this list, got "${query.after}"`, {
-          param: 'after',
-        })
-      }
-      const end = begin + (query.limit ?? DEFAULT_PAGE_LIMIT)
-      const all = head.groups.flatMap(({ trajectories }) => trajectories)
-      return {
-        ...toList(chosen.slice(begin, end), end < chosen.length),
-        data: chosen.slice(begin, end),
-        histogram: histogramOf(head, chosen),
-        group_count: head.groups.length,
-        trajectory_count: all.length,
-        trained_count: all.filter(({ left_out: reason }) => reason === undefined).length,
-        unnoted_count: head.omitted,
-        untrained_count: head.untrained ?? 0,
-        clip: head.clip,
-        parent_step: head.parent_step,
-        kept_until: keptUntil,
-      }
-    },
-    group: async (principal, jobId, given) => {
-      const { file, record } = await requireRollouts(principal, jobId)
-      const index = toIndex('group', given)
-      const row = file.rows[index]
-      const listed = file.head.groups[index]
-      if (row === undefined || listed === undefined) throw noSuch('group', index)
-      const group = await readGroup(record, index)
-      return {
-        ...row,
-        metadata: plain(group.metadata),
-        metrics: { ...group.metrics },
-        failed: group.exceptions.map(({ type, message }) => ({ type, message })),
-        members: listed.trajectories.map((noted, t) => {
-          const trajectory = group.trajectories[t]
-          const sequences = file.sequencesOf(index, t)
-          return { ...toMember(noted, t, { trajectory, sequences }), answer: answerOf(trajectory) }
-        }),
-      }
-    },
-    trajectory: async (principal, place) => {
-      const { job, record, group, trajectory, size, noted, sequences } = await find(principal, place)
-      const sent = (await readGroup(record, group)).trajectories[trajectory]
-      return {
-        ...toMember(noted, trajectory, { trajectory: sent, sequences }),
-        id: `${group}/${trajectory}`,
-        object: 'training.rollout_trajectory',
-        training_job_id: job.id,
-        group,
-        group_size: size,
-        histories: (sent?.histories ?? []).map(({ items, tools }) => ({
-          messages: items.map(toMessage),
-          tools: tools === null ? null : tools.map(plain),
-        })),
-        sequences: sequences.map(({ step, length, trained }, index) => ({
-          index,
-          gradient_step: step,
-          length,
-          trained,
-        })),
-      }
-    },
-    tokens: async (principal, place, query) => {
-      const { file, noted, sequence, range } = await findRange(principal, place, query)
-      const tokens = await file.readTokens(sequence, range.from, range.to)
-      const pieces: ReadonlyMap<number, Piece> = await file.readPieces()
-      return {
-        object: 'training.rollout_tokens',
-        ...range,
-        gradient_step: sequence.step,
-        advantage: noted.advantage ?? null,
-        weight: noted.weight ?? null,
-        clip: file.head.clip,
-        ...toTokenColumns(tokens, pieces, file.head.clip),
-      }
-    },
-    scores: async (principal, place, query, signal) => {
-      const { job, file, sequence, range } = await findRange(principal, place, query)
-      const ids = await file.readIds(sequence)
-      const scored = await score(principal, {
-        modelId: job.modelId,
-        step: query.step ?? 'latest',
-        tokenIds: ids.subarray(0, range.to),
-        signal,
-      })
-      const { step, fingerprint, logprobs } = scored
-      return {
-        object: 'training.rollout_scores',
-        ...range,
-        step,
-        system_fingerprint: fingerprint,
-        logprob: logprobs.slice(range.from, range.to),
-      }
-    },
   }
 }
 

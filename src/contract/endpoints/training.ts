@@ -85,6 +85,13 @@ export const TRAINING = endpoints({
     query: listTrainingSessionsQuerySchema,
     answer: trainingSessionListSchema,
   },
+  'GET /v1/preview/training-sessions/{training_run_id}': {
+    tag,
+    summary: 'Get a training session',
+    origin: 'ours',
+    scope: 'read',
+    answer: trainingSessionSchema,
+  },
   'POST /v1/preview/training-sessions/{training_run_id}/end': {
     tag,
     summary: 'End a training session; what it saved stays',

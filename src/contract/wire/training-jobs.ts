@@ -95,6 +95,7 @@ export const listTrainingJobsQuerySchema = pageQuerySchema.extend({
   project: z.string().max(256).optional(),
   model_id: z.string().max(256).optional(),
   status: z.enum(JOB_STATUSES).optional(),
+  kind: z.enum(JOB_KINDS).optional(),
 })
 export type ListTrainingJobsQuery = z.infer<typeof listTrainingJobsQuerySchema>
 

@@ -54,6 +54,8 @@ export const modelMetrics = objectOf<ModelMetrics>({
   steps: listOf(number),
   times: listOf(text),
   tokens: listOf(maybe(number)),
+  job_ids: maybe(listOf(maybe(text))),
+  session_ids: maybe(listOf(maybe(text))),
   series: mapOf(listOf(maybe(number))),
   keys: listOf(
     objectOf<ModelMetrics['keys'][number]>({

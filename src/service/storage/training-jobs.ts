@@ -85,6 +85,7 @@ export interface JobFilter extends PageOptions {
   readonly project?: string | undefined
   readonly modelId?: string | undefined
   readonly status?: JobStatus | undefined
+  readonly kind?: JobKind | undefined
 }
 
 /** Inserts a queued job, and what is kept of it. */
@@ -165,6 +166,7 @@ async function selectJobs(db: Database, filter: JobFilter) {
   if (filter.project !== undefined) query = query.where('training_jobs.project', '=', filter.project)
   if (filter.modelId !== undefined) query = query.where('training_jobs.model_id', '=', canonicalId(filter.modelId))
   if (filter.status !== undefined) query = query.where('training_jobs.status', '=', filter.status)
+  if (filter.kind !== undefined) query = query.where('training_jobs.kind', '=', filter.kind)
   if (filter.after !== undefined) {
     const cursor = await findJob(db, filter.after)
     const isOwn = cursor?.entity === filter.entity && (filter.project ?? cursor.project) === cursor.project

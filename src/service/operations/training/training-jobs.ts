@@ -188,6 +188,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
         project: checkProject(principal, query.project),
         modelId: query.model_id,
         status: query.status,
+        kind: query.kind,
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })

@@ -5,7 +5,7 @@
 import type { ComponentType, JSX } from 'preact'
 import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { followLinks, go, here, hrefOf, route } from './data/address.js'
+import { followLinks, go, here, hrefOf, path, route } from './data/address.js'
 import { followActivity } from './data/live.js'
 import type { PageName } from './data/match.js'
 import { credential } from './data/session.js'
@@ -60,7 +60,8 @@ function Shown({ page }: { readonly page: PageName }): JSX.Element | null {
       void load?.().then((component) => setLoaded((all) => ({ ...all, [page]: component })))
   }, [page])
   const Component = loaded[page]
-  return Component === undefined ? null : <Component key={page} />
+  // another thing is another page: nothing of one is shown as the other's
+  return Component === undefined ? null : <Component key={path.value} />
 }
 
 function Nowhere(): JSX.Element {

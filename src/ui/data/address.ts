@@ -25,6 +25,8 @@ function readPlace(): Place {
 
 const current = signal<Place>(readPlace())
 
+/** Below the page's folder, without the query. */
+export const path = computed(() => current.value.path)
 /** What the address means. */
 export const route = computed(() => matchRoute(current.value.path))
 export const query = computed(() => current.value.query)

@@ -15,6 +15,14 @@ export function positionsOf(curves: Curves, axis: Axis): readonly number[] {
   return axis === 'tokens' && tokens.every((count) => count !== null) ? tokens.map(Number) : curves.steps
 }
 
+/** Where what made a step is shown; null for the base model, and where nobody knows any more. */
+export function pathOfPoint(curves: Curves, index: number): string | null {
+  const job = curves.job_ids[index] ?? null
+  if (job !== null) return `/jobs/${encodeURIComponent(job)}`
+  const session = curves.session_ids[index] ?? null
+  return session === null ? null : `/sessions/${encodeURIComponent(session)}`
+}
+
 /**
  * An exponential moving average, corrected for its start (Adam, arXiv:1412.6980, section 3): the first value is the first value, not a
  * share of it. Gaps stay gaps.

@@ -1,19 +1,15 @@
 /**
- * News from the server over one stream per tab, open while the tab is visible and some part of it listens. News says only that
- * something changed; the new state is read from the endpoint of the changed thing.
+ * News from the server over one stream, open while the tab is visible and some part of it listens.
  */
 import { computed, effect, signal } from '@preact/signals'
-import { useEffect, useRef } from 'preact/hooks'
-import type { Activity, ActivityTopic } from '#contract/wire/activity.js'
+import type { Activity } from '#contract/wire/activity.js'
 import { nowMs } from './clock.js'
 import { isSeen } from './seen.js'
 import { credential } from './session.js'
 import { followStream } from './streams.js'
 
-/** News of one kind count once in this time. */
-const GATHER_MS = 250
-
-type Listener = (topic: ActivityTopic) => void
+/** @param event null: some were missed, so that anything may have changed */
+type Listener = (event: Activity | null) => void
 const listeners = new Set<Listener>()
 const listening = signal(0)
 
@@ -24,17 +20,19 @@ const isWanted = computed(() => listening.value > 0 && isSeen.value && credentia
 
 /** Begins to follow whenever it is wanted. Called once. */
 export function followActivity(): void {
+  let isFirst = true
   effect(() => {
     if (!isWanted.value) return
     const cancel = new AbortController()
+    // what happened while nobody looked is not known
+    if (!isFirst) tell(null)
+    isFirst = false
     void followStream(
       '/v1/preview/events',
       {
         onEvent: (data) => {
-          const { type } = JSON.parse(data) as Activity
-          if (type === 'reset')
-            for (const topic of ['job', 'checkpoint', 'log', 'model', 'probe', 'base_model'] as const) tell(topic)
-          else if (type !== 'ready') tell(type.slice(0, type.indexOf('.')) as ActivityTopic)
+          const event = JSON.parse(data) as Activity
+          if (event.type !== 'ready') tell(event.type === 'reset' ? null : event)
           return false
         },
         onLive: (isOpen) => {
@@ -53,29 +51,16 @@ export function followActivity(): void {
   })
 }
 
-function tell(topic: ActivityTopic): void {
-  for (const listener of listeners) listener(topic)
+function tell(event: Activity | null): void {
+  for (const listener of [...listeners]) listener(event)
 }
 
-/** Runs something soon after news of these topics. */
-export function useLive(topics: readonly ActivityTopic[], run: () => void): void {
-  const latest = useRef(run)
-  latest.current = run
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const listener: Listener = (topic) => {
-      if (!topics.includes(topic)) return
-      timer ??= setTimeout(() => {
-        timer = undefined
-        latest.current()
-      }, GATHER_MS)
-    }
-    listeners.add(listener)
-    listening.value += 1
-    return () => {
-      clearTimeout(timer)
-      listeners.delete(listener)
-      listening.value -= 1
-    }
-  }, [topics.join()])
+/** @returns ends it */
+export function onNews(listener: Listener): () => void {
+  listeners.add(listener)
+  listening.value += 1
+  return () => {
+    listeners.delete(listener)
+    listening.value -= 1
+  }
 }

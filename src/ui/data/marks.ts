@@ -1,9 +1,11 @@
 /**
  * Marks on answers: where they are kept, and what is said of one.
  */
+
 import type { Model } from '#contract/wire/models.js'
 import type { Mark } from '#contract/wire/training/marks.js'
-import { ApiError, ask } from './client.js'
+import { ApiError } from './api-error.js'
+import { ask } from './client.js'
 
 /** What a reader says of an answer. */
 export interface Judgement {

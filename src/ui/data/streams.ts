@@ -1,8 +1,10 @@
 /**
  * Streams of events: read one by one; a stream that breaks is opened again after the last event.
  */
+
 import { createParser } from 'eventsource-parser'
-import { ApiError, open } from './client.js'
+import { ApiError } from './api-error.js'
+import { open } from './client.js'
 
 /** Waits before a stream is opened again; up to a quarter more, so that many browsers do not come at once. */
 const BACKOFF_MS = [1000, 2000, 5000, 15_000, 30_000]

@@ -13,7 +13,6 @@ import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, formatNumber, plural } from '../data/format.js'
-import { useLive } from '../data/live.js'
 import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { readCurves, readModel } from '../data/models.js'
@@ -47,8 +46,10 @@ export function EvaluationsPage(): JSX.Element {
 
 function Logs({ model }: { readonly model: Model }): JSX.Element {
   const path = `/v1/preview/models/${encodeURIComponent(model.id)}/log`
-  const logs = useLoad(path, (signal) => askAll<TrajectoryLog>(path, { signal, most: MOST_LOGS }))
-  useLive(['log'], logs.reload)
+  const logs = useLoad(path, (signal) => askAll<TrajectoryLog>(path, { signal, most: MOST_LOGS }), {
+    topics: ['log'],
+    modelId: model.id,
+  })
   return (
     <>
       <Block of={logs} height="20rem">
@@ -114,8 +115,10 @@ function BySplit(props: {
   }
   const a = stepOf('a', steps.at(-1))
   const b = stepOf('b', steps[0])
-  const curves = useLoad(`curves of ${model.id}`, (signal) => readCurves(model.id, signal))
-  useLive(['log'], curves.reload)
+  const curves = useLoad(`curves of ${model.id}`, (signal) => readCurves(model.id, signal), {
+    topics: ['log'],
+    modelId: model.id,
+  })
   const values = curves.data?.series[`${split}/reward`]
   const at = nowMs()
   return (
@@ -201,8 +204,10 @@ function Changes(props: {
     limit: String(PAGE),
     offset: String(from),
   })}`
-  const found = useLoad(a === b ? null : path, (signal) => ask<LogComparison>(path, { signal }))
-  useLive(['log'], found.reload)
+  const found = useLoad(a === b ? null : path, (signal) => ask<LogComparison>(path, { signal }), {
+    topics: ['log'],
+    modelId: model.id,
+  })
   const choose = (name: string, title: string, value: number): JSX.Element => (
     <label>
       {title}{' '}

@@ -13,7 +13,9 @@ import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural, toWords } from '../data/format.js'
 import { useJobEvents } from '../data/job-events.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { withProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
@@ -24,17 +26,29 @@ import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Progress, remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
+import { LiveMark } from '../parts/live-mark.js'
 import { LiveLog, type LogLine } from '../parts/log.js'
 
-const RECORD_MS = 1500
+const REFRESH_MS = 1500
+/** When a job ends is told by its record alone. */
+const RECORD_MS = 10_000
+
+const NO_EVENTS: readonly TrainingEvent[] = []
 
 export function JobPage(): JSX.Element {
   const { id = '' } = route.value.params
   const path = `/v1/preview/training-jobs/${encodeURIComponent(id)}`
-  const job = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }))
-  const { events, isLive, since, error } = useJobEvents(job.data === null ? null : id)
+  const [isOver, setIsOver] = useState(false)
+  const job = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }), {
+    topics: ['job'],
+    take: withProgress,
+    everyMs: isOver ? null : live.value === true ? RECORD_MS : REFRESH_MS,
+  })
+  const { data: known, error } = useJobEvents(job.data)
+  const events = known ?? NO_EVENTS
   const ended = events.at(-1)?.type
-  useWhileSeen(job.data === null || isFinished(job.data.status) ? null : RECORD_MS, job.reload)
+  const isFinal = job.data !== null && isFinished(job.data.status)
+  useEffect(() => setIsOver(isFinal), [isFinal])
   useEffect(() => {
     if (ended !== undefined && isTerminalEvent(ended)) job.reload()
   }, [ended])
@@ -43,15 +57,7 @@ export function JobPage(): JSX.Element {
       {(record) => (
         <Shown job={record} events={events} onChange={job.reload}>
           {error !== null && <Failure error={error} />}
-          {!isFinished(record.status) && (
-            <p class={isLive ? 'live' : 'live cut'}>
-              {isLive
-                ? 'live'
-                : since === null
-                  ? 'connecting'
-                  : `not live since ${formatTime(since, nowMs())}, reconnecting`}
-            </p>
-          )}
+          {!isFinished(record.status) && <LiveMark />}
         </Shown>
       )}
     </Block>

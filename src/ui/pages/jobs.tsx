@@ -11,8 +11,9 @@ import { hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, formatNumber, formatSeconds } from '../data/format.js'
-import { live, useLive } from '../data/live.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { takeProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { Block, Empty } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
@@ -22,14 +23,18 @@ import { LiveMark } from '../parts/live-mark.js'
 
 const PAGE = 50
 const REFRESH_MS = 3000
+/** When a job ends is told by its record alone. */
+const RECORD_MS = 10_000
 
 export function JobsPage(): JSX.Element {
   const status = JOB_STATUSES.find((word) => word === query.value.get('status')) ?? null
   const [limit, setLimit] = useState(PAGE)
   const path = `/v1/preview/training-jobs?limit=${Math.min(limit, 100)}${status === null ? '' : `&status=${status}`}`
-  const jobs = useLoad(path, (signal) => ask<List<TrainingJob>>(path, { signal }))
-  useLive(['job'], jobs.reload)
-  useWhileSeen(live.value === true ? null : REFRESH_MS, jobs.reload)
+  const jobs = useLoad(path, (signal) => ask<List<TrainingJob>>(path, { signal }), {
+    topics: ['job'],
+    take: takeProgress,
+    everyMs: live.value === true ? RECORD_MS : REFRESH_MS,
+  })
   const models = useModels(jobs.data?.data ?? [])
   return (
     <>

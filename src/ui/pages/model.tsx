@@ -3,7 +3,7 @@
  */
 
 import type { JSX } from 'preact'
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
@@ -11,10 +11,11 @@ import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { go, hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { type Axis, type Curves, defaultKeys, describeCurve, nameOf, positionsOf } from '../data/curves.js'
+import { type Axis, type Curves, defaultKeys, describeCurve, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
 import { formatAgo, formatNumber, plural } from '../data/format.js'
-import { live, useLive } from '../data/live.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { takeProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { readCurves, readModel } from '../data/models.js'
 import { Block, Empty } from '../parts/block.js'
@@ -23,13 +24,16 @@ import { CopyAs } from '../parts/copy-as.js'
 import { JobLine } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
 
-const BUSY_MS = 2000
 const IDLE_MS = 20_000
+/** When a job ends is told by its record alone. */
+const RECORD_MS = 10_000
 const ROWS = 50
 
 export function ModelPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal))
+  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal), {
+    topics: ['checkpoint'],
+  })
   return (
     <>
       <Title text={name}>
@@ -55,25 +59,29 @@ export function ModelPage(): JSX.Element {
         </p>
       </Title>
       <Block of={model} height="24rem">
-        {(found) => <Learning key={found.id} model={found} onStep={model.reload} />}
+        {(found) => <Learning key={found.id} model={found} />}
       </Block>
     </>
   )
 }
 
-function Learning({ model, onStep }: { readonly model: Model; readonly onStep: () => void }): JSX.Element {
-  const jobs = useLoad(`jobs of ${model.id}`, (signal) =>
-    ask<List<TrainingJob>>(`/v1/preview/training-jobs?model_id=${encodeURIComponent(model.id)}&limit=20`, { signal }),
+function Learning({ model }: { readonly model: Model }): JSX.Element {
+  const everyMs = live.value === true ? null : IDLE_MS
+  const [isBusy, setIsBusy] = useState(false)
+  const jobs = useLoad(
+    `jobs of ${model.id}`,
+    (signal) =>
+      ask<List<TrainingJob>>(`/v1/preview/training-jobs?model_id=${encodeURIComponent(model.id)}&limit=20`, { signal }),
+    { topics: ['job'], modelId: model.id, take: takeProgress, everyMs: isBusy ? RECORD_MS : everyMs },
   )
-  const curves = useLoad(`curves of ${model.id} at ${model.step}`, (signal) => readCurves(model.id, signal))
+  const curves = useLoad(`curves of ${model.id}`, (signal) => readCurves(model.id, signal), {
+    topics: ['checkpoint', 'log'],
+    modelId: model.id,
+    everyMs,
+  })
   const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
-  const reload = (): void => {
-    jobs.reload()
-    onStep()
-  }
-  useLive(['job', 'checkpoint', 'log'], reload)
-  const slow = live.value === true ? null : IDLE_MS
-  useWhileSeen(active.length > 0 ? BUSY_MS : slow, reload)
+  const isActive = active.length > 0
+  useEffect(() => setIsBusy(isActive), [isActive])
   const warned = jobs.data?.data.filter(({ warnings }) => warnings.length > 0) ?? []
   return (
     <>
@@ -99,7 +107,7 @@ function Learning({ model, onStep }: { readonly model: Model; readonly onStep: (
             <>
               <Verdict curves={known} />
               <Warnings jobs={warned} />
-              <Charts curves={known} jobs={jobs.data?.data ?? []} />
+              <Charts curves={known} />
             </>
           )
         }
@@ -141,18 +149,16 @@ function Warnings({ jobs }: { readonly jobs: readonly TrainingJob[] }): JSX.Elem
   )
 }
 
-function Charts(props: { readonly curves: Curves; readonly jobs: readonly TrainingJob[] }): JSX.Element {
-  const { curves } = props
+function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
   const axis = (['step', 'time', 'tokens'] as const).find((name) => name === query.value.get('x')) ?? 'step'
   const smoothing = Math.min(0.95, Math.max(0, Number(query.value.get('smooth') ?? 0) || 0))
   const isLogarithmic = query.value.get('log') === '1'
   const chosen = query.value.getAll('k').filter((key) => curves.series[key] !== undefined)
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
   const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
-  const jobOfStep = new Map(props.jobs.flatMap((job) => (job.step === null ? [] : [[job.step, job.id] as const])))
   const open = (index: number): void => {
-    const job = jobOfStep.get(curves.steps[index] ?? -1)
-    if (job !== undefined) go(`/jobs/${job}`)
+    const path = pathOfPoint(curves, index)
+    if (path !== null) go(path)
   }
   return (
     <>
@@ -180,7 +186,7 @@ function Charts(props: { readonly curves: Curves; readonly jobs: readonly Traini
           )
         })}
       </div>
-      <Steps curves={curves} keys={keys} jobOfStep={jobOfStep} />
+      <Steps curves={curves} keys={keys} />
     </>
   )
 }
@@ -249,12 +255,7 @@ function ChartOptions(props: {
 }
 
 /** The numbers of the charts, the newest step first. */
-function Steps(props: {
-  readonly curves: Curves
-  readonly keys: readonly string[]
-  readonly jobOfStep: ReadonlyMap<number, string>
-}): JSX.Element {
-  const { curves, keys, jobOfStep } = props
+function Steps({ curves, keys }: { readonly curves: Curves; readonly keys: readonly string[] }): JSX.Element {
   const [count, setCount] = useState(ROWS)
   const at = nowMs()
   const order = curves.steps.map((_, i) => curves.steps.length - 1 - i).slice(0, count)
@@ -278,10 +279,10 @@ function Steps(props: {
           <tbody>
             {order.map((i) => {
               const step = curves.steps[i] ?? 0
-              const job = jobOfStep.get(step)
+              const path = pathOfPoint(curves, i)
               return (
                 <tr key={step}>
-                  <th scope="row">{job === undefined ? step : <a href={hrefOf(`/jobs/${job}`)}>{step}</a>}</th>
+                  <th scope="row">{path === null ? step : <a href={hrefOf(path)}>{step}</a>}</th>
                   {keys.map((key) => (
                     <td class="number" key={key}>
                       {formatNumber(curves.series[key]?.[i])}

@@ -12,8 +12,9 @@ import { go, hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatBytes, formatCount, plural, toWords } from '../data/format.js'
-import { live, useLive } from '../data/live.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { takeProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { Block, Command, Empty } from '../parts/block.js'
 import { JobLine } from '../parts/job-line.js'
@@ -31,7 +32,10 @@ const ORDERS = [
   ['name', 'name'],
 ] as const
 const BUSY_MS = 2000
+const RECORD_MS = 10_000
 const IDLE_MS = 15_000
+/** Of those that run, and of those that wait. */
+const MOST_ACTIVE = 10
 
 export function ModelsPage(): JSX.Element {
   return (
@@ -45,37 +49,52 @@ export function ModelsPage(): JSX.Element {
   )
 }
 
+interface Active {
+  readonly data: readonly TrainingJob[]
+  readonly hasMore: boolean
+}
+
+async function readActive(signal: AbortSignal): Promise<Active> {
+  const of = (status: string) =>
+    ask<List<TrainingJob>>(`/v1/preview/training-jobs?status=${status}&limit=${MOST_ACTIVE}`, { signal })
+  const [running, queued] = await Promise.all([of('running'), of('queued')])
+  const waiting = [...queued.data].sort((a, b) => (a.queue_position ?? 0) - (b.queue_position ?? 0))
+  return { data: [...running.data, ...waiting], hasMore: running.has_more || queued.has_more }
+}
+
 function Running(): JSX.Element | null {
-  const jobs = useLoad('active', async (signal) => {
-    const of = (status: string) =>
-      ask<List<TrainingJob>>(`/v1/preview/training-jobs?status=${status}&limit=20`, { signal })
-    const [running, queued] = await Promise.all([of('running'), of('queued')])
-    const waiting = [...queued.data].sort((a, b) => (a.queue_position ?? 0) - (b.queue_position ?? 0))
-    return [...running.data, ...waiting]
+  const jobs = useLoad('active', readActive, {
+    topics: ['job'],
+    take: takeProgress,
+    // when a job ends is told by its record alone; without a stream there is no news
+    everyMs: live.value === true ? RECORD_MS : BUSY_MS,
   })
-  useLive(['job'], jobs.reload)
-  // what is left of a job changes without news; without a stream there is no news at all
-  useWhileSeen(live.value === true && jobs.data?.length === 0 ? null : BUSY_MS, jobs.reload)
-  const models = useLoad(
-    jobs.data === null || jobs.data.length === 0 ? null : jobs.data.map((job) => job.model_id).join(),
-    async (signal) => {
-      const ids = [...new Set(jobs.data?.map((job) => job.model_id))]
-      const found = await Promise.all(
-        ids.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`, { signal }).catch(() => null)),
-      )
-      return new Map(found.flatMap((model) => (model === null ? [] : [[model.id, model]])))
-    },
-  )
-  if (jobs.error === null && (jobs.data === null || jobs.data.length === 0)) return null
+  const ids = [...new Set(jobs.data?.data.map((job) => job.model_id))]
+  // a loop is between two jobs again and again: what is below must not move with each
+  const wasBusy = useRef(false)
+  wasBusy.current ||= ids.length > 0
+  const models = useLoad(ids.length === 0 ? null : `names of ${ids.join()}`, async (signal) => {
+    const found = await Promise.all(
+      ids.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`, { signal }).catch(() => null)),
+    )
+    return new Map(found.flatMap((model) => (model === null ? [] : [[model.id, model]])))
+  })
+  if (jobs.error === null && !wasBusy.current) return null
   return (
     <section class="card" aria-labelledby="running">
       <h2 id="running">Running</h2>
       <Block of={jobs} height="3rem">
-        {(active) => (
+        {({ data: active, hasMore }) => (
           <ul class="plain">
+            {active.length === 0 && <li class="job-line soft">Nothing runs now.</li>}
             {active.map((job) => (
               <JobLine key={job.id} job={job} model={models.data?.get(job.model_id) ?? null} />
             ))}
+            {hasMore && (
+              <li class="soft">
+                There are more: <a href={hrefOf('/jobs')}>all jobs</a>
+              </li>
+            )}
           </ul>
         )}
       </Block>
@@ -105,11 +124,17 @@ function ModelTable(): JSX.Element {
   const path = `/v1/preview/models?limit=${PAGE}&include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
   // a cursor is one of its own list: another filter begins anew, without a request for the old one
   const { after, earlier } = shown.path === path ? shown : { after: null, earlier: [] }
-  const models = useLoad(path + (after ?? ''), (signal) =>
-    ask<List<ListedModel>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
+  const models = useLoad(
+    path + (after ?? ''),
+    (signal) =>
+      ask<List<ListedModel>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
+    {
+      topics: ['model', 'checkpoint', 'job', 'log'],
+      // what a row shows changes with the end of a job
+      take: (list, { type }) => (type.startsWith('job.') && type !== 'job.ended' ? list : undefined),
+      everyMs: live.value === true ? null : IDLE_MS,
+    },
   )
-  useLive(['model', 'checkpoint', 'job', 'log'], models.reload)
-  useWhileSeen(live.value === true ? null : IDLE_MS, models.reload)
   const isFiltered = filter.length > 0
 
   return (

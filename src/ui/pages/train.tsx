@@ -12,9 +12,10 @@ import type { ListedModel, Model } from '#contract/wire/models.js'
 import type { KindOptions, TrainingOptions } from '#contract/wire/training/option-list.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { go, hrefOf, query, setQuery } from '../data/address.js'
-import { type ApiError, ask } from '../data/client.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
+import { ask } from '../data/client.js'
 import { formatBytes } from '../data/format.js'
-import { toApiError, useGone, useLoad } from '../data/load.js'
+import { useGone, useLoad } from '../data/load.js'
 import { readModel } from '../data/models.js'
 import { missingScope } from '../data/session.js'
 import { FIRST_KIND, KINDS } from '../data/train/kinds.js'
@@ -34,7 +35,9 @@ export function TrainPage(): JSX.Element {
     ask<List<ListedModel>>('/v1/preview/models?sort=-last_active&limit=100', { signal }),
   )
   const [project = '', short = ''] = name.split(/\/(.*)/s)
-  const model = useLoad(short === '' ? null : name, (signal) => readModel(project, short, signal))
+  const model = useLoad(short === '' ? null : name, (signal) => readModel(project, short, signal), {
+    keepsOld: false,
+  })
   const first = models.data?.data[0]
   useEffect(() => {
     if (name === '' && first !== undefined) setQuery({ m: `${first.project}/${first.name}` })
@@ -117,7 +120,7 @@ function addressOf(typed: Readonly<Record<string, string>>): Record<string, stri
 
 function Form({ kind, model }: { readonly kind: JobKind; readonly model: Model }): JSX.Element {
   const base = `/v1/preview/training-options?kind=${kind}&base_model=${encodeURIComponent(model.base_model)}`
-  const options = useLoad(base, (signal) => ask<TrainingOptions>(base, { signal }))
+  const options = useLoad(base, (signal) => ask<TrainingOptions>(base, { signal }), { keepsOld: false })
   const id = query.value.get('file')
   const [file, setFile] = useState<File | null>(null)
   const chosen: Chosen = id !== null ? { id } : file !== null ? { file } : null

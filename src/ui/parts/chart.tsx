@@ -71,7 +71,13 @@ export function Chart(props: ChartProps): JSX.Element {
   }, [colours, height, hasSpread, isSmooth, props.isLogarithmic, props.isTime, props.group, props.unit])
 
   useEffect(() => {
-    plot.current?.setData(dataOf(latest.current))
+    const made = plot.current
+    if (made === null) return
+    const zoom = zoomOf(made)
+    made.batch(() => {
+      made.setData(dataOf(latest.current))
+      if (zoom !== null) made.setScale('x', zoom)
+    })
   }, [props.positions, values, props.spread, props.smoothing])
 
   const shown = at === null ? null : (values[at] ?? null)
@@ -94,6 +100,14 @@ export function Chart(props: ChartProps): JSX.Element {
       <div ref={holder} role="img" aria-label={describeCurve(title, steps, values, props.wants)} class="plot" />
     </figure>
   )
+}
+
+/** The part of the horizontal axis that somebody chose; null: all of it. */
+function zoomOf({ scales, data }: uPlot): { readonly min: number; readonly max: number } | null {
+  const { min, max } = scales['x'] ?? {}
+  const [first, last] = [data[0][0], data[0].at(-1)]
+  if (min == null || max == null || first === undefined || last === undefined) return null
+  return min > first || max < last ? { min, max } : null
 }
 
 function dataOf(props: ChartProps): uPlot.AlignedData {

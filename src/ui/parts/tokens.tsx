@@ -119,9 +119,11 @@ interface Reads {
 function usePart({ path, sequence, under, read }: TokensProps & Reads, from: number, isWanted: boolean) {
   const range = `sequence=${sequence}&from=${from}&to=${from + PART}`
   const plain = `${path}/tokens?${range}`
-  const tokens = useLoad(isWanted ? plain : null, () => read<RolloutTokens>(plain))
+  const tokens = useLoad(isWanted ? plain : null, () => read<RolloutTokens>(plain), { keepsOld: false })
   const scored = `${path}/scores?${range}&step=${encodeURIComponent(under ?? '')}`
-  const scores = useLoad(isWanted && under !== null ? scored : null, () => read<RolloutScores>(scored))
+  const scores = useLoad(isWanted && under !== null ? scored : null, () => read<RolloutScores>(scored), {
+    keepsOld: false,
+  })
   return { tokens, scores }
 }
 

@@ -2,8 +2,9 @@
  * One turn of Play: the user's messages, the model's answer, and facts about the answer (tokens, speed, why it
  * ended).
  */
+
 import type { JSX } from 'preact'
-import type { ApiError } from '../../data/client.js'
+import type { ApiError } from '../../data/api-error.js'
 import { plural } from '../../data/format.js'
 import type { ChatBody, Message, Said } from '../../data/play/request.js'
 import { Difference } from '../difference.js'

@@ -8,6 +8,8 @@ import { matchRoute } from './match.js'
 
 /** Folder of the server with a slash at its end: `/`, or a proxy's `/trainyard/`. */
 export const SERVER_PATH = new URL('../../', import.meta.url).pathname
+/** Where the scripts of the page lie. */
+export const ASSETS_URL = new URL('./', import.meta.url)
 /** Folder of the page, without a slash at its end. */
 const UI_PATH = `${SERVER_PATH}ui`
 

@@ -1,6 +1,7 @@
 /**
  * What went wrong with a request. Pure.
  */
+import type { ErrorBody } from '#contract/wire/errors.js'
 
 /** A refused or failed request, in the server's words. */
 export class ApiError extends Error {
@@ -35,4 +36,21 @@ export class ApiError extends Error {
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
   return new ApiError(error instanceof Error ? error.message : String(error), { status: 0 })
+}
+
+/** What an answer says that is none. */
+export async function readError(response: Response): Promise<ApiError> {
+  const body = (await response.json().catch(() => null)) as ErrorBody | null
+  const error = typeof body?.error === 'object' ? body.error : null
+  const wait = Number(response.headers.get('retry-after') ?? Number.NaN)
+  return new ApiError(
+    error?.message ?? (typeof body?.error === 'string' ? body.error : `The server answered ${response.status}.`),
+    {
+      status: response.status,
+      code: error?.code == null ? null : String(error.code),
+      hint: error?.hint ?? null,
+      requestId: body?.request_id ?? response.headers.get('x-request-id'),
+      retryAfterSeconds: Number.isFinite(wait) ? wait : null,
+    },
+  )
 }

@@ -1,9 +1,8 @@
 /**
  * Requests to the API, as any program makes them: JSON in and out, the credential in a header, errors with what the server says to do.
  */
-import type { ErrorBody } from '#contract/wire/errors.js'
 import { SERVER_PATH } from './address.js'
-import { ApiError } from './api-error.js'
+import { ApiError, readError } from './api-error.js'
 import { credential } from './session.js'
 
 export interface RequestOptions {
@@ -41,7 +40,7 @@ export async function open(path: string, options: RequestOptions = {}): Promise<
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause
     throw new ApiError('The server does not answer.', { status: 0, hint: 'see whether trainyard serve still runs' })
   })
-  if (!response.ok) throw await toError(response)
+  if (!response.ok) throw await readError(response)
   return response
 }
 
@@ -66,20 +65,4 @@ export async function askAll<T extends { readonly id: string }>(
     for (const item of page.data) data.push(item)
     if (!page.has_more || page.data.length === 0 || data.length >= most) return { data, hasMore: page.has_more }
   }
-}
-
-async function toError(response: Response): Promise<ApiError> {
-  const body = (await response.json().catch(() => null)) as ErrorBody | null
-  const error = typeof body?.error === 'object' ? body.error : null
-  const wait = Number(response.headers.get('retry-after') ?? Number.NaN)
-  return new ApiError(
-    error?.message ?? (typeof body?.error === 'string' ? body.error : `The server answered ${response.status}.`),
-    {
-      status: response.status,
-      code: error?.code == null ? null : String(error.code),
-      hint: error?.hint ?? null,
-      requestId: body?.request_id ?? response.headers.get('x-request-id'),
-      retryAfterSeconds: Number.isFinite(wait) ? wait : null,
-    },
-  )
 }

@@ -13,6 +13,7 @@ const PATTERNS = {
   watch: '/models/:project/:name/watch',
   jobs: '/jobs',
   job: '/jobs/:id',
+  session: '/sessions/:id',
   rollouts: '/jobs/:id/groups',
   'rollout-group': '/jobs/:id/groups/:group',
   trajectory: '/jobs/:id/groups/:group/:trajectory',

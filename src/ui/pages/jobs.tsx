@@ -2,7 +2,7 @@
  * `/ui/jobs`: jobs that wait, run or have ended, newest first.
  */
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { JOB_STATUSES } from '#contract/wire/job-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
@@ -20,6 +20,7 @@ import { CopyAs } from '../parts/copy-as.js'
 import { remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
+import { useSteadyRows } from '../parts/steady.js'
 
 const PAGE = 50
 const REFRESH_MS = 3000
@@ -106,8 +107,10 @@ function Rows(props: {
   readonly models: ReadonlyMap<string, Model>
 }): JSX.Element {
   const at = nowMs()
+  const box = useRef<HTMLDivElement>(null)
+  useSteadyRows(box)
   return (
-    <div class="table">
+    <div class="table" ref={box}>
       <table class="stacked">
         <thead>
           <tr>

@@ -3,7 +3,7 @@
  */
 
 import type { JSX } from 'preact'
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
@@ -23,6 +23,7 @@ import { Chart } from '../parts/chart.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { JobLine } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
+import { useSteadyRows } from '../parts/steady.js'
 
 const IDLE_MS = 20_000
 /** When a job ends is told by its record alone. */
@@ -257,13 +258,15 @@ function ChartOptions(props: {
 /** The numbers of the charts, the newest step first. */
 function Steps({ curves, keys }: { readonly curves: Curves; readonly keys: readonly string[] }): JSX.Element {
   const [count, setCount] = useState(ROWS)
+  const box = useRef<HTMLElement>(null)
+  useSteadyRows(box)
   const at = nowMs()
   const order = curves.steps.map((_, i) => curves.steps.length - 1 - i).slice(0, count)
   return (
     <section aria-labelledby="steps" class="stack">
       <h2 id="steps">Steps</h2>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
-      <section class="table" tabIndex={0} aria-label="The numbers of the charts">
+      <section class="table" ref={box} tabIndex={0} aria-label="The numbers of the charts">
         <table>
           <thead>
             <tr>

@@ -22,6 +22,7 @@ import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
 import { Sparkline } from '../parts/sparkline.js'
+import { useSteadyRows } from '../parts/steady.js'
 
 const PAGE = 50
 const LAST_ACTIVE = '-last_active'
@@ -248,6 +249,8 @@ function Metric({ of: found }: { readonly of: ReturnType<typeof metricOf> }): JS
 function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element {
   const at = nowMs()
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const box = useRef<HTMLDivElement>(null)
+  useSteadyRows(box)
   const toggle = (name: string): void => {
     const next = new Set(chosen)
     if (!next.delete(name)) next.add(name)
@@ -256,7 +259,7 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
   const shown = rows.filter(({ id }) => chosen.has(id))
   return (
     <>
-      <div class="table">
+      <div class="table" ref={box}>
         <table class="stacked">
           <thead>
             <tr>

@@ -12,8 +12,8 @@ import { chooseKeys, hasKeys, Keys } from './keys.js'
 import { chooseTheme, THEMES, theme } from './theme.js'
 
 const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
-  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch'] },
-  { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory'] },
+  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch', 'marks'] },
+  { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory', 'session'] },
   { path: '/train', title: 'Train', pages: ['train'] },
   { path: '/play', title: 'Play', pages: ['play'] },
   { path: '/settings', title: 'Settings', pages: ['settings'] },

@@ -179,7 +179,7 @@ function answerOf({ histories: [history] }: Trajectory): string {
 function textOf(message: JsonObject): string {
   const { content, tool_calls: calls } = message
   const text = typeof content === 'string' ? content : content == null ? '' : partsOf(content)
-  return calls == null ? text : `${text}${text === '' ? '' : '\n'}${JSON.stringify(calls)}`
+  return calls == null || (Array.isArray(calls) && calls.length === 0) ? text : `${text}${text === '' ? '' : '\n'}${JSON.stringify(calls)}`
 }
 
 function partsOf(content: unknown): string {

@@ -3,6 +3,7 @@
  */
 import { SERVER_PATH } from './address.js'
 import { ApiError, readError } from './api-error.js'
+import { learnTime } from './clock.js'
 import { credential } from './session.js'
 
 export interface RequestOptions {
@@ -40,6 +41,7 @@ export async function open(path: string, options: RequestOptions = {}): Promise<
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause
     throw new ApiError('The server does not answer.', { status: 0, hint: 'see whether trainyard serve still runs' })
   })
+  learnTime(response.headers.get('date'))
   if (!response.ok) throw await readError(response)
   return response
 }

@@ -3,7 +3,7 @@
  * more. Runs in a shared worker, where there is none in the window itself; knows no component, no address and no storage.
  */
 import type { Activity } from '#contract/wire/activity.js'
-import { nowMs } from './clock.js'
+import { elapsedMs, nowMs } from './clock.js'
 import { ALIVE_MS, type FromWindow, type ToWindow } from './feed-words.js'
 import { followStream } from './streams.js'
 
@@ -44,7 +44,7 @@ export function serveFeed(port: MessagePort): void {
       own.listener.bearer = data.bearer
       own.listener.isRefused = false
     }
-    own.listener.heardMs = nowMs()
+    own.listener.heardMs = elapsedMs()
     join(key, own.listener, data.url)
   }
 }
@@ -75,7 +75,7 @@ function leave(key: string, listener: Listener): void {
 /** Windows that were closed without a word. */
 function sweep(): void {
   for (const [key, { listeners }] of [...streams]) {
-    for (const listener of [...listeners]) if (nowMs() - listener.heardMs > SILENT_MS) leave(key, listener)
+    for (const listener of [...listeners]) if (elapsedMs() - listener.heardMs > SILENT_MS) leave(key, listener)
   }
   if (streams.size > 0) return
   clearInterval(sweeper)
@@ -91,7 +91,7 @@ async function follow(key: string, stream: Stream, url: string): Promise<void> {
     stream.live = isOpen ? true : new Date(nowMs()).toISOString()
     tell({ type: 'live', live: stream.live })
   }
-  const beganMs = nowMs()
+  const beganMs = elapsedMs()
   let used: Listener | undefined
   await followStream(
     (headers, signal) => {
@@ -106,7 +106,8 @@ async function follow(key: string, stream: Stream, url: string): Promise<void> {
     {
       onEvent: (data) => {
         const event = JSON.parse(data) as Activity
-        if (event.type === 'reset' || (event.type === 'ready' && nowMs() - beganMs > LATE_MS)) tell({ type: 'missed' })
+        if (event.type === 'reset' || (event.type === 'ready' && elapsedMs() - beganMs > LATE_MS))
+          tell({ type: 'missed' })
         else if (event.type !== 'ready') tell({ type: 'event', event })
         return false
       },

@@ -5,7 +5,7 @@
  * at a time, with a pause between, so that a busy server is asked no oftener than a quiet one; what somebody wants goes at once.
  */
 import { type ApiError, toApiError } from './api-error.js'
-import { nowMs } from './clock.js'
+import { elapsedMs } from './clock.js'
 
 /** Between two questions that news asks, of all keys together. */
 const NEWS_GAP_MS = 600
@@ -65,7 +65,7 @@ export function createStore(gapMs = NEWS_GAP_MS): Store {
       if (entry.running !== cancel) return
       entry.running = null
       entry.answer = answer
-      entry.atMs = nowMs()
+      entry.atMs = elapsedMs()
       if (entry.isAskedAgain && entry.watchers.size > 0) run(key, entry)
       else if (due.size > 0) pumpSoon()
       for (const watcher of [...entry.watchers]) watcher()
@@ -77,7 +77,7 @@ export function createStore(gapMs = NEWS_GAP_MS): Store {
   }
 
   function pumpSoon(): void {
-    if (timer === undefined) timer = setTimeout(pump, Math.max(GATHER_MS, lastMs + gapMs - nowMs()))
+    if (timer === undefined) timer = setTimeout(pump, Math.max(GATHER_MS, lastMs + gapMs - elapsedMs()))
   }
 
   function pump(): void {
@@ -86,7 +86,7 @@ export function createStore(gapMs = NEWS_GAP_MS): Store {
       const entry = entries.get(key)
       if (entry === undefined || entry.watchers.size === 0) due.delete(key)
       else if (entry.running === null) {
-        lastMs = nowMs()
+        lastMs = elapsedMs()
         run(key, entry)
         break
       }
@@ -122,7 +122,7 @@ export function createStore(gapMs = NEWS_GAP_MS): Store {
       entry.load = load
       entries.set(key, entry)
       entry.watchers.add(onAnswer)
-      if (entry.running === null && nowMs() - entry.atMs > FRESH_MS) run(key, entry)
+      if (entry.running === null && elapsedMs() - entry.atMs > FRESH_MS) run(key, entry)
       return () => {
         entry.watchers.delete(onAnswer)
         // a component that is drawn anew comes back at once

@@ -52,6 +52,16 @@ export function JobPage(): JSX.Element {
   useEffect(() => {
     if (ended !== undefined && isTerminalEvent(ended)) job.reload()
   }, [ended])
+  if (job.data === null) {
+    return (
+      <>
+        <Title text="Job" />
+        <Block of={job} height="30rem">
+          {() => null}
+        </Block>
+      </>
+    )
+  }
   return (
     <Block of={job} height="30rem">
       {(record) => (
@@ -299,7 +309,7 @@ function Options({ job, model }: { readonly job: TrainingJob; readonly model: Mo
                   : typeof value === 'number'
                     ? formatNumber(value)
                     : JSON.stringify(value)}
-              <span class="tag">{given.has(name) ? 'you' : 'default'}</span>
+              <span class="tag">{given.has(name) ? 'set' : 'default'}</span>
             </dd>
           </div>
         ))}
@@ -320,32 +330,43 @@ function repeatPath(job: TrainingJob, model: Model): string {
   return `/train?${new URLSearchParams([['kind', job.kind], ['m', `${model.project}/${model.name}`], ...toTyped(options)].map(([name = '', text = '']) => [name, text]))}`
 }
 
+/** Lines by their events, which never change: of thousands only the new ones are written. */
+const lines = new WeakMap<TrainingEvent, LogLine>()
+
 function toLines(events: readonly TrainingEvent[]): readonly LogLine[] {
   const at = nowMs()
   let step = 0
   return events.map((event): LogLine => {
-    const line = { id: event.id, time: formatTime(event.created_at, at) }
-    const number = (key: string) => formatNumber(event.data[key] as number | null | undefined)
-    switch (event.type) {
-      case 'training_started':
-        return {
-          ...line,
-          text: `started: ${number('num_sequences')} gradient steps, ${number('num_trainable_tokens')} tokens train`,
-        }
-      case 'gradient_step': {
-        step += 1
-        const figures = [
-          ['loss', 'loss'],
-          ['KL', 'kl_div'],
-          ['entropy', 'entropy'],
-          ['gradient', 'grad_norm'],
-        ].flatMap(([title, key = '']) => (typeof event.data[key] === 'number' ? [`${title} ${number(key)}`] : []))
-        return { ...line, text: `gradient step ${step}  ${figures.join('  ')}` }
-      }
-      case 'training_ended':
-        return { ...line, text: `ended: step ${number('step')}` }
-      default:
-        return { ...line, text: `failed: ${String(event.data['error_message'] ?? 'no reason given')}`, isBad: true }
-    }
+    if (event.type === 'gradient_step') step += 1
+    const known = lines.get(event)
+    if (known !== undefined) return known
+    const line = toLine(event, step, at)
+    lines.set(event, line)
+    return line
   })
+}
+
+function toLine(event: TrainingEvent, step: number, at: number): LogLine {
+  const line = { id: event.id, time: formatTime(event.created_at, at) }
+  const number = (key: string) => formatNumber(event.data[key] as number | null | undefined)
+  switch (event.type) {
+    case 'training_started':
+      return {
+        ...line,
+        text: `started: ${number('num_sequences')} gradient steps, ${number('num_trainable_tokens')} tokens train`,
+      }
+    case 'gradient_step': {
+      const figures = [
+        ['loss', 'loss'],
+        ['KL', 'kl_div'],
+        ['entropy', 'entropy'],
+        ['gradient', 'grad_norm'],
+      ].flatMap(([title, key = '']) => (typeof event.data[key] === 'number' ? [`${title} ${number(key)}`] : []))
+      return { ...line, text: `gradient step ${step}  ${figures.join('  ')}` }
+    }
+    case 'training_ended':
+      return { ...line, text: `ended: step ${number('step')}` }
+    default:
+      return { ...line, text: `failed: ${String(event.data['error_message'] ?? 'no reason given')}`, isBad: true }
+  }
 }

@@ -16,6 +16,7 @@ import { takeProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
 import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
+import { useRows } from '../data/rows.js'
 import { Block, Command, Empty } from '../parts/block.js'
 import { JobLine } from '../parts/job-line.js'
 import { isForPage } from '../parts/keys.js'
@@ -24,7 +25,6 @@ import { LiveMark } from '../parts/live-mark.js'
 import { Sparkline } from '../parts/sparkline.js'
 import { useSteadyRows } from '../parts/steady.js'
 
-const PAGE = 50
 const LAST_ACTIVE = '-last_active'
 const ORDERS = [
   [LAST_ACTIVE, 'last active'],
@@ -33,6 +33,7 @@ const ORDERS = [
   ['name', 'name'],
 ] as const
 const BUSY_MS = 2000
+const TYPING_MS = 250
 const RECORD_MS = 10_000
 const IDLE_MS = 15_000
 /** Of those that run, and of those that wait. */
@@ -103,61 +104,41 @@ function Running(): JSX.Element | null {
   )
 }
 
-/** The pages of a list that were read before the one that is. */
-interface Shown {
-  /** Of the list. */
-  readonly path: string
-  readonly after: string | null
-  readonly earlier: readonly ListedModel[]
-}
-
 function ModelTable(): JSX.Element {
   const project = query.value.get('project')
   const base = query.value.get('base_model')
   const search = query.value.get('query')
   const order = query.value.get('sort') ?? LAST_ACTIVE
-  const [shown, setShown] = useState<Shown>({ path: '', after: null, earlier: [] })
   const filter = [
     ['project', project],
     ['base_model', base],
     ['query', search],
   ].flatMap(([key, value]) => (value === null || value === '' ? [] : [`&${key}=${encodeURIComponent(value ?? '')}`]))
-  const path = `/v1/preview/models?limit=${PAGE}&include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
-  // a cursor is one of its own list: another filter begins anew, without a request for the old one
-  const { after, earlier } = shown.path === path ? shown : { after: null, earlier: [] }
-  const models = useLoad(
-    path + (after ?? ''),
-    (signal) =>
-      ask<List<ListedModel>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
-    {
-      topics: ['model', 'checkpoint', 'job', 'log'],
-      // what a row shows changes with the end of a job
-      take: (list, { type }) => (type.startsWith('job.') && type !== 'job.ended' ? list : undefined),
-      everyMs: live.value === true ? null : IDLE_MS,
-    },
-  )
+  const path = `/v1/preview/models?include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
+  const models = useRows<ListedModel>(path, {
+    topics: ['model', 'checkpoint', 'job', 'log'],
+    // what a row shows changes with the end of a job
+    take: (list, { type }) => (type.startsWith('job.') && type !== 'job.ended' ? list : undefined),
+    everyMs: live.value === true ? null : IDLE_MS,
+  })
   const isFiltered = filter.length > 0
 
   return (
     <section aria-label="All models">
       <Filters />
       <Block of={models} height="16rem">
-        {(page) => {
-          const rows = [...earlier, ...page.data]
+        {({ data: rows, has_more: hasMore }) => {
           if (rows.length === 0) return isFiltered ? <Empty>No model fits.</Empty> : <Start />
           return (
             <>
               <Rows rows={rows} />
-              {page.has_more && (
+              {hasMore && (
                 <p class="row">
-                  <button
-                    type="button"
-                    onClick={() => {
-                      setShown({ path, after: page.last_id, earlier: rows })
-                    }}
-                  >
-                    More
-                  </button>
+                  {models.more !== null && (
+                    <button type="button" onClick={models.more}>
+                      More
+                    </button>
+                  )}
                   <span class="soft">{plural(rows.length, 'model')} shown, there are more</span>
                 </p>
               )}
@@ -172,6 +153,13 @@ function ModelTable(): JSX.Element {
 function Filters(): JSX.Element {
   const bases = useLoad('base-models', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
   const search = useRef<HTMLInputElement>(null)
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  // who types asks when there is a pause
+  const type = (text: string): void => {
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => setQuery({ query: text.trim() || null, rows: null }), TYPING_MS)
+  }
+  useEffect(() => () => clearTimeout(timer.current), [])
   useEffect(() => {
     const focus = (event: KeyboardEvent): void => {
       if (event.key !== '/' || !isForPage(event)) return
@@ -189,14 +177,14 @@ function Filters(): JSX.Element {
           ref={search}
           type="search"
           value={query.value.get('query') ?? ''}
-          onChange={(event) => setQuery({ query: event.currentTarget.value.trim() || null })}
+          onInput={(event) => type(event.currentTarget.value)}
         />
       </label>
       <label>
         Base model
         <select
           value={query.value.get('base_model') ?? ''}
-          onChange={(event) => setQuery({ base_model: event.currentTarget.value || null })}
+          onChange={(event) => setQuery({ base_model: event.currentTarget.value || null, rows: null })}
         >
           <option value="">all</option>
           {bases.data?.map((base) => (
@@ -292,7 +280,9 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
                   />
                 </td>
                 <th scope="row" class="name">
-                  <a href={hrefOf(modelPath(model))}>{model.name}</a>
+                  <a href={hrefOf(modelPath(model))} title={model.name}>
+                    {model.name}
+                  </a>
                 </th>
                 <td data-label="Project">{model.project}</td>
                 <td data-label="Base model">{model.base_model}</td>
@@ -358,7 +348,7 @@ function Start(): JSX.Element {
         <h2>Train on a file</h2>
         <p>Conversations in a JSON Lines file become a model of your own.</p>
         <Command text={command`trainyard models create my-model --base-model ${base}`} />
-        <Command text="trainyard train sft my-model rows.jsonl" />
+        <Command text="trainyard train sft my-model --file rows.jsonl" />
       </div>
       <div class="card">
         <h2>Chat with {base.split('/').at(-1)}</h2>

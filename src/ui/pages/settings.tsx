@@ -18,6 +18,7 @@ import { identity, missingScope } from '../data/session.js'
 import { Block, Command } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { Title } from '../parts/layout.js'
+import { Rest } from '../parts/rest.js'
 import { Usage } from '../parts/settings/usage.js'
 import { Webhooks } from '../parts/settings/webhooks.js'
 
@@ -117,6 +118,7 @@ function BaseModels(): JSX.Element {
           </ul>
         )}
       </Block>
+      <Rest of={models.data} elsewhere="trainyard base-models list --all" />
       <Command text="trainyard base-models add --help" />
     </section>
   )
@@ -184,6 +186,7 @@ function KeyList(): JSX.Element {
           </div>
         )}
       </Block>
+      <Rest of={keys.data} elsewhere="trainyard keys list --all" />
       <CreateKey onMade={keys.reload} />
       {revoking !== null && (
         <Confirm

@@ -4,7 +4,7 @@
  */
 
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import type { List } from '#contract/wire/list.js'
@@ -23,6 +23,7 @@ import { optionsNamedIn, PREFIX, spreadObjects, toConfig, typedOptions } from '.
 import { type Asked, askPlan, startJob } from '../data/train/request.js'
 import { Block, Command, Failure } from '../parts/block.js'
 import { Title } from '../parts/layout.js'
+import { Rest } from '../parts/rest.js'
 import { ChooseData, type Chosen } from '../parts/train/choose-data.js'
 import { NewModel } from '../parts/train/new-model.js'
 import { OptionFields } from '../parts/train/option-fields.js'
@@ -79,6 +80,7 @@ export function TrainPage(): JSX.Element {
             <option key={each.id} value={`${each.project}/${each.name}`} />
           ))}
         </datalist>
+        <Rest of={models.data} elsewhere="write its name" />
         {models.error !== null && <Failure error={models.error} onRetry={models.reload} />}
         {model.data !== null && (
           <p class="soft small">
@@ -199,47 +201,55 @@ function Options(props: { readonly known: KindOptions; readonly model: Model; re
         : plan.refusal !== null
           ? 'the plan says that it would fail'
           : null)
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    if (plan !== null) heading.current?.focus()
+  }, [plan])
   return (
-    <>
-      <section class="card" aria-labelledby="options">
-        <h2 id="options">Options</h2>
-        <OptionFields
-          known={known}
-          typed={typed}
-          onType={(name, text) =>
-            setQuery({ ...without(typedOptions(query.value)), ...addressOf({ ...currentOf(known), [name]: text }) })
-          }
-        />
-      </section>
-      <div class="row start">
-        <button
-          type="button"
-          class={plan === null ? 'primary' : ''}
-          disabled={asked === null || busy !== null || missing !== null}
-          title={missing ?? undefined}
-          onClick={() => void run('plan')}
-        >
-          {busy === 'plan' ? 'Planning…' : 'Show the plan'}
-        </button>
-        <button
-          type="button"
-          class={plan === null ? '' : 'primary'}
-          disabled={whyNot !== null || busy !== null}
-          aria-describedby="why-not"
-          onClick={() => void run('start')}
-        >
-          {busy === 'start' ? 'Starting…' : 'Start the job'}
-        </button>
-        <span class="soft small" id="why-not" role="status">
-          {busy === 'plan'
-            ? 'reads every row as the job will, and measures for two seconds'
-            : (whyNot ?? 'this is what will run')}
-        </span>
+    <div class={plan === null ? 'stack form' : 'form planned'}>
+      <div class="stack">
+        <section class="card" aria-labelledby="options">
+          <h2 id="options">Options</h2>
+          <OptionFields
+            known={known}
+            typed={typed}
+            onType={(name, text) =>
+              setQuery({ ...without(typedOptions(query.value)), ...addressOf({ ...currentOf(known), [name]: text }) })
+            }
+          />
+        </section>
+        <div class="row start">
+          <button
+            type="button"
+            class={plan === null ? 'primary' : ''}
+            disabled={asked === null || busy !== null || missing !== null}
+            title={missing ?? undefined}
+            onClick={() => void run('plan')}
+          >
+            {busy === 'plan' ? 'Planning…' : 'Show the plan'}
+          </button>
+          <button
+            type="button"
+            class={plan === null ? '' : 'primary'}
+            disabled={whyNot !== null || busy !== null}
+            aria-describedby="why-not"
+            onClick={() => void run('start')}
+          >
+            {busy === 'start' ? 'Starting…' : 'Start the job'}
+          </button>
+          <span class="soft small" id="why-not" role="status">
+            {busy === 'plan'
+              ? 'reads every row as the job will, and measures for two seconds'
+              : (whyNot ?? 'this is what will run')}
+          </span>
+        </div>
+        {isSeen && seen.error !== null && <Failure error={seen.error} />}
       </div>
-      {isSeen && seen.error !== null && <Failure error={seen.error} />}
       {plan !== null && (
-        <section class="stack" aria-labelledby="plan">
-          <h2 id="plan">Plan</h2>
+        <section class="stack plan-beside" aria-labelledby="plan">
+          <h2 id="plan" ref={heading} tabIndex={-1}>
+            Plan
+          </h2>
           <PlanPicture
             plan={plan}
             onSentence={(sentence) =>
@@ -261,7 +271,7 @@ function Options(props: { readonly known: KindOptions; readonly model: Model; re
           </p>
         </div>
       </details>
-    </>
+    </div>
   )
 }
 

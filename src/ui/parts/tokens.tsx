@@ -56,7 +56,8 @@ function useAnswers(): Read {
 export function Tokens(props: TokensProps): JSX.Element {
   const { length } = props
   const read = useAnswers()
-  const at = chosenOf(length)
+  const { tokens: firstPart } = usePart({ ...props, read }, 0, true)
+  const at = chosenOf(length, Math.max(0, firstPart.data?.is_trained.indexOf(true) ?? 0))
   const box = useRef<HTMLDivElement>(null)
   const [isMoving, setIsMoving] = useState(false)
   const move = (to: number): void => {
@@ -105,10 +106,10 @@ export function Tokens(props: TokensProps): JSX.Element {
   )
 }
 
-/** The token of the address, else the first. */
-function chosenOf(length: number): number {
-  const at = Number(query.value.get('at') ?? 0)
-  return Number.isInteger(at) && at >= 0 && at < length ? at : 0
+/** The token of the address, else the first that was sampled. */
+function chosenOf(length: number, first: number): number {
+  const at = Number(query.value.get('at') ?? first)
+  return Number.isInteger(at) && at >= 0 && at < length ? at : first
 }
 
 interface Reads {

@@ -110,8 +110,8 @@ describe.skipIf(CHROMIUM === null)('the page of a large server', () => {
     await page.goto('/ui/models/default/n0/checkpoints')
     await page.locator('tbody tr').nth(20).waitFor()
     expect(await elements()).toBeLessThan(MOST_ELEMENTS)
-    // the model, its rule, and its checkpoints by a hundred: what may be deleted by rule is all of them
-    expect(asked, asked.join('\n')).toHaveLength(2 + COUNTS.jobs / 100)
+    // the model, its curves, its rule, and its checkpoints by a hundred: what may be deleted by rule is all of them
+    expect(asked, asked.join('\n')).toHaveLength(3 + COUNTS.jobs / 100)
     expect(await page.locator('tbody tr').count()).toBe(100)
     asked.length = 0
     await page.goto('/ui/jobs')

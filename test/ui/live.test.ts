@@ -65,6 +65,15 @@ describe.skipIf(CHROMIUM === null)('the page while a loop runs', () => {
     await page.goto('/ui/models/tests/loop')
     await page.locator('canvas').first().waitFor()
     await page.locator('tbody tr').nth(5).waitFor()
+    // a part of the axis is chosen: it is in the address, for all charts, and stays
+    const box = await page.locator('.u-over').first().boundingBox()
+    if (box === null) throw new Error('no chart')
+    await page.mouse.move(box.x + box.width * 0.2, box.y + 40)
+    await page.mouse.down()
+    await page.mouse.move(box.x + box.width * 0.6, box.y + 40, { steps: 4 })
+    await page.mouse.up()
+    await page.waitForURL(/zoom=[\d.]+$/)
+    const zoomed = page.url()
     await page.setViewportSize({ width: 1280, height: 200 })
     await page.evaluate('document.querySelectorAll("canvas").forEach((canvas) => { canvas.isFirst = true })')
     const row = page.locator('tbody tr', { has: page.locator('th', { hasText: /^1$/ }) })
@@ -85,6 +94,7 @@ describe.skipIf(CHROMIUM === null)('the page while a loop runs', () => {
     expect(counts.givenUp).toEqual([])
     expect(await page.evaluate('window.gone')).toBe(0)
     expect(await page.evaluate('[...document.querySelectorAll("canvas")].every((canvas) => canvas.isFirst)')).toBe(true)
+    expect(page.url()).toBe(zoomed)
     // twelve rows came above it
     expect(Math.abs(((await place()) ?? 0) - (before ?? 0))).toBeLessThan(2)
     expect(await problems()).toEqual([])

@@ -40,6 +40,18 @@ export function smooth(values: readonly (number | null)[], weight: number): (num
   })
 }
 
+/** Where the best value is, of equals the newest; null for no value. @param wants which end is the better one */
+export function bestOf(values: readonly (number | null)[], wants: 'high' | 'low'): number | null {
+  let best: number | null = null
+  let found = Number.NaN
+  for (const [i, value] of values.entries()) {
+    if (value === null || (best !== null && (wants === 'low' ? value > found : value < found))) continue
+    best = i
+    found = value
+  }
+  return best
+}
+
 /** `Reward from 0.41 at step 1 to 0.62 at step 11, highest 0.66 at step 9.` @param wants which end is the better one */
 export function describeCurve(
   title: string,

@@ -20,13 +20,12 @@ import { nowMs } from '../data/clock.js'
 import { saveFile } from '../data/download.js'
 import { formatAgo, formatBytes, formatNumber, plural } from '../data/format.js'
 import { type Loaded, useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
 import { readModel } from '../data/models.js'
 import { missingScope } from '../data/session.js'
 import { Block, Empty } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader } from '../parts/model-header.js'
 
 /** Rows that are drawn at first; all are known. */
 const ROWS = 100
@@ -50,13 +49,7 @@ export function CheckpointsPage(): JSX.Element {
   })
   return (
     <>
-      <Title text={`Checkpoints of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Checkpoints" />
       <Block of={found} height="16rem">
         {(data) =>
           data.checkpoints.length === 0 ? (

@@ -8,9 +8,10 @@ import { command } from '#contract/wire/command-words.js'
 import { isFinished, isTerminalEvent } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import { hrefOf, route } from '../data/address.js'
+import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
+import type { MetricName } from '../data/curves.js'
 import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural, toWords } from '../data/format.js'
 import { useJobEvents } from '../data/job-events.js'
 import { withProgress } from '../data/job-progress.js'
@@ -19,7 +20,7 @@ import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
-import { toTyped } from '../data/train/options.js'
+import { repeatPath } from '../data/train/repeat.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { Confirm } from '../parts/confirm.js'
@@ -222,41 +223,72 @@ function Figures({
   )
 }
 
-const CHARTS = [
-  ['loss', 'Loss', 'low'],
-  ['entropy', 'Entropy', null],
-  ['kl_div', 'KL, sampler to learner', null],
-  ['importance_ratio_p99', 'Ratio, 99th percentile', null],
-  ['grad_norm', 'Gradient norm', null],
-  ['clipped_token_fraction', 'Clipped tokens', null],
-] as const
+const CHARTS: readonly MetricName[] = [
+  { key: 'loss', title: 'Loss', wants: 'low' },
+  { key: 'rewards/margins', title: 'Margin of rewards', wants: 'high' },
+  { key: 'rewards/accuracies', title: 'Accuracy', wants: 'high' },
+  { key: 'entropy', title: 'Entropy', wants: null },
+  { key: 'kl_div', title: 'KL, sampler to learner', wants: null },
+  { key: 'importance_ratio_p99', title: 'Ratio, 99th percentile', wants: null },
+  { key: 'grad_norm', title: 'Gradient norm', wants: null },
+  { key: 'clipped_token_fraction', title: 'Clipped tokens', wants: null },
+]
+/** Every other number of a gradient step is a chart of its own, where it is asked for. */
+const isCounter = (key: string): boolean => /^(step|epoch|num_|progress)/.test(key)
 
 function GradientCharts({ events }: { readonly events: readonly TrainingEvent[] }): JSX.Element | null {
   const steps = useMemo(() => events.filter(({ type }) => type === 'gradient_step'), [events])
   const positions = useMemo(() => steps.map((_, i) => i + 1), [steps])
+  const others = Object.entries(steps.at(-1)?.data ?? {})
+    .filter(([key, value]) => typeof value === 'number' && !isCounter(key) && CHARTS.every((each) => each.key !== key))
+    .map(([key]) => key)
+    .sort()
+  const chosen = others.filter((key) => query.value.getAll('k').includes(key))
   const charts = useMemo(
     () =>
-      CHARTS.map(([key, title, wants]) => ({
-        key,
-        title,
-        wants,
-        values: steps.map(({ data }) => (typeof data[key] === 'number' ? data[key] : null)),
-      })).filter(({ values }) => values.some((value) => value !== null)),
-    [steps],
+      [...CHARTS, ...chosen.map((key): MetricName => ({ key, title: key, wants: null }))]
+        .map(({ key, title, wants }) => ({
+          key,
+          title,
+          wants,
+          lines: [{ name: title, values: steps.map(({ data }) => (typeof data[key] === 'number' ? data[key] : null)) }],
+        }))
+        .filter(({ lines }) => lines.some(({ values }) => values.some((value) => value !== null))),
+    [steps, chosen.join()],
   )
   if (charts.length === 0) return null
   return (
     <section class="stack" aria-labelledby="gradient-steps">
       <h2 id="gradient-steps">Gradient steps</h2>
+      {others.length > 0 && (
+        <details class="picker">
+          <summary>More numbers</summary>
+          <fieldset class="menu">
+            <legend class="visually-hidden">More numbers</legend>
+            {others.map((key) => (
+              <label key={key}>
+                <input
+                  type="checkbox"
+                  checked={chosen.includes(key)}
+                  onChange={() =>
+                    setQuery({ k: chosen.includes(key) ? chosen.filter((name) => name !== key) : [...chosen, key] })
+                  }
+                />
+                <span>{key}</span>
+              </label>
+            ))}
+          </fieldset>
+        </details>
+      )}
       <div class="charts small-charts">
-        {charts.map(({ key, title, wants, values }) => (
+        {charts.map(({ key, title, wants, lines }) => (
           <Chart
             key={key}
             title={title}
             positions={positions}
             unit="gradient step"
             steps={positions}
-            values={values}
+            lines={lines}
             wants={wants}
             smoothing={0}
             height={130}
@@ -321,13 +353,6 @@ function Options({ job, model }: { readonly job: TrainingJob; readonly model: Mo
       )}
     </details>
   )
-}
-
-/** The form of a job, filled in as this one was asked. */
-function repeatPath(job: TrainingJob, model: Model): string {
-  const { experimental_config: inner, ...config } = job.config
-  const options = typeof inner === 'object' && inner !== null ? { ...inner, ...config } : config
-  return `/train?${new URLSearchParams([['kind', job.kind], ['m', `${model.project}/${model.name}`], ...toTyped(options)].map(([name = '', text = '']) => [name, text]))}`
 }
 
 /** Lines by their events, which never change: of thousands only the new ones are written. */

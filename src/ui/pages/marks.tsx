@@ -22,14 +22,13 @@ import { saveFile } from '../data/download.js'
 import { formatAgo, plural } from '../data/format.js'
 import { useGone, useLoad } from '../data/load.js'
 import { contentOf, marksApi } from '../data/marks.js'
-import { modelPath } from '../data/match.js'
 import { readModel } from '../data/models.js'
 import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
 import { KINDS } from '../data/train/kinds.js'
 import { Block, Empty } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader } from '../parts/model-header.js'
 
 const MOST = 500
 /** Characters of a text that are shown before a click. */
@@ -52,16 +51,7 @@ export function MarksPage(): JSX.Element {
   })
   return (
     <>
-      <Title text={`Marks of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(`/play?m=${encodeURIComponent(`${project}/${name}`)}`)}>
-            Play
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Marks" />
       <Block of={found} height="16rem">
         {(data) =>
           data.marks.length === 0 && only === null ? (

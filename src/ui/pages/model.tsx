@@ -11,18 +11,17 @@ import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { go, hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { type Axis, type Curves, defaultKeys, describeCurve, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
+import { type Axis, type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
 import { formatAgo, formatNumber, plural } from '../data/format.js'
 import { takeProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
 import { useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
-import { readCurves, readModel } from '../data/models.js'
 import { Block, Empty } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { CopyAs } from '../parts/copy-as.js'
+import { Findings } from '../parts/findings.js'
 import { JobLine } from '../parts/job-line.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useCurves, useModel } from '../parts/model-header.js'
 import { useSteadyRows } from '../parts/steady.js'
 
 const IDLE_MS = 20_000
@@ -32,33 +31,10 @@ const ROWS = 50
 
 export function ModelPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal), {
-    topics: ['checkpoint'],
-  })
+  const model = useModel(project, name)
   return (
     <>
-      <Title text={name}>
-        <p class="actions">
-          <a class="button primary" href={hrefOf(`/play?m=${encodeURIComponent(`${project}/${name}`)}`)}>
-            Play
-          </a>
-          <a class="button" href={hrefOf(`/train?m=${encodeURIComponent(`${project}/${name}`)}`)}>
-            Train…
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/evaluations'))}>
-            Evaluations
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/watch'))}>
-            Watch
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/marks'))}>
-            Marks
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
-            Checkpoints
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Curves" />
       <Block of={model} height="24rem">
         {(found) => <Learning key={found.id} model={found} />}
       </Block>
@@ -75,20 +51,12 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
       ask<List<TrainingJob>>(`/v1/preview/training-jobs?model_id=${encodeURIComponent(model.id)}&limit=20`, { signal }),
     { topics: ['job'], modelId: model.id, take: takeProgress, everyMs: isBusy ? RECORD_MS : everyMs },
   )
-  const curves = useLoad(`curves of ${model.id}`, (signal) => readCurves(model.id, signal), {
-    topics: ['checkpoint', 'log'],
-    modelId: model.id,
-    everyMs,
-  })
+  const curves = useCurves(model.id, everyMs)
   const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
   const isActive = active.length > 0
   useEffect(() => setIsBusy(isActive), [isActive])
-  const warned = jobs.data?.data.filter(({ warnings }) => warnings.length > 0) ?? []
   return (
     <>
-      <p class="soft">
-        {model.base_model} → step {model.step} · created {formatAgo(model.created_at, nowMs())}
-      </p>
       {active.length > 0 && (
         <section class="card" aria-label="Running">
           <ul class="plain">
@@ -106,8 +74,7 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
             </Empty>
           ) : (
             <>
-              <Verdict curves={known} />
-              <Warnings jobs={warned} />
+              <Findings jobs={jobs.data?.data ?? []} model={model} />
               <Charts curves={known} />
             </>
           )
@@ -121,35 +88,6 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
   )
 }
 
-/** What the first charts say, in words. */
-function Verdict({ curves }: { readonly curves: Curves }): JSX.Element {
-  const said = defaultKeys(curves)
-    .filter((key) => nameOf(key).wants !== null)
-    .map((key) => describeCurve(nameOf(key).title, curves.steps, curves.series[key] ?? [], nameOf(key).wants))
-  return <p class="verdict">{said.join(' ')}</p>
-}
-
-function Warnings({ jobs }: { readonly jobs: readonly TrainingJob[] }): JSX.Element | null {
-  const count = jobs.reduce((sum, { warnings }) => sum + warnings.length, 0)
-  if (count === 0) return null
-  return (
-    <details class="warnings">
-      <summary>
-        <span aria-hidden="true">⚠</span> {plural(count, 'warning')} of {plural(jobs.length, 'job')}
-      </summary>
-      <ul>
-        {jobs.flatMap((job) =>
-          job.warnings.map((warning) => (
-            <li key={job.id + warning}>
-              <a href={hrefOf(`/jobs/${job.id}`)}>{job.step === null ? 'job' : `step ${job.step}`}</a>: {warning}
-            </li>
-          )),
-        )}
-      </ul>
-    </details>
-  )
-}
-
 function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
   const axis = (['step', 'time', 'tokens'] as const).find((name) => name === query.value.get('x')) ?? 'step'
   const smoothing = Math.min(0.95, Math.max(0, Number(query.value.get('smooth') ?? 0) || 0))
@@ -157,6 +95,16 @@ function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
   const chosen = query.value.getAll('k').filter((key) => curves.series[key] !== undefined)
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
   const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
+  const lines = useMemo(
+    () =>
+      new Map(
+        keys.map((key) => [
+          key,
+          [{ name: nameOf(key).title, values: curves.series[key] ?? [], spread: curves.series[`${key}_std_dev`] }],
+        ]),
+      ),
+    [curves, keys.join()],
+  )
   const open = (index: number): void => {
     const path = pathOfPoint(curves, index)
     if (path !== null) go(path)
@@ -166,7 +114,6 @@ function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
       <ChartOptions curves={curves} axis={axis} smoothing={smoothing} isLogarithmic={isLogarithmic} keys={keys} />
       <div class="charts">
         {keys.map((key) => {
-          const values = curves.series[key] ?? []
           const { title, wants } = nameOf(key)
           return (
             <Chart
@@ -176,11 +123,10 @@ function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
               isTime={axis === 'time'}
               unit={axis}
               steps={curves.steps}
-              values={values}
-              spread={curves.series[`${key}_std_dev`]}
+              lines={lines.get(key) ?? []}
               wants={wants}
               smoothing={smoothing}
-              isLogarithmic={isLogarithmic && values.every((value) => value === null || value > 0)}
+              isLogarithmic={isLogarithmic}
               group="model"
               onPick={open}
             />

@@ -9,16 +9,14 @@ import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe } from '#contract/wire/inference/probes.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
-import { hrefOf, query, route, setQuery } from '../data/address.js'
+import { query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
-import { readModel } from '../data/models.js'
 import { missingScope } from '../data/session.js'
 import { Block, Empty } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useModel } from '../parts/model-header.js'
 import { Asked } from '../parts/pairs.js'
 import { AddProbe } from '../parts/watch/add-probe.js'
 import { AnswerOf, nameOfStep } from '../parts/watch/answer.js'
@@ -26,18 +24,10 @@ import { History } from '../parts/watch/history.js'
 
 export function WatchPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal), {
-    topics: ['checkpoint'],
-  })
+  const model = useModel(project, name)
   return (
     <>
-      <Title text={`Watched prompts of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Watch" />
       <Block of={model} height="24rem">
         {(found) => <Probes key={found.id} model={found} />}
       </Block>

@@ -125,10 +125,15 @@ function Account(): JSX.Element {
 }
 
 /** The title of a page, for the tab and as its heading. */
-export function Title(props: { readonly text: string; readonly children?: ComponentChildren }): JSX.Element {
+export function Title(props: {
+  readonly text: string
+  /** For the tab, where it is not the heading. */
+  readonly tab?: string
+  readonly children?: ComponentChildren
+}): JSX.Element {
   useEffect(() => {
-    document.title = `${props.text} · Trainyard`
-  }, [props.text])
+    document.title = `${props.tab ?? props.text} · Trainyard`
+  }, [props.tab, props.text])
   return (
     <div class="title">
       <h1>{props.text}</h1>

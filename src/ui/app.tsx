@@ -28,6 +28,7 @@ const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
   marks: async () => (await import('./pages/marks.js')).MarksPage,
   evaluations: async () => (await import('./pages/evaluations.js')).EvaluationsPage,
   watch: async () => (await import('./pages/watch.js')).WatchPage,
+  compare: async () => (await import('./pages/compare.js')).ComparePage,
   jobs: async () => (await import('./pages/jobs.js')).JobsPage,
   job: async () => (await import('./pages/job.js')).JobPage,
   session: async () => (await import('./pages/session.js')).SessionPage,

@@ -130,6 +130,7 @@ export const trajectoryLog = objectOf<TrajectoryLog>({
 export const logComparison = objectOf<LogComparison>({
   object: anything,
   model_id: maybe(text),
+  b_model_id: maybe(text),
   split: maybe(text),
   a: anything,
   b: anything,

@@ -11,6 +11,7 @@ const PATTERNS = {
   marks: '/models/:project/:name/marks',
   evaluations: '/models/:project/:name/evaluations',
   watch: '/models/:project/:name/watch',
+  compare: '/compare',
   jobs: '/jobs',
   job: '/jobs/:id',
   session: '/sessions/:id',

@@ -8,16 +8,17 @@ import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { go, hrefOf, query, route, setQuery } from '../data/address.js'
+import { go, hrefOf, route } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { type Axis, type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
+import { type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
 import { formatAgo, formatNumber, plural } from '../data/format.js'
 import { takeProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
 import { useLoad } from '../data/load.js'
 import { Block, Empty } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
+import { ChartOptions, chartOptions } from '../parts/chart-options.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Findings } from '../parts/findings.js'
 import { JobLine } from '../parts/job-line.js'
@@ -89,10 +90,8 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
 }
 
 function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
-  const axis = (['step', 'time', 'tokens'] as const).find((name) => name === query.value.get('x')) ?? 'step'
-  const smoothing = Math.min(0.95, Math.max(0, Number(query.value.get('smooth') ?? 0) || 0))
-  const isLogarithmic = query.value.get('log') === '1'
-  const chosen = query.value.getAll('k').filter((key) => curves.series[key] !== undefined)
+  const { axis, smoothing, isLogarithmic, chosen: asked } = chartOptions()
+  const chosen = asked.filter((key) => curves.series[key] !== undefined)
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
   const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
   const lines = useMemo(
@@ -111,7 +110,7 @@ function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
   }
   return (
     <>
-      <ChartOptions curves={curves} axis={axis} smoothing={smoothing} isLogarithmic={isLogarithmic} keys={keys} />
+      <ChartOptions all={Object.keys(curves.series).sort()} keys={keys} />
       <div class="charts">
         {keys.map((key) => {
           const { title, wants } = nameOf(key)
@@ -135,69 +134,6 @@ function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
       </div>
       <Steps curves={curves} keys={keys} />
     </>
-  )
-}
-
-function ChartOptions(props: {
-  readonly curves: Curves
-  readonly axis: Axis
-  readonly smoothing: number
-  readonly isLogarithmic: boolean
-  readonly keys: readonly string[]
-}): JSX.Element {
-  const all = Object.keys(props.curves.series).sort()
-  const toggle = (key: string): void => {
-    const next = props.keys.includes(key) ? props.keys.filter((name) => name !== key) : [...props.keys, key]
-    setQuery({ k: next })
-  }
-  return (
-    <div class="row options">
-      <label>
-        Over{' '}
-        <select value={props.axis} onChange={(event) => setQuery({ x: event.currentTarget.value })}>
-          <option value="step">steps</option>
-          <option value="time">time</option>
-          <option value="tokens">tokens</option>
-        </select>
-      </label>
-      <label>
-        Smoothing{' '}
-        <input
-          type="range"
-          min="0"
-          max="0.95"
-          step="0.05"
-          value={props.smoothing}
-          onInput={(event) =>
-            setQuery({ smooth: event.currentTarget.value === '0' ? null : event.currentTarget.value })
-          }
-        />
-        <output class="number">{props.smoothing.toFixed(2)}</output>
-      </label>
-      <label>
-        <input
-          type="checkbox"
-          checked={props.isLogarithmic}
-          onChange={(event) => setQuery({ log: event.currentTarget.checked ? '1' : null })}
-        />
-        Log scale
-      </label>
-      <details class="picker">
-        <summary>Metrics</summary>
-        <fieldset class="menu">
-          <legend class="visually-hidden">Metrics</legend>
-          {all.map((key) => (
-            <label key={key}>
-              <input type="checkbox" checked={props.keys.includes(key)} onChange={() => toggle(key)} />
-              <span>{key}</span>
-            </label>
-          ))}
-          <button type="button" onClick={() => setQuery({ k: null })}>
-            As at first
-          </button>
-        </fieldset>
-      </details>
-    </div>
   )
 }
 

@@ -317,6 +317,19 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
           {formatCount(shown.length)} chosen
           <button
             type="button"
+            class="primary"
+            disabled={shown.length < 2 || shown.length > 6}
+            title={shown.length < 2 ? 'choose two' : shown.length > 6 ? 'at most six beside each other' : undefined}
+            onClick={() =>
+              go(
+                `/compare?${shown.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`,
+              )
+            }
+          >
+            Compare
+          </button>
+          <button
+            type="button"
             disabled={shown.length > 4}
             title={shown.length > 4 ? 'at most four beside each other' : undefined}
             onClick={() =>

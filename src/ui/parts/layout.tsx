@@ -12,7 +12,7 @@ import { chooseKeys, hasKeys, Keys } from './keys.js'
 import { chooseTheme, THEMES, theme } from './theme.js'
 
 const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
-  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch', 'marks'] },
+  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch', 'marks', 'compare'] },
   { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory', 'session'] },
   { path: '/train', title: 'Train', pages: ['train'] },
   { path: '/play', title: 'Play', pages: ['play'] },

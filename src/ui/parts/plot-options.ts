@@ -38,6 +38,8 @@ export interface ChartProps {
   readonly smoothing: number
   readonly isLogarithmic?: boolean
   readonly height?: number
+  /** Whether lines have points at positions of their own: between two of them there is no gap. */
+  readonly isJoined?: boolean
   /** Charts of one name share their cursor. */
   readonly group: string
   readonly onPick?: (index: number) => void
@@ -82,8 +84,9 @@ export function optionsOf(latest: () => ChartProps, frame: Frame): uPlot.Options
       fill: line,
       stroke: line,
     })
-    series.push({ stroke: isSmooth ? faint : line, width: isSmooth ? 1 : 2, dash, points: points(!isSmooth) })
-    if (isSmooth) series.push({ stroke: line, width: 2, dash, points: points(false) })
+    const spanGaps = props.isJoined === true
+    series.push({ spanGaps, stroke: isSmooth ? faint : line, width: isSmooth ? 1 : 2, dash, points: points(!isSmooth) })
+    if (isSmooth) series.push({ spanGaps, stroke: line, width: 2, dash, points: points(false) })
     if (spread === undefined) continue
     const from = series.length
     const edge: uPlot.Series = { stroke: 'transparent', width: 0, points: { show: false } }

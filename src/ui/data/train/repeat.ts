@@ -14,6 +14,7 @@ export function repeatPath(
   const { experimental_config: inner, ...config } = job.config
   const options =
     typeof inner === 'object' && inner !== null && !Array.isArray(inner) ? { ...inner, ...config } : config
-  const typed = toTyped({ ...options, ...changes })
-  return `/train?${new URLSearchParams([['kind', job.kind], ['m', `${model.project}/${model.name}`], ...typed].map(([name = '', text = '']) => [name, text]))}`
+  const query = new URLSearchParams({ kind: job.kind, m: `${model.project}/${model.name}` })
+  for (const [name = '', text = ''] of toTyped({ ...options, ...changes })) query.append(name, text)
+  return `/train?${query}`
 }

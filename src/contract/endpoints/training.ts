@@ -113,6 +113,13 @@ export const TRAINING = endpoints({
     scope: 'write',
     answer: trainingJobSchema,
   },
+  'POST /v1/preview/training-jobs/{training_job_id}/stop': {
+    tag,
+    summary: 'End a running job after its gradient step, with a checkpoint',
+    origin: 'ours',
+    scope: 'write',
+    answer: trainingJobSchema,
+  },
   'GET /v1/preview/training-jobs/{training_job_id}/events': {
     tag,
     summary: 'Read events, oldest first, or follow them with Accept: text/event-stream',

@@ -35,6 +35,8 @@ export interface JobRecord {
   readonly attempt: number
   readonly losses: number
   readonly isCancelRequested: boolean
+  /** Ends after the gradient step it is in, with a checkpoint. */
+  readonly isStopRequested: boolean
   readonly leaseOwner: string | null
   /** Which worker runs it, or ran it last; null before the first, and for jobs of versions that did not store it. */
   readonly worker: JsonObject | null
@@ -229,6 +231,7 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     attempt: row.attempt,
     losses: row.losses,
     isCancelRequested: row.is_cancel_requested === 1,
+    isStopRequested: row.is_stop_requested === 1,
     leaseOwner: row.lease_owner,
     worker: row.worker === null ? null : readObject(row.worker, 'worker of a training job'),
     trainer: row.trainer,

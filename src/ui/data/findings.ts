@@ -79,6 +79,9 @@ export function deedsOf({ sentence, job }: Found, model: Model): readonly FoundD
   if (/earlier step|the step that was best/.test(sentence)) {
     deeds.push({ title: 'Choose a step', path: modelPath(model, '/checkpoints') })
   }
+  if (job.status === 'running' && /stop here/.test(sentence)) {
+    deeds.push({ title: 'Stop and keep', path: `/jobs/${job.id}` })
+  }
   if (/held-out answers|look at the answers/.test(sentence)) {
     deeds.push({ title: 'Look at the answers', path: modelPath(model, '/evaluations') })
   }

@@ -9,6 +9,7 @@ import { isFinished, isTerminalEvent } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import type { MetricName } from '../data/curves.js'
@@ -102,6 +103,7 @@ function Shown(props: {
         )}
         {!isFinished(job.status) && (
           <p class="actions">
+            {job.status === 'running' && <StopAndKeep job={job} onChange={props.onChange} />}
             <button
               type="button"
               class="danger"
@@ -155,6 +157,31 @@ function Shown(props: {
       </section>
       <Options job={job} model={model.data} />
       <CopyAs cli={command`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
+    </>
+  )
+}
+
+/** Ends the job after its gradient step, with a checkpoint: nothing is lost, so nothing is asked. */
+function StopAndKeep({ job, onChange }: { readonly job: TrainingJob; readonly onChange: () => void }): JSX.Element {
+  const [problem, setProblem] = useState<ApiError | null>(null)
+  const missing = missingScope('write')
+  const isStopping = job.is_stop_requested
+  return (
+    <>
+      <button
+        type="button"
+        disabled={missing !== null || isStopping || job.is_cancel_requested}
+        title={missing ?? 'it makes a checkpoint after the gradient step it is in'}
+        onClick={() => {
+          setProblem(null)
+          ask(`/v1/preview/training-jobs/${encodeURIComponent(job.id)}/stop`, { method: 'POST' })
+            .catch((raw: unknown) => setProblem(toApiError(raw)))
+            .finally(onChange)
+        }}
+      >
+        {isStopping ? 'Stopping…' : 'Stop and keep'}
+      </button>{' '}
+      {problem !== null && <span class="wrong">{problem.message}</span>}
     </>
   )
 }

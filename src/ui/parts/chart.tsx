@@ -125,7 +125,7 @@ export function Chart(props: ChartProps): JSX.Element {
           {lines.map(({ name, values }, i) => (
             <li key={name}>
               <span class={`swatch line-${i % 6}`} aria-hidden="true" /> {name}{' '}
-              <strong class="number">{formatNumber(values[shown])}</strong>
+              <strong class="number">{formatNumber(values[at ?? lastIndex(values)])}</strong>
             </li>
           ))}
         </ul>

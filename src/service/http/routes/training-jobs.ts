@@ -40,6 +40,8 @@ export function trainingJobHandlers(options: AppOptions) {
       trainingSessions.end(principal, params.training_run_id),
     'POST /v1/preview/training-jobs/{training_job_id}/cancel': ({ principal, params }) =>
       trainingJobs.cancel(principal, params.training_job_id),
+    'POST /v1/preview/training-jobs/{training_job_id}/stop': ({ principal, params }) =>
+      trainingJobs.stop(principal, params.training_job_id),
     'GET /v1/preview/training-jobs/{training_job_id}/events': async ({ principal, params, query, c }) => {
       const id = params.training_job_id
       const page = query()

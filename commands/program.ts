@@ -167,6 +167,11 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./jobs/trajectory.js')).jobTrajectory,
   ),
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
+  entry(
+    'jobs stop',
+    'End a running job and keep what it has learned',
+    async () => (await import('./jobs/stop.js')).stopJob,
+  ),
   entry('jobs cancel', 'Ask training jobs to stop', async () => (await import('./jobs/cancel.js')).cancelJobs),
   entry(
     'sessions list',

@@ -8,7 +8,7 @@ import { askedNamespace, hintConfiguredProject, nextPageCommand, pageFlags } fro
 import { findModel, parseWholeModel } from '#cli/names/model-reference.js'
 import type { Column } from '#cli/terminal/table.js'
 import { describeProgress } from '#cli/views/watch.js'
-import { JOB_STATUSES } from '#contract/wire/job-words.js'
+import { JOB_KINDS, JOB_STATUSES } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
@@ -28,6 +28,7 @@ export const listJobs = defineCommand({
   flags: {
     model: flag.text('--model <model>', 'only jobs of this model'),
     status: flag.choice(JOB_STATUSES)('--status <status>', 'queued, running, completed, failed or cancelled'),
+    kind: flag.choice(JOB_KINDS)('--kind <kind>', 'rl, sft or dpo'),
     ...pageFlags,
   },
   exits: ['not_found'],
@@ -39,7 +40,7 @@ export const listJobs = defineCommand({
     const model = reference === null ? null : await findModel(reference, { ...context, client })
     // with --model they say which model is meant, and its jobs are all of its project
     const asked = askedNamespace(config)
-    const filter = { model_id: model?.id, status: flags.status, ...(model === null ? asked : {}) }
+    const filter = { model_id: model?.id, status: flags.status, kind: flags.kind, ...(model === null ? asked : {}) }
     const { limit, after } = flags
     const page = flags.all
       ? await collectPages((query) => client.trainingJobs.list({ ...filter, ...query }, { signal }), { after })
@@ -50,6 +51,7 @@ export const listJobs = defineCommand({
       nextCommand: nextPageCommand('jobs list', page, {
         '--model': flags.model,
         '--status': flags.status,
+        '--kind': flags.kind,
         '--limit': limit,
         '--project': asked.project,
         '--entity': asked.entity,

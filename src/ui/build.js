@@ -35,14 +35,12 @@ const palette = {
   },
 }
 
-const { outputFiles, metafile } = await build({
+const common = {
   absWorkingDir: ROOT,
-  entryPoints: { app: 'src/ui/app.tsx', style: 'src/ui/style/main.css' },
   outdir: TARGET,
   entryNames: '[name]-[hash]',
   chunkNames: '[name]-[hash]',
   bundle: true,
-  splitting: true,
   format: 'esm',
   target: ['chrome125', 'firefox127', 'safari17.5'],
   jsx: 'automatic',
@@ -54,7 +52,19 @@ const { outputFiles, metafile } = await build({
   write: false,
   metafile: true,
   logLevel: 'warning',
+}
+const page = await build({
+  ...common,
+  entryPoints: { app: 'src/ui/app.tsx', style: 'src/ui/style/main.css' },
+  splitting: true,
 })
+// a worker shares nothing with the page
+const worker = await build({ ...common, entryPoints: { feed: 'src/ui/data/feed-worker.ts' } })
+const outputFiles = [...page.outputFiles, ...worker.outputFiles]
+const metafile = {
+  inputs: { ...page.metafile.inputs, ...worker.metafile.inputs },
+  outputs: { ...page.metafile.outputs, ...worker.metafile.outputs },
+}
 
 const fresh = `${TARGET}-new`
 rmSync(fresh, { recursive: true, force: true })
@@ -74,7 +84,13 @@ for (const { name, bytes } of written) {
   files[name] = { type: TYPES[path.extname(name)], size_bytes: bytes.length, gzip_bytes: gzip.length }
 }
 const app = outputOf('src/ui/app.tsx')
-const manifest = { app, style: outputOf('src/ui/style/main.css'), first_load: loadedWith(app), files }
+const manifest = {
+  app,
+  style: outputOf('src/ui/style/main.css'),
+  feed: outputOf('src/ui/data/feed-worker.ts'),
+  first_load: loadedWith(app),
+  files,
+}
 writeFileSync(path.join(fresh, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 
 rmSync(TARGET, { recursive: true, force: true })

@@ -77,6 +77,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'jobs trajectory': [JOB.id, '0', '0'],
   'jobs wait': [JOB.id],
   'jobs cancel': [JOB.id, '--yes'],
+  'jobs stop': [JOB.id],
   'sessions list': [],
   'sessions end': ['01a21fc8-fe36-70c8-bf73-cb71d23aa227:train:0', '--yes'],
   backup: [join(folder, 'backup.tar'), '--data-dir', join(folder, 'nowhere')],

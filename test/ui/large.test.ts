@@ -11,6 +11,7 @@ import { openSqlite } from '#service/storage/sqlite.js'
 import { fillLargeDatabase } from '../support/large-database.js'
 import { createTestService, type TestService } from '../support/service/create-test-service.js'
 import { openDatabase } from '../support/service/with-plugins.js'
+import { until } from '../support/until.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
 
 const COUNTS = { models: 10_000, jobs: 1000, steps: 2000, gradientSteps: 2000 }
@@ -68,6 +69,16 @@ describe.skipIf(CHROMIUM === null)('the page of a large server', () => {
     await rows.nth(99).waitFor()
     expect(asked).toHaveLength(1)
     asked.length = 0
+    // the way back leads to the same rows, and to the one that was gone to
+    await rows.nth(95).scrollIntoViewIfNeeded()
+    const place = () => page.evaluate<number>('scrollY')
+    const before = await place()
+    await rows.nth(95).getByRole('link').click()
+    await page.waitForURL('**/ui/models/**')
+    await page.goBack()
+    await rows.nth(99).waitFor()
+    await until(async () => Math.abs((await place()) - before) < 5 || null, 'it is where it was')
+    asked.length = 0
     await page.locator('input[type=search]').fill('n9999')
     await page.keyboard.press('Enter')
     await page.getByText('n9999').waitFor()
@@ -83,6 +94,10 @@ describe.skipIf(CHROMIUM === null)('the page of a large server', () => {
     await page.locator('canvas').first().waitFor()
     await page.getByText(/\d steps? more/).waitFor()
     expect(await page.locator('tbody tr').count()).toBe(50)
+    // every job is gone to, not only the newest
+    await page.getByRole('link', { name: String(COUNTS.steps), exact: true }).waitFor()
+    await page.getByText(/\d steps? more/).click()
+    await page.getByRole('link', { name: String(COUNTS.steps - 200), exact: true }).waitFor()
     expect(asked.length, asked.join('\n')).toBeLessThanOrEqual(4)
     expect(asked.filter((path) => path.includes('/metrics'))).toHaveLength(1)
     expect(await elements()).toBeLessThan(MOST_ELEMENTS)
@@ -95,8 +110,8 @@ describe.skipIf(CHROMIUM === null)('the page of a large server', () => {
     await page.goto('/ui/models/default/n0/checkpoints')
     await page.locator('tbody tr').nth(20).waitFor()
     expect(await elements()).toBeLessThan(MOST_ELEMENTS)
-    // the model, its rule, and its checkpoints by a hundred: what may be deleted by rule is all of them
-    expect(asked, asked.join('\n')).toHaveLength(2 + COUNTS.jobs / 100)
+    // the model, its curves, its rule, and its checkpoints by a hundred: what may be deleted by rule is all of them
+    expect(asked, asked.join('\n')).toHaveLength(3 + COUNTS.jobs / 100)
     expect(await page.locator('tbody tr').count()).toBe(100)
     asked.length = 0
     await page.goto('/ui/jobs')

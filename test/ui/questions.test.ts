@@ -94,7 +94,7 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
         const options = page.locator('details', { has: page.getByRole('heading', { name: 'Options' }) })
         await options.waitFor()
         if ((await options.getAttribute('open')) === null) await click(options.locator('summary'))
-        await options.locator('div', { hasText: 'learning_rate' }).getByText('you', { exact: true }).first().waitFor()
+        await options.locator('div', { hasText: 'learning_rate' }).getByText('set', { exact: true }).first().waitFor()
         await options.locator('div', { hasText: 'adam_beta1' }).getByText('default', { exact: true }).first().waitFor()
       },
     ],

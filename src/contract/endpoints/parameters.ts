@@ -42,6 +42,7 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   after: 'Id of the last item of the page before; the page begins behind it',
   artifact: 'Name of the wandb artifact that the file is, `entity/project/name:version`; a job can name it as its data',
   b: 'Step that is judged',
+  b_model_id: 'Id of the model that is judged at step b; default the same model',
   base_model: 'Only models of this base model',
   entity: 'Only models of this entity',
   filename: 'Name of the file when its bytes are the whole body; default `upload`',

@@ -85,6 +85,13 @@ export const TRAINING = endpoints({
     query: listTrainingSessionsQuerySchema,
     answer: trainingSessionListSchema,
   },
+  'GET /v1/preview/training-sessions/{training_run_id}': {
+    tag,
+    summary: 'Get a training session',
+    origin: 'ours',
+    scope: 'read',
+    answer: trainingSessionSchema,
+  },
   'POST /v1/preview/training-sessions/{training_run_id}/end': {
     tag,
     summary: 'End a training session; what it saved stays',
@@ -102,6 +109,13 @@ export const TRAINING = endpoints({
   'POST /v1/preview/training-jobs/{training_job_id}/cancel': {
     tag,
     summary: 'Ask a training job to stop',
+    origin: 'ours',
+    scope: 'write',
+    answer: trainingJobSchema,
+  },
+  'POST /v1/preview/training-jobs/{training_job_id}/stop': {
+    tag,
+    summary: 'End a running job after its gradient step, with a checkpoint',
     origin: 'ours',
     scope: 'write',
     answer: trainingJobSchema,

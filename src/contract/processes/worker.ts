@@ -96,7 +96,12 @@ export const workerHeartbeatSchema = z.object({
 })
 export type WorkerHeartbeat = z.infer<typeof workerHeartbeatSchema>
 
-export const heartbeatReplySchema = z.object({ is_cancel_requested: z.boolean() })
+export const heartbeatReplySchema = z.object({
+  is_cancel_requested: z.boolean(),
+  /** End after the gradient step that runs, with a checkpoint. Servers of older versions do not ask. */
+  is_stop_requested: z.boolean().default(false),
+})
+export type HeartbeatReply = z.infer<typeof heartbeatReplySchema>
 
 /** Events of one post: a worker posts every few seconds. */
 const MAX_EVENTS = 10_000

@@ -12,6 +12,7 @@ export const compareLogsQuerySchema = z.object({
   split: z.string().min(1).max(256),
   a: laxInteger({ min: 0 }),
   b: laxInteger({ min: 0 }),
+  b_model_id: z.string().max(200).optional(),
   outcome: z.enum(OUTCOMES).optional(),
   limit: laxInteger({ min: 1, max: 100 }).optional(),
   offset: laxInteger({ min: 0, max: 1_000_000 }).optional(),
@@ -52,6 +53,8 @@ export type LoggedPair = z.infer<typeof pairSchema>
 export const logComparisonSchema = z.object({
   object: z.literal('log_comparison'),
   model_id: z.string(),
+  /** Whose step b is judged; mostly the same. */
+  b_model_id: z.string(),
   split: z.string(),
   a: sideSchema,
   b: sideSchema,

@@ -35,6 +35,10 @@ export const modelMetricsSchema = z.object({
   times: z.array(z.string()),
   /** Tokens trained up to each step, deleted ones among them; null before the first job that recorded them. */
   tokens: z.array(z.number().nullable()),
+  /** The job that made each step, also where its checkpoint was deleted; null for the base model, and for what no job made. */
+  job_ids: z.array(z.string().nullable()),
+  /** The training session that made each step; null for what none made, and where its checkpoint was deleted. */
+  session_ids: z.array(z.string().nullable()),
   /** By full name (`train/reward`); null where a step has none. */
   series: z.record(z.string(), z.array(z.number().nullable())),
   /** Every number there is in the range, also those that were not asked for, by name. */

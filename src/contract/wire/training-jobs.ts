@@ -54,6 +54,8 @@ export const trainingJobSchema = z.object({
   /** Times the job was claimed by a worker. */
   attempt: z.number().int(),
   is_cancel_requested: z.boolean(),
+  /** It ends after the gradient step it is in, with a checkpoint. */
+  is_stop_requested: z.boolean().default(false),
   /** As submitted, nulls removed. */
   config: z.record(z.string(), z.json()),
   /** Every option the job runs with, defaults filled in; null is not set. Null as a whole for jobs of versions before it. */
@@ -95,6 +97,7 @@ export const listTrainingJobsQuerySchema = pageQuerySchema.extend({
   project: z.string().max(256).optional(),
   model_id: z.string().max(256).optional(),
   status: z.enum(JOB_STATUSES).optional(),
+  kind: z.enum(JOB_KINDS).optional(),
 })
 export type ListTrainingJobsQuery = z.infer<typeof listTrainingJobsQuerySchema>
 

@@ -186,6 +186,7 @@ export const trainingJob = objectOf<TrainingJob>({
   status: text,
   attempt: maybe(number),
   is_cancel_requested: maybe(truth),
+  is_stop_requested: maybe(truth),
   config: maybe(mapOf(anything)),
   resolved_config: maybe(mapOf(anything)),
   warnings: maybe(listOf(text)),

@@ -123,6 +123,7 @@ export function createClient(options: ClientOptions) {
       /** Events until the terminal one; reconnects by itself. */
       follow: (id: string, follow?: FollowOptions) => followEvents(http, id, follow),
       cancel: one('POST /v1/preview/training-jobs/{training_job_id}/cancel', answers.trainingJob),
+      stop: one('POST /v1/preview/training-jobs/{training_job_id}/stop', answers.trainingJob),
     },
     /** Watched prompts. */
     probes: {

@@ -58,6 +58,7 @@ export const rolloutGroups = objectOf<RolloutGroupList>({
   group_count: number,
   trajectory_count: number,
   trained_count: number,
+  zero_advantage_count: maybe(number),
   unnoted_count: number,
   // older servers do not count them
   untrained_count: maybe(number),

@@ -54,6 +54,8 @@ export const modelMetrics = objectOf<ModelMetrics>({
   steps: listOf(number),
   times: listOf(text),
   tokens: listOf(maybe(number)),
+  job_ids: maybe(listOf(maybe(text))),
+  session_ids: maybe(listOf(maybe(text))),
   series: mapOf(listOf(maybe(number))),
   keys: listOf(
     objectOf<ModelMetrics['keys'][number]>({
@@ -128,6 +130,7 @@ export const trajectoryLog = objectOf<TrajectoryLog>({
 export const logComparison = objectOf<LogComparison>({
   object: anything,
   model_id: maybe(text),
+  b_model_id: maybe(text),
   split: maybe(text),
   a: anything,
   b: anything,

@@ -1,5 +1,5 @@
 /**
- * Evaluations of a model at two steps, in pairs of prompts. Groups are paired by `metadata.id`, else by what was said before the first answer;
+ * Evaluations of a model at two steps, or of two models, in pairs of prompts. Groups are paired by `metadata.id`, else by what was said before the first answer;
  * logs of a split at one step are pooled, as their metrics are.
  *
  * Reads at most so many groups and bytes of each step, and says how many groups it left out: it runs on the event loop, a line at a time,
@@ -103,10 +103,13 @@ export function createLogComparisonService(
   }
 
   return {
-    compare: async (principal, modelId, { split, a, b, outcome, limit = DEFAULT_PAIRS, offset = 0 }, signal) => {
+    compare: async (principal, modelId, query, signal) => {
+      const { split, a, b, outcome, limit = DEFAULT_PAIRS, offset = 0 } = query
       const model = await requireModel(context, principal, modelId)
+      const other = query.b_model_id === undefined ? model : await requireModel(context, principal, query.b_model_id)
+      const isOneSide = a === b && other.id === model.id
       const first = await readSide(model.id, split, a, signal)
-      const second = a === b ? first : await readSide(model.id, split, b, signal)
+      const second = isOneSide ? first : await readSide(other.id, split, b, signal)
       const pairs: LoggedPair[] = []
       for (const [key, was] of first.asked) {
         const is = second.asked.get(key)
@@ -117,6 +120,7 @@ export function createLogComparisonService(
       return {
         object: 'log_comparison',
         model_id: model.id,
+        b_model_id: other.id,
         split,
         a: sideOf(a, first),
         b: sideOf(b, second),
@@ -125,7 +129,7 @@ export function createLogComparisonService(
         rewards: [...compared.rewards],
         interval: compared.interval === null ? null : [...compared.interval],
         unpaired: first.asked.size + second.asked.size - 2 * pairs.length,
-        skipped: first.skipped + (a === b ? 0 : second.skipped),
+        skipped: first.skipped + (isOneSide ? 0 : second.skipped),
         pairs: shown.slice(offset, offset + limit),
         has_more: shown.length > offset + limit,
       }
@@ -179,7 +183,9 @@ function answerOf({ histories: [history] }: Trajectory): string {
 function textOf(message: JsonObject): string {
   const { content, tool_calls: calls } = message
   const text = typeof content === 'string' ? content : content == null ? '' : partsOf(content)
-  return calls == null ? text : `${text}${text === '' ? '' : '\n'}${JSON.stringify(calls)}`
+  return calls == null || (Array.isArray(calls) && calls.length === 0)
+    ? text
+    : `${text}${text === '' ? '' : '\n'}${JSON.stringify(calls)}`
 }
 
 function partsOf(content: unknown): string {

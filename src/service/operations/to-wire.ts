@@ -77,6 +77,7 @@ export function toWireJob(
     status: job.status,
     attempt: job.attempt,
     is_cancel_requested: job.isCancelRequested,
+    is_stop_requested: job.isStopRequested,
     config: { ...job.config } as TrainingJob['config'],
     resolved_config: job.resolvedConfig === null ? null : ({ ...job.resolvedConfig } as TrainingJob['config']),
     warnings: [

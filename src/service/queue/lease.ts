@@ -65,11 +65,11 @@ export async function heartbeat(
   claim: AttemptClaim,
   leaseMs: number,
   progress: number | null = null,
-): Promise<{ readonly isCancelRequested: boolean }> {
+): Promise<Pick<JobRecord, 'isCancelRequested' | 'isStopRequested'>> {
   return withLease(db, claim, async (transaction, { job, state }) => {
     if (state === 'completed') throw stale(claim, 'the job is completed')
     await extendLease(transaction, job.id, leaseMs, { progress })
-    return { isCancelRequested: job.isCancelRequested }
+    return { isCancelRequested: job.isCancelRequested, isStopRequested: job.isStopRequested }
   })
 }
 

@@ -15,7 +15,13 @@ import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteJobFiles, listJobFiles } from '#service/storage/jobs/files.js'
 import { takeRollouts } from '#service/storage/jobs/kept-data.js'
 import { deleteResumePoint } from '#service/storage/jobs/resume-points.js'
-import { setCancelRequested, setJobCompleted, setJobReport, setJobUnsuccessful } from '#service/storage/jobs/states.js'
+import {
+  setCancelRequested,
+  setJobCompleted,
+  setJobReport,
+  setJobUnsuccessful,
+  setStopRequested,
+} from '#service/storage/jobs/states.js'
 import { findModel, setModelStep } from '#service/storage/models.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
 import { appendTerminalEvent } from './event-log.js'
@@ -173,6 +179,29 @@ export async function requestCancel(db: DatabaseHandle, ids: IdSource, jobId: st
     const after = await findJob(transaction, jobId)
     if (after === null) throw new AppError('internal', 'internal_error', 'a job vanished while it was cancelled')
     return after
+  })
+}
+
+/**
+ * Asks a running job to end after its gradient step, with a checkpoint.
+ *
+ * @returns the job after the request
+ * @throws {NotFoundError} `training_job_not_found`; {ConflictError} `job_not_running`, `job_already_finished`
+ */
+export async function requestStop(db: DatabaseHandle, jobId: string): Promise<JobRecord> {
+  return inTransaction(db, async (transaction) => {
+    const job = await findJob(transaction, jobId)
+    if (job === null) throw new NotFoundError('training_job_not_found', `training job "${jobId}" was not found`)
+    if (job.status === 'queued') {
+      throw new ConflictError('job_not_running', `training job "${jobId}" has not begun: there is nothing to keep`, {
+        hint: 'POST …/cancel takes it from the queue (trainyard jobs cancel)',
+      })
+    }
+    if (job.status !== 'running') {
+      throw new ConflictError('job_already_finished', `training job "${jobId}" is ${job.status} already`)
+    }
+    await setStopRequested(transaction, jobId)
+    return { ...job, isStopRequested: true }
   })
 }
 

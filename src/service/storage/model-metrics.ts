@@ -24,6 +24,8 @@ export interface MetricsPlace {
 }
 
 const WHAT = 'metrics of a model'
+/** Stands between a training session and its request in the `job_id` of the checkpoint that the request saved. */
+export const SAVED_BY = ':request:'
 
 /** Adds to what a source recorded at a step; equal names are replaced. Call inside a transaction. Nothing to add makes no row. */
 export async function putMetrics(db: Database, { modelId, step, source }: MetricsPlace, metrics: Metrics) {
@@ -78,4 +80,37 @@ export async function findMetrics(
     found.set(step, { ...metrics, ...found.get(step) })
   }
   return found
+}
+
+/** What made a step: a job, or a training session. */
+interface StepMaker {
+  readonly jobId: string | null
+  readonly sessionId: string | null
+}
+
+/** Who made each step of a model in a range, both ends included; steps of jobs also where their checkpoints are gone. */
+export async function listStepMakers(
+  db: Database,
+  modelId: string,
+  range: { readonly from: number; readonly to: number },
+): Promise<ReadonlyMap<number, StepMaker>> {
+  const jobs = await db
+    .selectFrom('training_jobs')
+    .select(['step', 'id'])
+    .where('model_id', '=', modelId)
+    .where('step', '>=', range.from)
+    .where('step', '<=', range.to)
+    .execute()
+  const saves = await db
+    .selectFrom('checkpoints')
+    .select(['step', 'job_id'])
+    .where('model_id', '=', modelId)
+    .where('step', '>=', range.from)
+    .where('step', '<=', range.to)
+    .where('job_id', 'like', `%${SAVED_BY}%`)
+    .execute()
+  return new Map<number, StepMaker>([
+    ...saves.map(({ step, job_id: id }) => [step, { jobId: null, sessionId: id.split(SAVED_BY)[0] ?? null }] as const),
+    ...jobs.flatMap(({ step, id }) => (step === null ? [] : [[step, { jobId: id, sessionId: null }] as const])),
+  ])
 }

@@ -140,6 +140,8 @@ export interface TrainingJobsTable {
   /** After a loss: not claimed again before this time. */
   retry_at_ms: number | null
   is_cancel_requested: Generated<number>
+  /** 1: it ends after the gradient step it is in, with a checkpoint. */
+  is_stop_requested: Generated<number>
   lease_owner: string | null
   /** JSON object: the worker of the running attempt, or of the last one, see `contract/wire/training/worker-facts.ts`. */
   worker: string | null

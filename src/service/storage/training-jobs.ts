@@ -35,6 +35,8 @@ export interface JobRecord {
   readonly attempt: number
   readonly losses: number
   readonly isCancelRequested: boolean
+  /** Ends after the gradient step it is in, with a checkpoint. */
+  readonly isStopRequested: boolean
   readonly leaseOwner: string | null
   /** Which worker runs it, or ran it last; null before the first, and for jobs of versions that did not store it. */
   readonly worker: JsonObject | null
@@ -85,6 +87,7 @@ export interface JobFilter extends PageOptions {
   readonly project?: string | undefined
   readonly modelId?: string | undefined
   readonly status?: JobStatus | undefined
+  readonly kind?: JobKind | undefined
 }
 
 /** Inserts a queued job, and what is kept of it. */
@@ -165,6 +168,7 @@ async function selectJobs(db: Database, filter: JobFilter) {
   if (filter.project !== undefined) query = query.where('training_jobs.project', '=', filter.project)
   if (filter.modelId !== undefined) query = query.where('training_jobs.model_id', '=', canonicalId(filter.modelId))
   if (filter.status !== undefined) query = query.where('training_jobs.status', '=', filter.status)
+  if (filter.kind !== undefined) query = query.where('training_jobs.kind', '=', filter.kind)
   if (filter.after !== undefined) {
     const cursor = await findJob(db, filter.after)
     const isOwn = cursor?.entity === filter.entity && (filter.project ?? cursor.project) === cursor.project
@@ -227,6 +231,7 @@ export function toJob(row: Selectable<TrainingJobsTable>): JobRecord {
     attempt: row.attempt,
     losses: row.losses,
     isCancelRequested: row.is_cancel_requested === 1,
+    isStopRequested: row.is_stop_requested === 1,
     leaseOwner: row.lease_owner,
     worker: row.worker === null ? null : readObject(row.worker, 'worker of a training job'),
     trainer: row.trainer,

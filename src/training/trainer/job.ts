@@ -56,6 +56,8 @@ export interface JobContext {
   /** Where the job goes on; null from its beginning. Events up to there were made before and are not made again. */
   readonly resumePoint: ResumePoint | null
   readonly clock: Clock
+  /** Asked after each gradient step: whether that was the last one, as somebody keeps what there is; absent: never. */
+  readonly isStopRequested?: () => boolean
   /** Bytes this process can still get; absent: not measured, and the size of rows alone decides. */
   readonly availableBytes?: number
   /** Seeds what is random when the job names no seed. */

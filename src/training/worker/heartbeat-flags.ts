@@ -10,7 +10,7 @@ export interface HeartbeatData {
   readonly parentPid: number
   /** The parent is the server: as long as it lives, a late answer only means that the machine is busy. */
   readonly isServerParent: boolean
-  /** Int32: `CANCEL_FLAG`, `PROGRESS_FLAG`. */
+  /** Int32: `CANCEL_FLAG`, `PROGRESS_FLAG`, `STOP_FLAG`. */
   readonly flags: SharedArrayBuffer
 }
 
@@ -18,3 +18,7 @@ export interface HeartbeatData {
 export const CANCEL_FLAG = 0
 /** Index of the counter of what the main thread has done. */
 export const PROGRESS_FLAG = 1
+/** Index of the flag that is 1 once the job is to end with what it has. */
+export const STOP_FLAG = 2
+/** How many there are. */
+export const FLAGS = 3

@@ -10,7 +10,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { nudgeThreadPool } from '#base/processes/nudge-thread-pool.js'
 import { FencedError, PATIENCE_MS } from './fenced-requests.js'
-import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG } from './heartbeat-flags.js'
+import { CANCEL_FLAG, type HeartbeatData, PROGRESS_FLAG, STOP_FLAG } from './heartbeat-flags.js'
 import { createWorkerClient } from './worker-client.js'
 
 /** How often the parent and the server are checked. */
@@ -30,9 +30,10 @@ function start(data: HeartbeatData): void {
     // the pool is the whole process's
     nudgeThreadPool()
     try {
-      const { isCancelRequested } = await client.heartbeat(Atomics.load(flags, PROGRESS_FLAG))
+      const { isCancelRequested, isStopRequested } = await client.heartbeat(Atomics.load(flags, PROGRESS_FLAG))
       ticksWithoutAnswer = 0
       if (isCancelRequested) Atomics.store(flags, CANCEL_FLAG, 1)
+      if (isStopRequested) Atomics.store(flags, STOP_FLAG, 1)
     } catch (error) {
       if (isStopped) return
       if (error instanceof FencedError) killSelf()

@@ -145,6 +145,7 @@ async function makeAttempt({ identity, folders }: Task, tools: Tools): Promise<b
       onProgress: heartbeat.noteProgress,
       clock: systemClock,
       isCancelRequested: heartbeat.isCancelRequested,
+      isStopRequested: heartbeat.isStopRequested,
     })
     return true
   } catch (error) {

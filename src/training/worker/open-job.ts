@@ -35,6 +35,7 @@ export interface OpenJobOptions {
   readonly resumePoint: ResumePoint | null
   /** What computes gradients; null: ONNX Runtime. */
   readonly backend: GradientBackend | null
+  readonly isStopRequested?: () => boolean
   /** Threads inside one operator; default by the model's size (`threadsFor`). */
   readonly threads?: number
   /** Most bytes that are noted of what the trainer computes of tokens; default nothing; what is no RL job notes nothing. */
@@ -63,6 +64,7 @@ export async function openJob(
     prepared,
     clock,
     jobId: job.id,
+    ...(options.isStopRequested === undefined ? {} : { isStopRequested: options.isStopRequested }),
     ...(availableBytes === null ? {} : { availableBytes }),
     ...(threads === null ? {} : { threads }),
     ...(backend === null ? {} : { backend }),

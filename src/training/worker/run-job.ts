@@ -39,6 +39,8 @@ export interface AttemptOptions {
   readonly clock: Clock
   readonly logger: Logger
   readonly isCancelRequested: () => boolean
+  /** Whether the job is to end after the gradient step that runs, with a checkpoint; absent: never. */
+  readonly isStopRequested?: () => boolean
   readonly trainers: Trainers
   /** What ONNX Runtime computes with here. */
   readonly computing: ComputingFacts

@@ -34,7 +34,7 @@ export interface WorkerClient extends JobSource {
   /** Bytes of one of them, as they come. */
   openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
-  heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean }>
+  heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean; readonly isStopRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
   putFile(file: CheckpointFile, content: FileContent): Promise<UploadedFile>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
@@ -91,7 +91,7 @@ export function createWorkerClient(
     openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? emptyBody(),
     heartbeat: async (progress) => {
       const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', { progress })).json())
-      return { isCancelRequested: reply.is_cancel_requested }
+      return { isCancelRequested: reply.is_cancel_requested, isStopRequested: reply.is_stop_requested }
     },
     postEvents: async (events) => void (await postJson('/events', events)),
     putFile: async (file, content) => {

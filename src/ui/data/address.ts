@@ -8,8 +8,15 @@ import { matchRoute } from './match.js'
 
 /** Folder of the server with a slash at its end: `/`, or a proxy's `/trainyard/`. */
 export const SERVER_PATH = new URL('../../', import.meta.url).pathname
+/** Where the scripts of the page lie. */
+export const ASSETS_URL = new URL('./', import.meta.url)
 /** Folder of the page, without a slash at its end. */
 const UI_PATH = `${SERVER_PATH}ui`
+
+/** A reader who scrolls has stopped. */
+const STILL_MS = 150
+/** Some seconds of waiting for a page to be as long as it was. */
+const MOST_FRAMES = 300
 
 interface Place {
   /** Below the page's folder, as `/jobs`. */
@@ -25,6 +32,8 @@ function readPlace(): Place {
 
 const current = signal<Place>(readPlace())
 
+/** Below the page's folder, without the query. */
+export const path = computed(() => current.value.path)
 /** What the address means. */
 export const route = computed(() => matchRoute(current.value.path))
 export const query = computed(() => current.value.query)
@@ -39,7 +48,11 @@ export function hrefOf(path: string): string {
 /** Goes to a page of ours. */
 export function go(path: string, options: { readonly replaces?: boolean } = {}): void {
   const before = current.value.path
-  history[options.replaces === true ? 'replaceState' : 'pushState'](null, '', hrefOf(path))
+  if (options.replaces === true) history.replaceState(history.state, '', hrefOf(path))
+  else {
+    keepPlace()
+    history.pushState(null, '', hrefOf(path))
+  }
   current.value = readPlace()
   if (current.value.path === before) return
   scrollTo(0, 0)
@@ -57,11 +70,45 @@ export function setQuery(changes: Readonly<Record<string, string | readonly stri
   go(current.value.path + searchOf(next), { replaces: true })
 }
 
+function keepPlace(): void {
+  history.replaceState({ y: scrollY }, '')
+}
+
+/** Goes to where the reader was, as soon as the page is that long; a reader who goes elsewhere is left alone. */
+function backToPlace(): void {
+  const { y = 0 } = (history.state ?? {}) as { readonly y?: number }
+  let left = MOST_FRAMES
+  const leave = (): void => {
+    left = 0
+  }
+  const events = ['wheel', 'touchstart', 'keydown', 'pointerdown']
+  for (const name of events) addEventListener(name, leave, { once: true, passive: true })
+  const look = (): void => {
+    left -= 1
+    const isLong = document.documentElement.scrollHeight - innerHeight >= y
+    if (left >= 0 && isLong) scrollTo({ top: y, behavior: 'instant' })
+    if (left > 0 && !isLong) requestAnimationFrame(look)
+    else for (const name of events) removeEventListener(name, leave)
+  }
+  requestAnimationFrame(look)
+}
+
 /** Links inside the page change the address without a load; those that a key or a target sends elsewhere are the browser's. */
 export function followLinks(): void {
-  addEventListener('popstate', () => {
-    current.value = readPlace()
+  // what is shown is there later than the browser would go to it
+  history.scrollRestoration = 'manual'
+  let timer: ReturnType<typeof setTimeout> | undefined
+  addEventListener('scroll', () => {
+    clearTimeout(timer)
+    timer = setTimeout(keepPlace, STILL_MS)
   })
+  addEventListener('pagehide', keepPlace)
+  addEventListener('popstate', () => {
+    clearTimeout(timer)
+    current.value = readPlace()
+    backToPlace()
+  })
+  backToPlace()
   document.addEventListener('click', (event) => {
     const link = event.target instanceof Element ? event.target.closest('a') : null
     const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey

@@ -1,39 +1,10 @@
 /**
  * Requests to the API, as any program makes them: JSON in and out, the credential in a header, errors with what the server says to do.
  */
-import type { ErrorBody } from '#contract/wire/errors.js'
 import { SERVER_PATH } from './address.js'
+import { ApiError, readError } from './api-error.js'
+import { learnTime } from './clock.js'
 import { credential } from './session.js'
-
-/** A refused or failed request, in the server's words. */
-export class ApiError extends Error {
-  /** Of HTTP; 0: the server was not reached. */
-  readonly status: number
-  readonly code: string | null
-  readonly hint: string | null
-  readonly requestId: string | null
-  /** How long to wait, where the server says so. */
-  readonly retryAfterSeconds: number | null
-
-  constructor(
-    message: string,
-    facts: {
-      readonly status: number
-      readonly code?: string | null
-      readonly hint?: string | null
-      readonly requestId?: string | null
-      readonly retryAfterSeconds?: number | null
-    },
-  ) {
-    super(message)
-    this.name = 'ApiError'
-    this.status = facts.status
-    this.code = facts.code ?? null
-    this.hint = facts.hint ?? null
-    this.requestId = facts.requestId ?? null
-    this.retryAfterSeconds = facts.retryAfterSeconds ?? null
-  }
-}
 
 export interface RequestOptions {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
@@ -70,7 +41,8 @@ export async function open(path: string, options: RequestOptions = {}): Promise<
     if (cause instanceof DOMException && cause.name === 'AbortError') throw cause
     throw new ApiError('The server does not answer.', { status: 0, hint: 'see whether trainyard serve still runs' })
   })
-  if (!response.ok) throw await toError(response)
+  learnTime(response.headers.get('date'))
+  if (!response.ok) throw await readError(response)
   return response
 }
 
@@ -95,20 +67,4 @@ export async function askAll<T extends { readonly id: string }>(
     for (const item of page.data) data.push(item)
     if (!page.has_more || page.data.length === 0 || data.length >= most) return { data, hasMore: page.has_more }
   }
-}
-
-async function toError(response: Response): Promise<ApiError> {
-  const body = (await response.json().catch(() => null)) as ErrorBody | null
-  const error = typeof body?.error === 'object' ? body.error : null
-  const wait = Number(response.headers.get('retry-after') ?? Number.NaN)
-  return new ApiError(
-    error?.message ?? (typeof body?.error === 'string' ? body.error : `The server answered ${response.status}.`),
-    {
-      status: response.status,
-      code: error?.code == null ? null : String(error.code),
-      hint: error?.hint ?? null,
-      requestId: body?.request_id ?? response.headers.get('x-request-id'),
-      retryAfterSeconds: Number.isFinite(wait) ? wait : null,
-    },
-  )
 }

@@ -15,6 +15,14 @@ export function positionsOf(curves: Curves, axis: Axis): readonly number[] {
   return axis === 'tokens' && tokens.every((count) => count !== null) ? tokens.map(Number) : curves.steps
 }
 
+/** Where what made a step is shown; null for the base model, and where nobody knows any more. */
+export function pathOfPoint(curves: Curves, index: number): string | null {
+  const job = curves.job_ids[index] ?? null
+  if (job !== null) return `/jobs/${encodeURIComponent(job)}`
+  const session = curves.session_ids[index] ?? null
+  return session === null ? null : `/sessions/${encodeURIComponent(session)}`
+}
+
 /**
  * An exponential moving average, corrected for its start (Adam, arXiv:1412.6980, section 3): the first value is the first value, not a
  * share of it. Gaps stay gaps.
@@ -30,6 +38,18 @@ export function smooth(values: readonly (number | null)[], weight: number): (num
     count += 1
     return mean / (1 - weight ** count)
   })
+}
+
+/** Where the best value is, of equals the newest; null for no value. @param wants which end is the better one */
+export function bestOf(values: readonly (number | null)[], wants: 'high' | 'low'): number | null {
+  let best: number | null = null
+  let found = Number.NaN
+  for (const [i, value] of values.entries()) {
+    if (value === null || (best !== null && (wants === 'low' ? value > found : value < found))) continue
+    best = i
+    found = value
+  }
+  return best
 }
 
 /** `Reward from 0.41 at step 1 to 0.62 at step 11, highest 0.66 at step 9.` @param wants which end is the better one */

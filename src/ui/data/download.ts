@@ -13,3 +13,14 @@ export async function saveFile(path: string, name: string): Promise<void> {
   link.rel = 'noreferrer'
   link.click()
 }
+
+/** Saves what the page made itself. */
+export function saveBlob(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob)
+  const link = document.createElement('a')
+  link.href = url
+  link.download = name
+  link.click()
+  // the browser has begun by then
+  setTimeout(() => URL.revokeObjectURL(url), 10_000)
+}

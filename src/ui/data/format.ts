@@ -5,6 +5,18 @@ const LOCALE = 'en'
 const MINUTE = 60
 const HOUR = 3600
 const DAY = 86_400
+const TURN_NAMES: Readonly<Record<string, string>> = {
+  '\u202a': 'LRE',
+  '\u202b': 'RLE',
+  '\u202c': 'PDF',
+  '\u202d': 'LRO',
+  '\u202e': 'RLO',
+  '\u2066': 'LRI',
+  '\u2067': 'RLI',
+  '\u2068': 'FSI',
+  '\u2069': 'PDI',
+}
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g
 
 /** Enough digits to tell values apart, and no more; what is no number says so. */
 export function formatNumber(value: number | null | undefined): string {
@@ -69,6 +81,11 @@ export function formatTime(iso: string | null | undefined, atMs: number): string
   const time = date.toLocaleTimeString('en-GB')
   const isToday = date.toDateString() === new Date(atMs).toDateString()
   return isToday ? time : `${date.toLocaleDateString(LOCALE, { month: 'short', day: 'numeric' })} ${time}`
+}
+
+/** Characters that turn text round, as their names: a list says what stands there, in its order. */
+export function withoutTurns(text: string): string {
+  return text.replace(TURNS, (mark) => `\u2039${TURN_NAMES[mark] ?? 'turn'}\u203a`)
 }
 
 /** `gradient_step` as `Gradient step`. */

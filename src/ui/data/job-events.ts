@@ -1,61 +1,78 @@
 /**
- * Events of one job, for a page: all from the first, then new ones as they come. An event that is sent again after a
- * lost connection is shown once.
+ * Events of one job, for a page: all from the first, then new ones as they come. What is stored is read as one stream, which is closed when
+ * it has told it; news says when there is more. So a window that watches a job holds no connection.
  */
-import { useEffect, useState } from 'preact/hooks'
 import { isTerminalEvent } from '#contract/wire/job-words.js'
-import type { TrainingEvent } from '#contract/wire/training-jobs.js'
-import type { ApiError } from './client.js'
-import { nowMs } from './clock.js'
-import { isSeen } from './seen.js'
-import { followStream } from './streams.js'
+import type { List } from '#contract/wire/list.js'
+import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+import { ask, open } from './client.js'
+import { live } from './live.js'
+import { type Loaded, store, useLoad } from './load.js'
+import { readEvents } from './streams.js'
 
-/** Drawn at most four times a second. */
-const FRAME_MS = 250
+/** A stream that says nothing for so long has told what there is. */
+const QUIET_MS = 500
+/** Without news. */
+const POLL_MS = 1500
+const PAGE = 100
 
-export interface JobEvents {
-  readonly events: readonly TrainingEvent[]
-  readonly isLive: boolean
-  /** When the stream was cut, ISO 8601; null while it is open, and before. */
-  readonly since: string | null
-  readonly error: ApiError | null
+/** @param job null: not yet */
+export function useJobEvents(job: TrainingJob | null): Loaded<readonly TrainingEvent[]> {
+  const path = `/v1/preview/training-jobs/${encodeURIComponent(job?.id ?? '')}/events`
+  const key = job === null ? null : path
+  const isEnded = key !== null && isOver(store.read<readonly TrainingEvent[]>(key).data ?? [])
+  return useLoad<readonly TrainingEvent[]>(
+    key,
+    async (signal) => {
+      const known = store.read<readonly TrainingEvent[]>(path).data
+      const events = known === null ? await readStored(path, job?.num_gradient_steps ?? 0, signal) : [...known]
+      while (!isOver(events)) {
+        const last = events.at(-1)
+        const after = last === undefined ? '' : `&after=${encodeURIComponent(last.id)}`
+        const page = await ask<List<TrainingEvent>>(`${path}?limit=${PAGE}${after}`, { signal })
+        for (const event of page.data) events.push(event)
+        if (!page.has_more) break
+      }
+      return events
+    },
+    {
+      topics: ['job'],
+      take: (events, { data }) => (data['job_id'] === job?.id && !isOver(events) ? undefined : events),
+      everyMs: live.value === true || isEnded ? null : POLL_MS,
+    },
+  )
 }
 
-/** @param id null: not yet */
-export function useJobEvents(id: string | null): JobEvents {
-  const [events, setEvents] = useState<readonly TrainingEvent[]>([])
-  const [live, setLive] = useState<Pick<JobEvents, 'isLive' | 'since'>>({ isLive: false, since: null })
-  const [error, setError] = useState<ApiError | null>(null)
-  const isWanted = isSeen.value
+function isOver(events: readonly TrainingEvent[]): boolean {
+  const last = events.at(-1)
+  return last !== undefined && isTerminalEvent(last.type)
+}
 
-  useEffect(() => {
-    if (id === null || !isWanted) return
-    const cancel = new AbortController()
-    const known = new Map<string, TrainingEvent>()
-    let frame: ReturnType<typeof setTimeout> | undefined
-    const draw = (): void => {
-      frame = undefined
-      setEvents([...known.values()])
-    }
-    setError(null)
-    void followStream(
-      `/v1/preview/training-jobs/${encodeURIComponent(id)}/events`,
-      {
-        onEvent: (data) => {
-          const event = JSON.parse(data) as TrainingEvent
-          known.set(event.id, event)
-          frame ??= setTimeout(draw, FRAME_MS)
-          return isTerminalEvent(event.type)
-        },
-        onLive: (isLive) => setLive({ isLive, since: isLive ? null : new Date(nowMs()).toISOString() }),
-        onError: setError,
-      },
-      cancel.signal,
-    )
-    return () => {
-      cancel.abort()
-      clearTimeout(frame)
-    }
-  }, [id, isWanted])
-  return { events, ...live, error }
+/** What is stored now. @param steps gradient steps that there are at least */
+async function readStored(path: string, steps: number, signal: AbortSignal): Promise<TrainingEvent[]> {
+  const events: TrainingEvent[] = []
+  const told = new AbortController()
+  let quiet: ReturnType<typeof setTimeout> | undefined
+  const wait = (): void => {
+    clearTimeout(quiet)
+    quiet = setTimeout(() => told.abort(), QUIET_MS)
+  }
+  let left = steps
+  try {
+    const headers = { accept: 'text/event-stream' }
+    const response = await open(path, { headers, signal: AbortSignal.any([signal, told.signal]) })
+    wait()
+    await readEvents(response, (text) => {
+      const event = JSON.parse(text) as TrainingEvent
+      events.push(event)
+      if (event.type === 'gradient_step') left -= 1
+      if (left === 0) told.abort()
+      else wait()
+    })
+  } catch (error) {
+    if (signal.aborted || !told.signal.aborted) throw error
+  } finally {
+    clearTimeout(quiet)
+  }
+  return events
 }

@@ -1,9 +1,11 @@
 /**
  * Marks on answers: where they are kept, and what is said of one.
  */
+
 import type { Model } from '#contract/wire/models.js'
 import type { Mark } from '#contract/wire/training/marks.js'
-import { ApiError, ask } from './client.js'
+import { ApiError } from './api-error.js'
+import { ask } from './client.js'
 
 /** What a reader says of an answer. */
 export interface Judgement {
@@ -20,7 +22,7 @@ export function marksApi(modelId: string, below = ''): string {
 }
 
 /** What a fingerprint of an answer says: whose weights, and at which step; of a base model the step is 0. */
-function readFingerprint(text: string): { readonly modelId: string | null; readonly step: number | null } {
+export function readFingerprint(text: string): { readonly modelId: string | null; readonly step: number | null } {
   const [, name = '', step] = /^(.*):step(\d+):/.exec(text) ?? []
   const isId = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(name)
   return { modelId: isId ? name : null, step: step === undefined ? null : Number(step) }

@@ -1,10 +1,12 @@
 /**
  * Reads a model by the project and name in an address, and its curves.
  */
+
 import type { List } from '#contract/wire/list.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
 import type { Model } from '#contract/wire/models.js'
-import { ApiError, ask } from './client.js'
+import { ApiError } from './api-error.js'
+import { ask } from './client.js'
 
 /** @throws {ApiError} 404 for one that is not there */
 export async function readModel(project: string, name: string, signal: AbortSignal): Promise<Model> {

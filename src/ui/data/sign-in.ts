@@ -2,10 +2,12 @@
  * Signing in and out. A key, or the one-time code of an address that the server printed, becomes a session, whose token is what the page
  * keeps: the key itself is never stored.
  */
+
 import { signal } from '@preact/signals'
 import type { CreatedSession } from '#contract/wire/access/sessions.js'
 import type { WhoamiResponse } from '#contract/wire/health.js'
-import { ApiError, ask } from './client.js'
+import { ApiError } from './api-error.js'
+import { ask } from './client.js'
 import { credential, forgetCredential, identity, keepCredential } from './session.js'
 
 const CODE = /^#code=([\w.~-]+)$/

@@ -1,8 +1,9 @@
 /**
  * Streams of events: read one by one; a stream that breaks is opened again after the last event.
  */
+
 import { createParser } from 'eventsource-parser'
-import { ApiError, open } from './client.js'
+import { ApiError, readError } from './api-error.js'
 
 /** Waits before a stream is opened again; up to a quarter more, so that many browsers do not come at once. */
 const BACKOFF_MS = [1000, 2000, 5000, 15_000, 30_000]
@@ -16,15 +17,19 @@ export interface StreamWatcher {
   readonly onError: (error: ApiError) => void
 }
 
+/** Sends the request of a stream. */
+type Send = (headers: Readonly<Record<string, string>>, signal: AbortSignal) => Promise<Response>
+
 /** Follows until the last event, a refusal, or the signal. Never rejects. */
-export async function followStream(path: string, watcher: StreamWatcher, signal: AbortSignal): Promise<void> {
+export async function followStream(send: Send, watcher: StreamWatcher, signal: AbortSignal): Promise<void> {
   let lastId: string | null = null
   let failures = 0
   while (!signal.aborted) {
     try {
       const headers: Record<string, string> = { accept: 'text/event-stream' }
       if (lastId !== null) headers['last-event-id'] = lastId
-      const response = await open(path, { headers, signal })
+      const response = await send(headers, signal)
+      if (!response.ok) throw await readError(response)
       watcher.onLive(true)
       let isEnded = false
       await readEvents(response, (data, id) => {

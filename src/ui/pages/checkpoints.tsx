@@ -14,18 +14,17 @@ import { command } from '#contract/wire/command-words.js'
 import { EXPORT_FORMATS, type ExportFormat } from '#contract/wire/export-words.js'
 import type { Model } from '#contract/wire/models.js'
 import { hrefOf, route } from '../data/address.js'
+import { toApiError } from '../data/api-error.js'
 import { ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { saveFile } from '../data/download.js'
 import { formatAgo, formatBytes, formatNumber, plural } from '../data/format.js'
-import { type Loaded, toApiError, useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
-import { readModel } from '../data/models.js'
+import { type Loaded, useLoad } from '../data/load.js'
 import { missingScope } from '../data/session.js'
-import { Block, Empty } from '../parts/block.js'
+import { Block, Empty, Failure } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useModel } from '../parts/model-header.js'
 
 /** Rows that are drawn at first; all are known. */
 const ROWS = 100
@@ -38,8 +37,10 @@ interface Found {
 
 export function CheckpointsPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const found = useLoad(`checkpoints of ${project}/${name}`, async (signal): Promise<Found> => {
-    const model = await readModel(project, name, signal)
+  const owner = useModel(project, name)
+  const model = owner.data
+  const found = useLoad(model === null ? null : `checkpoints of ${model.id}`, async (signal): Promise<Found> => {
+    if (model === null) throw new Error('there is no model yet')
     const path = `/v1/preview/models/${encodeURIComponent(model.id)}`
     const [{ data: checkpoints }, keeps] = await Promise.all([
       askAll<Checkpoint>(`${path}/checkpoints?order=desc`, { signal, most: 10_000 }),
@@ -49,24 +50,21 @@ export function CheckpointsPage(): JSX.Element {
   })
   return (
     <>
-      <Title text={`Checkpoints of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
-      <Block of={found} height="16rem">
-        {(data) =>
-          data.checkpoints.length === 0 ? (
-            <Empty command={command`trainyard train rl ${name} --help`}>
-              No checkpoint yet: each training job makes one.
-            </Empty>
-          ) : (
-            <List {...data} reload={found.reload} />
-          )
-        }
-      </Block>
+      <ModelHeader project={project} name={name} tab="Checkpoints" />
+      {owner.error !== null && <Failure error={owner.error} onRetry={owner.reload} />}
+      {(model !== null || owner.error === null) && (
+        <Block of={found} height="16rem">
+          {(data) =>
+            data.checkpoints.length === 0 ? (
+              <Empty command={command`trainyard train rl ${name} --help`}>
+                No checkpoint yet: each training job makes one.
+              </Empty>
+            ) : (
+              <List {...data} reload={found.reload} />
+            )
+          }
+        </Block>
+      )}
     </>
   )
 }

@@ -9,18 +9,15 @@ import type { LogComparison } from '#contract/wire/log-comparison.js'
 import type { Model } from '#contract/wire/models.js'
 import { OUTCOMES } from '#contract/wire/outcome-words.js'
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
-import { hrefOf, query, route, setQuery } from '../data/address.js'
+import { query, route, setQuery } from '../data/address.js'
 import { ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, formatNumber, plural } from '../data/format.js'
-import { useLive } from '../data/live.js'
 import { useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
-import { readCurves, readModel } from '../data/models.js'
 import { Block, Empty } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useCurves, useModel } from '../parts/model-header.js'
 import { PairList } from '../parts/pairs.js'
 
 const PAGE = 20
@@ -28,16 +25,10 @@ const MOST_LOGS = 500
 
 export function EvaluationsPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal))
+  const model = useModel(project, name)
   return (
     <>
-      <Title text={`Evaluations of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Evaluations" />
       <Block of={model} height="24rem">
         {(found) => <Logs key={found.id} model={found} />}
       </Block>
@@ -47,8 +38,10 @@ export function EvaluationsPage(): JSX.Element {
 
 function Logs({ model }: { readonly model: Model }): JSX.Element {
   const path = `/v1/preview/models/${encodeURIComponent(model.id)}/log`
-  const logs = useLoad(path, (signal) => askAll<TrajectoryLog>(path, { signal, most: MOST_LOGS }))
-  useLive(['log'], logs.reload)
+  const logs = useLoad(path, (signal) => askAll<TrajectoryLog>(path, { signal, most: MOST_LOGS }), {
+    topics: ['log'],
+    modelId: model.id,
+  })
   return (
     <>
       <Block of={logs} height="20rem">
@@ -114,9 +107,9 @@ function BySplit(props: {
   }
   const a = stepOf('a', steps.at(-1))
   const b = stepOf('b', steps[0])
-  const curves = useLoad(`curves of ${model.id}`, (signal) => readCurves(model.id, signal))
-  useLive(['log'], curves.reload)
+  const curves = useCurves(model.id)
   const values = curves.data?.series[`${split}/reward`]
+  const lines = useMemo(() => [{ name: `Reward, ${split}`, values: values ?? [] }], [values, split])
   const at = nowMs()
   return (
     <>
@@ -136,7 +129,7 @@ function BySplit(props: {
           positions={curves.data.steps}
           unit="step"
           steps={curves.data.steps}
-          values={values}
+          lines={lines}
           wants="high"
           smoothing={0}
           group="evaluations"
@@ -201,8 +194,10 @@ function Changes(props: {
     limit: String(PAGE),
     offset: String(from),
   })}`
-  const found = useLoad(a === b ? null : path, (signal) => ask<LogComparison>(path, { signal }))
-  useLive(['log'], found.reload)
+  const found = useLoad(a === b ? null : path, (signal) => ask<LogComparison>(path, { signal }), {
+    topics: ['log'],
+    modelId: model.id,
+  })
   const choose = (name: string, title: string, value: number): JSX.Element => (
     <label>
       {title}{' '}

@@ -8,50 +8,68 @@ import { command } from '#contract/wire/command-words.js'
 import { isFinished, isTerminalEvent } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import { hrefOf, route } from '../data/address.js'
+import { hrefOf, query, route, setQuery } from '../data/address.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
+import type { MetricName } from '../data/curves.js'
 import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural, toWords } from '../data/format.js'
 import { useJobEvents } from '../data/job-events.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { withProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
-import { toTyped } from '../data/train/options.js'
+import { repeatPath } from '../data/train/repeat.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Progress, remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
+import { LiveMark } from '../parts/live-mark.js'
 import { LiveLog, type LogLine } from '../parts/log.js'
 
-const RECORD_MS = 1500
+const REFRESH_MS = 1500
+/** When a job ends is told by its record alone. */
+const RECORD_MS = 10_000
+
+const NO_EVENTS: readonly TrainingEvent[] = []
 
 export function JobPage(): JSX.Element {
   const { id = '' } = route.value.params
   const path = `/v1/preview/training-jobs/${encodeURIComponent(id)}`
-  const job = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }))
-  const { events, isLive, since, error } = useJobEvents(job.data === null ? null : id)
+  const [isOver, setIsOver] = useState(false)
+  const job = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }), {
+    topics: ['job'],
+    take: withProgress,
+    everyMs: isOver ? null : live.value === true ? RECORD_MS : REFRESH_MS,
+  })
+  const { data: known, error } = useJobEvents(job.data)
+  const events = known ?? NO_EVENTS
   const ended = events.at(-1)?.type
-  useWhileSeen(job.data === null || isFinished(job.data.status) ? null : RECORD_MS, job.reload)
+  const isFinal = job.data !== null && isFinished(job.data.status)
+  useEffect(() => setIsOver(isFinal), [isFinal])
   useEffect(() => {
     if (ended !== undefined && isTerminalEvent(ended)) job.reload()
   }, [ended])
+  if (job.data === null) {
+    return (
+      <>
+        <Title text="Job" />
+        <Block of={job} height="30rem">
+          {() => null}
+        </Block>
+      </>
+    )
+  }
   return (
     <Block of={job} height="30rem">
       {(record) => (
         <Shown job={record} events={events} onChange={job.reload}>
           {error !== null && <Failure error={error} />}
-          {!isFinished(record.status) && (
-            <p class={isLive ? 'live' : 'live cut'}>
-              {isLive
-                ? 'live'
-                : since === null
-                  ? 'connecting'
-                  : `not live since ${formatTime(since, nowMs())}, reconnecting`}
-            </p>
-          )}
+          {!isFinished(record.status) && <LiveMark />}
         </Shown>
       )}
     </Block>
@@ -85,6 +103,7 @@ function Shown(props: {
         )}
         {!isFinished(job.status) && (
           <p class="actions">
+            {job.status === 'running' && <StopAndKeep job={job} onChange={props.onChange} />}
             <button
               type="button"
               class="danger"
@@ -138,6 +157,31 @@ function Shown(props: {
       </section>
       <Options job={job} model={model.data} />
       <CopyAs cli={command`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
+    </>
+  )
+}
+
+/** Ends the job after its gradient step, with a checkpoint: nothing is lost, so nothing is asked. */
+function StopAndKeep({ job, onChange }: { readonly job: TrainingJob; readonly onChange: () => void }): JSX.Element {
+  const [problem, setProblem] = useState<ApiError | null>(null)
+  const missing = missingScope('write')
+  const isStopping = job.is_stop_requested
+  return (
+    <>
+      <button
+        type="button"
+        disabled={missing !== null || isStopping || job.is_cancel_requested}
+        title={missing ?? 'it makes a checkpoint after the gradient step it is in'}
+        onClick={() => {
+          setProblem(null)
+          ask(`/v1/preview/training-jobs/${encodeURIComponent(job.id)}/stop`, { method: 'POST' })
+            .catch((raw: unknown) => setProblem(toApiError(raw)))
+            .finally(onChange)
+        }}
+      >
+        {isStopping ? 'Stopping…' : 'Stop and keep'}
+      </button>{' '}
+      {problem !== null && <span class="wrong">{problem.message}</span>}
     </>
   )
 }
@@ -206,41 +250,72 @@ function Figures({
   )
 }
 
-const CHARTS = [
-  ['loss', 'Loss', 'low'],
-  ['entropy', 'Entropy', null],
-  ['kl_div', 'KL, sampler to learner', null],
-  ['importance_ratio_p99', 'Ratio, 99th percentile', null],
-  ['grad_norm', 'Gradient norm', null],
-  ['clipped_token_fraction', 'Clipped tokens', null],
-] as const
+const CHARTS: readonly MetricName[] = [
+  { key: 'loss', title: 'Loss', wants: 'low' },
+  { key: 'rewards/margins', title: 'Margin of rewards', wants: 'high' },
+  { key: 'rewards/accuracies', title: 'Accuracy', wants: 'high' },
+  { key: 'entropy', title: 'Entropy', wants: null },
+  { key: 'kl_div', title: 'KL, sampler to learner', wants: null },
+  { key: 'importance_ratio_p99', title: 'Ratio, 99th percentile', wants: null },
+  { key: 'grad_norm', title: 'Gradient norm', wants: null },
+  { key: 'clipped_token_fraction', title: 'Clipped tokens', wants: null },
+]
+/** Every other number of a gradient step is a chart of its own, where it is asked for. */
+const isCounter = (key: string): boolean => /^(step|epoch|num_|progress)/.test(key)
 
 function GradientCharts({ events }: { readonly events: readonly TrainingEvent[] }): JSX.Element | null {
   const steps = useMemo(() => events.filter(({ type }) => type === 'gradient_step'), [events])
   const positions = useMemo(() => steps.map((_, i) => i + 1), [steps])
+  const others = Object.entries(steps.at(-1)?.data ?? {})
+    .filter(([key, value]) => typeof value === 'number' && !isCounter(key) && CHARTS.every((each) => each.key !== key))
+    .map(([key]) => key)
+    .sort()
+  const chosen = others.filter((key) => query.value.getAll('k').includes(key))
   const charts = useMemo(
     () =>
-      CHARTS.map(([key, title, wants]) => ({
-        key,
-        title,
-        wants,
-        values: steps.map(({ data }) => (typeof data[key] === 'number' ? data[key] : null)),
-      })).filter(({ values }) => values.some((value) => value !== null)),
-    [steps],
+      [...CHARTS, ...chosen.map((key): MetricName => ({ key, title: key, wants: null }))]
+        .map(({ key, title, wants }) => ({
+          key,
+          title,
+          wants,
+          lines: [{ name: title, values: steps.map(({ data }) => (typeof data[key] === 'number' ? data[key] : null)) }],
+        }))
+        .filter(({ lines }) => lines.some(({ values }) => values.some((value) => value !== null))),
+    [steps, chosen.join()],
   )
   if (charts.length === 0) return null
   return (
     <section class="stack" aria-labelledby="gradient-steps">
       <h2 id="gradient-steps">Gradient steps</h2>
+      {others.length > 0 && (
+        <details class="picker">
+          <summary>More numbers</summary>
+          <fieldset class="menu">
+            <legend class="visually-hidden">More numbers</legend>
+            {others.map((key) => (
+              <label key={key}>
+                <input
+                  type="checkbox"
+                  checked={chosen.includes(key)}
+                  onChange={() =>
+                    setQuery({ k: chosen.includes(key) ? chosen.filter((name) => name !== key) : [...chosen, key] })
+                  }
+                />
+                <span>{key}</span>
+              </label>
+            ))}
+          </fieldset>
+        </details>
+      )}
       <div class="charts small-charts">
-        {charts.map(({ key, title, wants, values }) => (
+        {charts.map(({ key, title, wants, lines }) => (
           <Chart
             key={key}
             title={title}
             positions={positions}
             unit="gradient step"
             steps={positions}
-            values={values}
+            lines={lines}
             wants={wants}
             smoothing={0}
             height={130}
@@ -293,7 +368,7 @@ function Options({ job, model }: { readonly job: TrainingJob; readonly model: Mo
                   : typeof value === 'number'
                     ? formatNumber(value)
                     : JSON.stringify(value)}
-              <span class="tag">{given.has(name) ? 'you' : 'default'}</span>
+              <span class="tag">{given.has(name) ? 'set' : 'default'}</span>
             </dd>
           </div>
         ))}
@@ -307,39 +382,43 @@ function Options({ job, model }: { readonly job: TrainingJob; readonly model: Mo
   )
 }
 
-/** The form of a job, filled in as this one was asked. */
-function repeatPath(job: TrainingJob, model: Model): string {
-  const { experimental_config: inner, ...config } = job.config
-  const options = typeof inner === 'object' && inner !== null ? { ...inner, ...config } : config
-  return `/train?${new URLSearchParams([['kind', job.kind], ['m', `${model.project}/${model.name}`], ...toTyped(options)].map(([name = '', text = '']) => [name, text]))}`
-}
+/** Lines by their events, which never change: of thousands only the new ones are written. */
+const lines = new WeakMap<TrainingEvent, LogLine>()
 
 function toLines(events: readonly TrainingEvent[]): readonly LogLine[] {
   const at = nowMs()
   let step = 0
   return events.map((event): LogLine => {
-    const line = { id: event.id, time: formatTime(event.created_at, at) }
-    const number = (key: string) => formatNumber(event.data[key] as number | null | undefined)
-    switch (event.type) {
-      case 'training_started':
-        return {
-          ...line,
-          text: `started: ${number('num_sequences')} gradient steps, ${number('num_trainable_tokens')} tokens train`,
-        }
-      case 'gradient_step': {
-        step += 1
-        const figures = [
-          ['loss', 'loss'],
-          ['KL', 'kl_div'],
-          ['entropy', 'entropy'],
-          ['gradient', 'grad_norm'],
-        ].flatMap(([title, key = '']) => (typeof event.data[key] === 'number' ? [`${title} ${number(key)}`] : []))
-        return { ...line, text: `gradient step ${step}  ${figures.join('  ')}` }
-      }
-      case 'training_ended':
-        return { ...line, text: `ended: step ${number('step')}` }
-      default:
-        return { ...line, text: `failed: ${String(event.data['error_message'] ?? 'no reason given')}`, isBad: true }
-    }
+    if (event.type === 'gradient_step') step += 1
+    const known = lines.get(event)
+    if (known !== undefined) return known
+    const line = toLine(event, step, at)
+    lines.set(event, line)
+    return line
   })
+}
+
+function toLine(event: TrainingEvent, step: number, at: number): LogLine {
+  const line = { id: event.id, time: formatTime(event.created_at, at) }
+  const number = (key: string) => formatNumber(event.data[key] as number | null | undefined)
+  switch (event.type) {
+    case 'training_started':
+      return {
+        ...line,
+        text: `started: ${number('num_sequences')} gradient steps, ${number('num_trainable_tokens')} tokens train`,
+      }
+    case 'gradient_step': {
+      const figures = [
+        ['loss', 'loss'],
+        ['KL', 'kl_div'],
+        ['entropy', 'entropy'],
+        ['gradient', 'grad_norm'],
+      ].flatMap(([title, key = '']) => (typeof event.data[key] === 'number' ? [`${title} ${number(key)}`] : []))
+      return { ...line, text: `gradient step ${step}  ${figures.join('  ')}` }
+    }
+    case 'training_ended':
+      return { ...line, text: `ended: step ${number('step')}` }
+    default:
+      return { ...line, text: `failed: ${String(event.data['error_message'] ?? 'no reason given')}`, isBad: true }
+  }
 }

@@ -2,67 +2,82 @@
  * `/ui/jobs`: jobs that wait, run or have ended, newest first.
  */
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
-import { JOB_STATUSES } from '#contract/wire/job-words.js'
-import type { List } from '#contract/wire/list.js'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { JOB_KINDS, JOB_STATUSES } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, formatNumber, formatSeconds } from '../data/format.js'
-import { live, useLive } from '../data/live.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { takeProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
-import { Block, Empty } from '../parts/block.js'
+import { readModel } from '../data/models.js'
+import { useRows } from '../data/rows.js'
+import { Block, Empty, Failure } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
+import { useSteadyRows } from '../parts/steady.js'
 
-const PAGE = 50
 const REFRESH_MS = 3000
+/** When a job ends is told by its record alone. */
+const RECORD_MS = 10_000
 
 export function JobsPage(): JSX.Element {
   const status = JOB_STATUSES.find((word) => word === query.value.get('status')) ?? null
-  const [limit, setLimit] = useState(PAGE)
-  const path = `/v1/preview/training-jobs?limit=${Math.min(limit, 100)}${status === null ? '' : `&status=${status}`}`
-  const jobs = useLoad(path, (signal) => ask<List<TrainingJob>>(path, { signal }))
-  useLive(['job'], jobs.reload)
-  useWhileSeen(live.value === true ? null : REFRESH_MS, jobs.reload)
+  const kind = JOB_KINDS.find((word) => word === query.value.get('kind')) ?? null
+  const name = query.value.get('m') ?? ''
+  const [project = '', short = ''] = name.split(/\/(.*)/s)
+  const model = useLoad(short === '' ? null : name, (signal) => readModel(project, short, signal), { keepsOld: false })
+  const filter = [
+    ['status', status],
+    ['kind', kind],
+    ['model_id', model.data?.id ?? null],
+  ].flatMap(([key, value]) => (value == null ? [] : [`${key}=${encodeURIComponent(value)}`]))
+  const path = `/v1/preview/training-jobs${filter.length === 0 ? '' : '?'}${filter.join('&')}`
+  const jobs = useRows<TrainingJob>(short !== '' && model.data === null ? null : path, {
+    topics: ['job'],
+    take: takeProgress,
+    everyMs: live.value === true ? RECORD_MS : REFRESH_MS,
+  })
   const models = useModels(jobs.data?.data ?? [])
   return (
     <>
       <Title text="Jobs">
         <LiveMark />
       </Title>
-      <label class="row soft">
-        Status
-        <select
-          value={status ?? ''}
-          onChange={(event) =>
-            setQuery({ status: event.currentTarget.value === '' ? null : event.currentTarget.value })
-          }
-        >
-          <option value="">all</option>
-          {JOB_STATUSES.map((word) => (
-            <option key={word}>{word}</option>
-          ))}
-        </select>
-      </label>
+      <search class="row filters">
+        <Choice name="status" title="Status" chosen={status} words={JOB_STATUSES} />
+        <Choice name="kind" title="Kind" chosen={kind} words={JOB_KINDS} />
+        <label>
+          Model
+          <input
+            type="search"
+            placeholder="project/name"
+            spellcheck={false}
+            value={name}
+            onChange={(event) => setQuery({ m: event.currentTarget.value.trim() || null, rows: null })}
+          />
+        </label>
+      </search>
+      {model.error !== null && <Failure error={model.error} onRetry={model.reload} />}
       <Block of={jobs} height="16rem">
         {(page) =>
           page.data.length === 0 ? (
-            <Empty command={status === null ? 'trainyard demo' : 'trainyard jobs list'}>
-              {status === null ? 'No job was started yet.' : `No job is ${status}.`}
+            <Empty command={filter.length === 0 ? 'trainyard demo' : 'trainyard jobs list'}>
+              {filter.length === 0 ? 'No job was started yet.' : 'No job is like this.'}
             </Empty>
           ) : (
             <>
               <Rows jobs={page.data} models={models} />
               {page.has_more && (
                 <p class="row">
-                  {limit < 100 && (
-                    <button type="button" onClick={() => setLimit(100)}>
+                  {jobs.more !== null && (
+                    <button type="button" onClick={jobs.more}>
                       More
                     </button>
                   )}
@@ -75,6 +90,28 @@ export function JobsPage(): JSX.Element {
       </Block>
       <CopyAs cli="trainyard jobs list" path={path} />
     </>
+  )
+}
+
+function Choice(props: {
+  readonly name: string
+  readonly title: string
+  readonly chosen: string | null
+  readonly words: readonly string[]
+}): JSX.Element {
+  return (
+    <label>
+      {props.title}
+      <select
+        value={props.chosen ?? ''}
+        onChange={(event) => setQuery({ [props.name]: event.currentTarget.value || null, rows: null })}
+      >
+        <option value="">all</option>
+        {props.words.map((word) => (
+          <option key={word}>{word}</option>
+        ))}
+      </select>
+    </label>
   )
 }
 
@@ -101,8 +138,10 @@ function Rows(props: {
   readonly models: ReadonlyMap<string, Model>
 }): JSX.Element {
   const at = nowMs()
+  const box = useRef<HTMLDivElement>(null)
+  useSteadyRows(box)
   return (
-    <div class="table">
+    <div class="table" ref={box}>
       <table class="stacked">
         <thead>
           <tr>

@@ -15,20 +15,19 @@ import {
 } from '#contract/wire/training/mark-words.js'
 import type { FileFromMarks, Mark } from '#contract/wire/training/marks.js'
 import { go, hrefOf, query, route, setQuery } from '../data/address.js'
-import { type ApiError, ask, askAll } from '../data/client.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
+import { ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { saveFile } from '../data/download.js'
 import { formatAgo, plural } from '../data/format.js'
-import { toApiError, useGone, useLoad } from '../data/load.js'
+import { useGone, useLoad } from '../data/load.js'
 import { contentOf, marksApi } from '../data/marks.js'
-import { modelPath } from '../data/match.js'
-import { readModel } from '../data/models.js'
 import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
 import { KINDS } from '../data/train/kinds.js'
-import { Block, Empty } from '../parts/block.js'
+import { Block, Empty, Failure } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useModel } from '../parts/model-header.js'
 
 const MOST = 500
 /** Characters of a text that are shown before a click. */
@@ -43,41 +42,38 @@ interface Found {
 export function MarksPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
   const only = MARKS.find((word) => word === query.value.get('only')) ?? null
-  const found = useLoad(`marks of ${project}/${name} ${only ?? ''}`, async (signal): Promise<Found> => {
-    const model = await readModel(project, name, signal)
+  const owner = useModel(project, name)
+  const model = owner.data
+  const key = model === null ? null : `marks of ${model.id} ${only ?? ''}`
+  const found = useLoad(key, async (signal): Promise<Found> => {
+    if (model === null) throw new Error('there is no model yet')
     const path = marksApi(model.id, only === null ? '' : `?mark=${only}`)
     const { data, hasMore } = await askAll<Mark>(path, { signal, most: MOST })
     return { model, marks: data, hasMore }
   })
   return (
     <>
-      <Title text={`Marks of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(`/play?m=${encodeURIComponent(`${project}/${name}`)}`)}>
-            Play
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
-      <Block of={found} height="16rem">
-        {(data) =>
-          data.marks.length === 0 && only === null ? (
-            <Empty
-              command={command`trainyard marks add ${name} good --project ${project} --job latest --group 0 --trajectory 0`}
-            >
-              Nothing is marked. Mark answers good or bad in Play, or on a trajectory of a job: they become rows to
-              train on.
-            </Empty>
-          ) : (
-            <>
-              <Rows model={data.model} />
-              <List {...data} only={only} reload={found.reload} />
-            </>
-          )
-        }
-      </Block>
+      <ModelHeader project={project} name={name} tab="Marks" />
+      {owner.error !== null && <Failure error={owner.error} onRetry={owner.reload} />}
+      {(model !== null || owner.error === null) && (
+        <Block of={found} height="16rem">
+          {(data) =>
+            data.marks.length === 0 && only === null ? (
+              <Empty
+                command={command`trainyard marks add ${name} good --project ${project} --job latest --group 0 --trajectory 0`}
+              >
+                Nothing is marked. Mark answers good or bad in Play, or on a trajectory of a job: they become rows to
+                train on.
+              </Empty>
+            ) : (
+              <>
+                <Rows model={data.model} />
+                <List {...data} only={only} reload={found.reload} />
+              </>
+            )
+          }
+        </Block>
+      )}
       {found.data !== null && (
         <CopyAs cli={command`trainyard marks list ${name} --project ${project}`} path={marksApi(found.data.model.id)} />
       )}

@@ -3,83 +3,61 @@
  */
 
 import type { JSX } from 'preact'
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { go, hrefOf, query, route, setQuery } from '../data/address.js'
+import { go, hrefOf, route } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { type Axis, type Curves, defaultKeys, describeCurve, nameOf, positionsOf } from '../data/curves.js'
+import { type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
 import { formatAgo, formatNumber, plural } from '../data/format.js'
-import { live, useLive } from '../data/live.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
-import { modelPath } from '../data/match.js'
-import { readCurves, readModel } from '../data/models.js'
+import { takeProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { Block, Empty } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
+import { ChartOptions, chartOptions } from '../parts/chart-options.js'
 import { CopyAs } from '../parts/copy-as.js'
+import { Findings } from '../parts/findings.js'
 import { JobLine } from '../parts/job-line.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useCurves, useModel } from '../parts/model-header.js'
+import { useSteadyRows } from '../parts/steady.js'
 
-const BUSY_MS = 2000
 const IDLE_MS = 20_000
+/** When a job ends is told by its record alone. */
+const RECORD_MS = 10_000
 const ROWS = 50
 
 export function ModelPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal))
+  const model = useModel(project, name)
   return (
     <>
-      <Title text={name}>
-        <p class="actions">
-          <a class="button primary" href={hrefOf(`/play?m=${encodeURIComponent(`${project}/${name}`)}`)}>
-            Play
-          </a>
-          <a class="button" href={hrefOf(`/train?m=${encodeURIComponent(`${project}/${name}`)}`)}>
-            Train…
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/evaluations'))}>
-            Evaluations
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/watch'))}>
-            Watch
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/marks'))}>
-            Marks
-          </a>
-          <a class="button" href={hrefOf(modelPath({ project, name }, '/checkpoints'))}>
-            Checkpoints
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Curves" />
       <Block of={model} height="24rem">
-        {(found) => <Learning key={found.id} model={found} onStep={model.reload} />}
+        {(found) => <Learning key={found.id} model={found} />}
       </Block>
     </>
   )
 }
 
-function Learning({ model, onStep }: { readonly model: Model; readonly onStep: () => void }): JSX.Element {
-  const jobs = useLoad(`jobs of ${model.id}`, (signal) =>
-    ask<List<TrainingJob>>(`/v1/preview/training-jobs?model_id=${encodeURIComponent(model.id)}&limit=20`, { signal }),
+function Learning({ model }: { readonly model: Model }): JSX.Element {
+  const everyMs = live.value === true ? null : IDLE_MS
+  const [isBusy, setIsBusy] = useState(false)
+  const jobs = useLoad(
+    `jobs of ${model.id}`,
+    (signal) =>
+      ask<List<TrainingJob>>(`/v1/preview/training-jobs?model_id=${encodeURIComponent(model.id)}&limit=20`, { signal }),
+    { topics: ['job'], modelId: model.id, take: takeProgress, everyMs: isBusy ? RECORD_MS : everyMs },
   )
-  const curves = useLoad(`curves of ${model.id} at ${model.step}`, (signal) => readCurves(model.id, signal))
+  const curves = useCurves(model.id, everyMs)
   const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
-  const reload = (): void => {
-    jobs.reload()
-    onStep()
-  }
-  useLive(['job', 'checkpoint', 'log'], reload)
-  const slow = live.value === true ? null : IDLE_MS
-  useWhileSeen(active.length > 0 ? BUSY_MS : slow, reload)
-  const warned = jobs.data?.data.filter(({ warnings }) => warnings.length > 0) ?? []
+  const isActive = active.length > 0
+  useEffect(() => setIsBusy(isActive), [isActive])
   return (
     <>
-      <p class="soft">
-        {model.base_model} → step {model.step} · created {formatAgo(model.created_at, nowMs())}
-      </p>
       {active.length > 0 && (
         <section class="card" aria-label="Running">
           <ul class="plain">
@@ -97,9 +75,8 @@ function Learning({ model, onStep }: { readonly model: Model; readonly onStep: (
             </Empty>
           ) : (
             <>
-              <Verdict curves={known} />
-              <Warnings jobs={warned} />
-              <Charts curves={known} jobs={jobs.data?.data ?? []} />
+              <Findings jobs={jobs.data?.data ?? []} model={model} />
+              <Charts curves={known} />
             </>
           )
         }
@@ -112,54 +89,30 @@ function Learning({ model, onStep }: { readonly model: Model; readonly onStep: (
   )
 }
 
-/** What the first charts say, in words. */
-function Verdict({ curves }: { readonly curves: Curves }): JSX.Element {
-  const said = defaultKeys(curves)
-    .filter((key) => nameOf(key).wants !== null)
-    .map((key) => describeCurve(nameOf(key).title, curves.steps, curves.series[key] ?? [], nameOf(key).wants))
-  return <p class="verdict">{said.join(' ')}</p>
-}
-
-function Warnings({ jobs }: { readonly jobs: readonly TrainingJob[] }): JSX.Element | null {
-  const count = jobs.reduce((sum, { warnings }) => sum + warnings.length, 0)
-  if (count === 0) return null
-  return (
-    <details class="warnings">
-      <summary>
-        <span aria-hidden="true">⚠</span> {plural(count, 'warning')} of {plural(jobs.length, 'job')}
-      </summary>
-      <ul>
-        {jobs.flatMap((job) =>
-          job.warnings.map((warning) => (
-            <li key={job.id + warning}>
-              <a href={hrefOf(`/jobs/${job.id}`)}>{job.step === null ? 'job' : `step ${job.step}`}</a>: {warning}
-            </li>
-          )),
-        )}
-      </ul>
-    </details>
-  )
-}
-
-function Charts(props: { readonly curves: Curves; readonly jobs: readonly TrainingJob[] }): JSX.Element {
-  const { curves } = props
-  const axis = (['step', 'time', 'tokens'] as const).find((name) => name === query.value.get('x')) ?? 'step'
-  const smoothing = Math.min(0.95, Math.max(0, Number(query.value.get('smooth') ?? 0) || 0))
-  const isLogarithmic = query.value.get('log') === '1'
-  const chosen = query.value.getAll('k').filter((key) => curves.series[key] !== undefined)
+function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
+  const { axis, smoothing, isLogarithmic, chosen: asked } = chartOptions()
+  const chosen = asked.filter((key) => curves.series[key] !== undefined)
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
   const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
-  const jobOfStep = new Map(props.jobs.flatMap((job) => (job.step === null ? [] : [[job.step, job.id] as const])))
+  const lines = useMemo(
+    () =>
+      new Map(
+        keys.map((key) => [
+          key,
+          [{ name: nameOf(key).title, values: curves.series[key] ?? [], spread: curves.series[`${key}_std_dev`] }],
+        ]),
+      ),
+    [curves, keys.join()],
+  )
   const open = (index: number): void => {
-    const job = jobOfStep.get(curves.steps[index] ?? -1)
-    if (job !== undefined) go(`/jobs/${job}`)
+    const path = pathOfPoint(curves, index)
+    if (path !== null) go(path)
   }
   return (
     <>
-      <ChartOptions curves={curves} axis={axis} smoothing={smoothing} isLogarithmic={isLogarithmic} keys={keys} />
+      <ChartOptions all={Object.keys(curves.series).sort()} keys={keys} />
       <div class="charts">
         {keys.map((key) => {
-          const values = curves.series[key] ?? []
           const { title, wants } = nameOf(key)
           return (
             <Chart
@@ -169,100 +122,33 @@ function Charts(props: { readonly curves: Curves; readonly jobs: readonly Traini
               isTime={axis === 'time'}
               unit={axis}
               steps={curves.steps}
-              values={values}
-              spread={curves.series[`${key}_std_dev`]}
+              lines={lines.get(key) ?? []}
               wants={wants}
               smoothing={smoothing}
-              isLogarithmic={isLogarithmic && values.every((value) => value === null || value > 0)}
+              isLogarithmic={isLogarithmic}
               group="model"
               onPick={open}
             />
           )
         })}
       </div>
-      <Steps curves={curves} keys={keys} jobOfStep={jobOfStep} />
+      <Steps curves={curves} keys={keys} />
     </>
   )
 }
 
-function ChartOptions(props: {
-  readonly curves: Curves
-  readonly axis: Axis
-  readonly smoothing: number
-  readonly isLogarithmic: boolean
-  readonly keys: readonly string[]
-}): JSX.Element {
-  const all = Object.keys(props.curves.series).sort()
-  const toggle = (key: string): void => {
-    const next = props.keys.includes(key) ? props.keys.filter((name) => name !== key) : [...props.keys, key]
-    setQuery({ k: next })
-  }
-  return (
-    <div class="row options">
-      <label>
-        Over{' '}
-        <select value={props.axis} onChange={(event) => setQuery({ x: event.currentTarget.value })}>
-          <option value="step">steps</option>
-          <option value="time">time</option>
-          <option value="tokens">tokens</option>
-        </select>
-      </label>
-      <label>
-        Smoothing{' '}
-        <input
-          type="range"
-          min="0"
-          max="0.95"
-          step="0.05"
-          value={props.smoothing}
-          onInput={(event) =>
-            setQuery({ smooth: event.currentTarget.value === '0' ? null : event.currentTarget.value })
-          }
-        />
-        <output class="number">{props.smoothing.toFixed(2)}</output>
-      </label>
-      <label>
-        <input
-          type="checkbox"
-          checked={props.isLogarithmic}
-          onChange={(event) => setQuery({ log: event.currentTarget.checked ? '1' : null })}
-        />
-        Log scale
-      </label>
-      <details class="picker">
-        <summary>Metrics</summary>
-        <fieldset class="menu">
-          <legend class="visually-hidden">Metrics</legend>
-          {all.map((key) => (
-            <label key={key}>
-              <input type="checkbox" checked={props.keys.includes(key)} onChange={() => toggle(key)} />
-              <span>{key}</span>
-            </label>
-          ))}
-          <button type="button" onClick={() => setQuery({ k: null })}>
-            As at first
-          </button>
-        </fieldset>
-      </details>
-    </div>
-  )
-}
-
 /** The numbers of the charts, the newest step first. */
-function Steps(props: {
-  readonly curves: Curves
-  readonly keys: readonly string[]
-  readonly jobOfStep: ReadonlyMap<number, string>
-}): JSX.Element {
-  const { curves, keys, jobOfStep } = props
+function Steps({ curves, keys }: { readonly curves: Curves; readonly keys: readonly string[] }): JSX.Element {
   const [count, setCount] = useState(ROWS)
+  const box = useRef<HTMLElement>(null)
+  useSteadyRows(box)
   const at = nowMs()
   const order = curves.steps.map((_, i) => curves.steps.length - 1 - i).slice(0, count)
   return (
     <section aria-labelledby="steps" class="stack">
       <h2 id="steps">Steps</h2>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
-      <section class="table" tabIndex={0} aria-label="The numbers of the charts">
+      <section class="table" ref={box} tabIndex={0} aria-label="The numbers of the charts">
         <table>
           <thead>
             <tr>
@@ -278,10 +164,10 @@ function Steps(props: {
           <tbody>
             {order.map((i) => {
               const step = curves.steps[i] ?? 0
-              const job = jobOfStep.get(step)
+              const path = pathOfPoint(curves, i)
               return (
                 <tr key={step}>
-                  <th scope="row">{job === undefined ? step : <a href={hrefOf(`/jobs/${job}`)}>{step}</a>}</th>
+                  <th scope="row">{path === null ? step : <a href={hrefOf(path)}>{step}</a>}</th>
                   {keys.map((key) => (
                     <td class="number" key={key}>
                       {formatNumber(curves.series[key]?.[i])}

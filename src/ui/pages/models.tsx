@@ -12,17 +12,19 @@ import { go, hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatBytes, formatCount, plural, toWords } from '../data/format.js'
-import { live, useLive } from '../data/live.js'
-import { useLoad, useWhileSeen } from '../data/load.js'
+import { takeProgress } from '../data/job-progress.js'
+import { live } from '../data/live.js'
+import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
+import { useRows } from '../data/rows.js'
 import { Block, Command, Empty } from '../parts/block.js'
 import { JobLine } from '../parts/job-line.js'
 import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
 import { Sparkline } from '../parts/sparkline.js'
+import { useSteadyRows } from '../parts/steady.js'
 
-const PAGE = 50
 const LAST_ACTIVE = '-last_active'
 const ORDERS = [
   [LAST_ACTIVE, 'last active'],
@@ -31,7 +33,11 @@ const ORDERS = [
   ['name', 'name'],
 ] as const
 const BUSY_MS = 2000
+const TYPING_MS = 250
+const RECORD_MS = 10_000
 const IDLE_MS = 15_000
+/** Of those that run, and of those that wait. */
+const MOST_ACTIVE = 10
 
 export function ModelsPage(): JSX.Element {
   return (
@@ -45,37 +51,52 @@ export function ModelsPage(): JSX.Element {
   )
 }
 
+interface Active {
+  readonly data: readonly TrainingJob[]
+  readonly hasMore: boolean
+}
+
+async function readActive(signal: AbortSignal): Promise<Active> {
+  const of = (status: string) =>
+    ask<List<TrainingJob>>(`/v1/preview/training-jobs?status=${status}&limit=${MOST_ACTIVE}`, { signal })
+  const [running, queued] = await Promise.all([of('running'), of('queued')])
+  const waiting = [...queued.data].sort((a, b) => (a.queue_position ?? 0) - (b.queue_position ?? 0))
+  return { data: [...running.data, ...waiting], hasMore: running.has_more || queued.has_more }
+}
+
 function Running(): JSX.Element | null {
-  const jobs = useLoad('active', async (signal) => {
-    const of = (status: string) =>
-      ask<List<TrainingJob>>(`/v1/preview/training-jobs?status=${status}&limit=20`, { signal })
-    const [running, queued] = await Promise.all([of('running'), of('queued')])
-    const waiting = [...queued.data].sort((a, b) => (a.queue_position ?? 0) - (b.queue_position ?? 0))
-    return [...running.data, ...waiting]
+  const jobs = useLoad('active', readActive, {
+    topics: ['job'],
+    take: takeProgress,
+    // when a job ends is told by its record alone; without a stream there is no news
+    everyMs: live.value === true ? RECORD_MS : BUSY_MS,
   })
-  useLive(['job'], jobs.reload)
-  // what is left of a job changes without news; without a stream there is no news at all
-  useWhileSeen(live.value === true && jobs.data?.length === 0 ? null : BUSY_MS, jobs.reload)
-  const models = useLoad(
-    jobs.data === null || jobs.data.length === 0 ? null : jobs.data.map((job) => job.model_id).join(),
-    async (signal) => {
-      const ids = [...new Set(jobs.data?.map((job) => job.model_id))]
-      const found = await Promise.all(
-        ids.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`, { signal }).catch(() => null)),
-      )
-      return new Map(found.flatMap((model) => (model === null ? [] : [[model.id, model]])))
-    },
-  )
-  if (jobs.error === null && (jobs.data === null || jobs.data.length === 0)) return null
+  const ids = [...new Set(jobs.data?.data.map((job) => job.model_id))]
+  // a loop is between two jobs again and again: what is below must not move with each
+  const wasBusy = useRef(false)
+  wasBusy.current ||= ids.length > 0
+  const models = useLoad(ids.length === 0 ? null : `names of ${ids.join()}`, async (signal) => {
+    const found = await Promise.all(
+      ids.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`, { signal }).catch(() => null)),
+    )
+    return new Map(found.flatMap((model) => (model === null ? [] : [[model.id, model]])))
+  })
+  if (jobs.error === null && !wasBusy.current) return null
   return (
     <section class="card" aria-labelledby="running">
       <h2 id="running">Running</h2>
       <Block of={jobs} height="3rem">
-        {(active) => (
+        {({ data: active, hasMore }) => (
           <ul class="plain">
+            {active.length === 0 && <li class="job-line soft">Nothing runs now.</li>}
             {active.map((job) => (
               <JobLine key={job.id} job={job} model={models.data?.get(job.model_id) ?? null} />
             ))}
+            {hasMore && (
+              <li class="soft">
+                There are more: <a href={hrefOf('/jobs')}>all jobs</a>
+              </li>
+            )}
           </ul>
         )}
       </Block>
@@ -83,55 +104,41 @@ function Running(): JSX.Element | null {
   )
 }
 
-/** The pages of a list that were read before the one that is. */
-interface Shown {
-  /** Of the list. */
-  readonly path: string
-  readonly after: string | null
-  readonly earlier: readonly ListedModel[]
-}
-
 function ModelTable(): JSX.Element {
   const project = query.value.get('project')
   const base = query.value.get('base_model')
   const search = query.value.get('query')
   const order = query.value.get('sort') ?? LAST_ACTIVE
-  const [shown, setShown] = useState<Shown>({ path: '', after: null, earlier: [] })
   const filter = [
     ['project', project],
     ['base_model', base],
     ['query', search],
   ].flatMap(([key, value]) => (value === null || value === '' ? [] : [`&${key}=${encodeURIComponent(value ?? '')}`]))
-  const path = `/v1/preview/models?limit=${PAGE}&include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
-  // a cursor is one of its own list: another filter begins anew, without a request for the old one
-  const { after, earlier } = shown.path === path ? shown : { after: null, earlier: [] }
-  const models = useLoad(path + (after ?? ''), (signal) =>
-    ask<List<ListedModel>>(path + (after === null ? '' : `&after=${encodeURIComponent(after)}`), { signal }),
-  )
-  useLive(['model', 'checkpoint', 'job', 'log'], models.reload)
-  useWhileSeen(live.value === true ? null : IDLE_MS, models.reload)
+  const path = `/v1/preview/models?include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
+  const models = useRows<ListedModel>(path, {
+    topics: ['model', 'checkpoint', 'job', 'log'],
+    // what a row shows changes with the end of a job
+    take: (list, { type }) => (type.startsWith('job.') && type !== 'job.ended' ? list : undefined),
+    everyMs: live.value === true ? null : IDLE_MS,
+  })
   const isFiltered = filter.length > 0
 
   return (
     <section aria-label="All models">
       <Filters />
       <Block of={models} height="16rem">
-        {(page) => {
-          const rows = [...earlier, ...page.data]
+        {({ data: rows, has_more: hasMore }) => {
           if (rows.length === 0) return isFiltered ? <Empty>No model fits.</Empty> : <Start />
           return (
             <>
               <Rows rows={rows} />
-              {page.has_more && (
+              {hasMore && (
                 <p class="row">
-                  <button
-                    type="button"
-                    onClick={() => {
-                      setShown({ path, after: page.last_id, earlier: rows })
-                    }}
-                  >
-                    More
-                  </button>
+                  {models.more !== null && (
+                    <button type="button" onClick={models.more}>
+                      More
+                    </button>
+                  )}
                   <span class="soft">{plural(rows.length, 'model')} shown, there are more</span>
                 </p>
               )}
@@ -146,6 +153,13 @@ function ModelTable(): JSX.Element {
 function Filters(): JSX.Element {
   const bases = useLoad('base-models', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
   const search = useRef<HTMLInputElement>(null)
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  // who types asks when there is a pause
+  const type = (text: string): void => {
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => setQuery({ query: text.trim() || null, rows: null }), TYPING_MS)
+  }
+  useEffect(() => () => clearTimeout(timer.current), [])
   useEffect(() => {
     const focus = (event: KeyboardEvent): void => {
       if (event.key !== '/' || !isForPage(event)) return
@@ -163,14 +177,14 @@ function Filters(): JSX.Element {
           ref={search}
           type="search"
           value={query.value.get('query') ?? ''}
-          onChange={(event) => setQuery({ query: event.currentTarget.value.trim() || null })}
+          onInput={(event) => type(event.currentTarget.value)}
         />
       </label>
       <label>
         Base model
         <select
           value={query.value.get('base_model') ?? ''}
-          onChange={(event) => setQuery({ base_model: event.currentTarget.value || null })}
+          onChange={(event) => setQuery({ base_model: event.currentTarget.value || null, rows: null })}
         >
           <option value="">all</option>
           {bases.data?.map((base) => (
@@ -223,6 +237,8 @@ function Metric({ of: found }: { readonly of: ReturnType<typeof metricOf> }): JS
 function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element {
   const at = nowMs()
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const box = useRef<HTMLDivElement>(null)
+  useSteadyRows(box)
   const toggle = (name: string): void => {
     const next = new Set(chosen)
     if (!next.delete(name)) next.add(name)
@@ -231,7 +247,7 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
   const shown = rows.filter(({ id }) => chosen.has(id))
   return (
     <>
-      <div class="table">
+      <div class="table" ref={box}>
         <table class="stacked">
           <thead>
             <tr>
@@ -264,7 +280,9 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
                   />
                 </td>
                 <th scope="row" class="name">
-                  <a href={hrefOf(modelPath(model))}>{model.name}</a>
+                  <a href={hrefOf(modelPath(model))} title={model.name}>
+                    {model.name}
+                  </a>
                 </th>
                 <td data-label="Project">{model.project}</td>
                 <td data-label="Base model">{model.base_model}</td>
@@ -299,6 +317,19 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
           {formatCount(shown.length)} chosen
           <button
             type="button"
+            class="primary"
+            disabled={shown.length < 2 || shown.length > 6}
+            title={shown.length < 2 ? 'choose two' : shown.length > 6 ? 'at most six beside each other' : undefined}
+            onClick={() =>
+              go(
+                `/compare?${shown.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`,
+              )
+            }
+          >
+            Compare
+          </button>
+          <button
+            type="button"
             disabled={shown.length > 4}
             title={shown.length > 4 ? 'at most four beside each other' : undefined}
             onClick={() =>
@@ -330,7 +361,7 @@ function Start(): JSX.Element {
         <h2>Train on a file</h2>
         <p>Conversations in a JSON Lines file become a model of your own.</p>
         <Command text={command`trainyard models create my-model --base-model ${base}`} />
-        <Command text="trainyard train sft my-model rows.jsonl" />
+        <Command text="trainyard train sft my-model --file rows.jsonl" />
       </div>
       <div class="card">
         <h2>Chat with {base.split('/').at(-1)}</h2>

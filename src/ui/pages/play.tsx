@@ -2,12 +2,14 @@
  * `/ui/play`: one conversation with one to four models beside each other. The weights that answered are named under every answer, for a
  * column that silently were another model's would be worse than none.
  */
+
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { ServedModelList } from '#contract/wire/models.js'
 import { query, setQuery } from '../data/address.js'
-import { type ApiError, ask } from '../data/client.js'
-import { toApiError, useLoad } from '../data/load.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
+import { ask } from '../data/client.js'
+import { useLoad } from '../data/load.js'
 import { streamAnswer } from '../data/play/chat.js'
 import {
   type Answer,

@@ -7,7 +7,7 @@ import { command } from '#contract/wire/command-words.js'
 import type { RolloutGroupDetail } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
-import { formatNumber, plural } from '../data/format.js'
+import { formatNumber, plural, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
 import { Block, Empty } from '../parts/block.js'
@@ -58,7 +58,7 @@ function Members({ id, group }: { readonly id: string; readonly group: RolloutGr
   const [best] = [...group.members].sort((a, b) => b.reward - a.reward)
   return (
     <>
-      <p class="raw said-to-all">{group.prompt_preview}</p>
+      <p class="raw said-to-all">{withoutTurns(group.prompt_preview)}</p>
       <p class="soft">
         {group.trajectories === 1 ? '1 trajectory' : `${group.trajectories} trajectories`} · mean reward{' '}
         {formatNumber(group.mean_reward)}, spread {formatNumber(group.reward_std_dev)}

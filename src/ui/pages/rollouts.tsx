@@ -8,10 +8,11 @@ import { command } from '#contract/wire/command-words.js'
 import { GROUP_ORDERS } from '#contract/wire/training/rollout-words.js'
 import type { RolloutGroup, RolloutGroupList, Spread } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
-import { type ApiError, ask } from '../data/client.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
+import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { formatCount, formatNumber, formatTime, plural } from '../data/format.js'
-import { toApiError, useLoad } from '../data/load.js'
+import { formatCount, formatNumber, formatTime, plural, withoutTurns } from '../data/format.js'
+import { useLoad } from '../data/load.js'
 import { choiceOf, groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
@@ -77,6 +78,7 @@ function Shown(props: { readonly id: string; readonly path: string; readonly fir
       <p class="soft">
         {plural(first.group_count, 'group')}, {formatCount(first.trained_count)} of{' '}
         {first.trajectory_count === 1 ? '1 trajectory' : `${formatCount(first.trajectory_count)} trajectories`} trained
+        {first.zero_advantage_count > 0 ? `, ${formatCount(first.zero_advantage_count)} of them with advantage 0` : ''}
         {left > 0 ? `, ${formatCount(left)} taught nothing` : ''} · went on from step {first.parent_step}
         {first.kept_until === '' ? '' : ` · kept until ${formatTime(first.kept_until, nowMs())}`}
       </p>
@@ -232,7 +234,7 @@ function Groups({ id, rows }: { readonly id: string; readonly rows: readonly Rol
             <tr key={group.id} class={group.left_out === null ? '' : 'taught-nothing'}>
               <th scope="row" class="name group-name">
                 <a href={hrefOf(groupsPath(id, `/${group.index}`))}>
-                  {group.index} · {group.prompt_preview === '' ? 'no prompt' : group.prompt_preview}
+                  {group.index} · {group.prompt_preview === '' ? 'no prompt' : withoutTurns(group.prompt_preview)}
                 </a>
                 {group.cut_off > 0 && <span class="tag">{group.cut_off} cut off</span>}
                 {group.exceptions > 0 && <span class="tag">{group.exceptions} failed</span>}

@@ -1,22 +1,24 @@
 /**
  * `/ui/settings`: state of the server, base models, keys, webhooks, usage.
  */
+
 import type { JSX } from 'preact'
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { KEY_SCOPES, type KeyScope } from '#contract/wire/access/key-words.js'
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
 import type { SystemCheckResponse } from '#contract/wire/health.js'
 import type { List } from '#contract/wire/list.js'
 import type { BaseModel } from '#contract/wire/models.js'
-import { type ApiError, ask } from '../data/client.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
+import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatBytes, formatCount } from '../data/format.js'
-import { useLive } from '../data/live.js'
-import { toApiError, useLoad, useWhileSeen } from '../data/load.js'
+import { useLoad } from '../data/load.js'
 import { identity, missingScope } from '../data/session.js'
 import { Block, Command } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { Title } from '../parts/layout.js'
+import { Rest } from '../parts/rest.js'
 import { Usage } from '../parts/settings/usage.js'
 import { Webhooks } from '../parts/settings/webhooks.js'
 
@@ -62,12 +64,14 @@ function Server(): JSX.Element {
 }
 
 function BaseModels(): JSX.Element {
-  const models = useLoad('base models', (signal) =>
-    ask<List<BaseModel>>('/v1/preview/base-models/details?limit=100', { signal }),
+  const [isLoading, setIsLoading] = useState(false)
+  const models = useLoad(
+    'base models',
+    (signal) => ask<List<BaseModel>>('/v1/preview/base-models/details?limit=100', { signal }),
+    { topics: ['base_model'], everyMs: isLoading ? DOWNLOAD_MS : null },
   )
-  useLive(['base_model'], models.reload)
-  const isLoading = models.data?.data.some(({ status }) => status === 'downloading') === true
-  useWhileSeen(isLoading ? DOWNLOAD_MS : null, models.reload)
+  const isDownloading = models.data?.data.some(({ status }) => status === 'downloading') === true
+  useEffect(() => setIsLoading(isDownloading), [isDownloading])
   return (
     <section class="card" aria-labelledby="base-models">
       <h2 id="base-models">Base models</h2>
@@ -114,6 +118,7 @@ function BaseModels(): JSX.Element {
           </ul>
         )}
       </Block>
+      <Rest of={models.data} elsewhere="trainyard base-models list --all" />
       <Command text="trainyard base-models add --help" />
     </section>
   )
@@ -181,6 +186,7 @@ function KeyList(): JSX.Element {
           </div>
         )}
       </Block>
+      <Rest of={keys.data} elsewhere="trainyard keys list --all" />
       <CreateKey onMade={keys.reload} />
       {revoking !== null && (
         <Confirm

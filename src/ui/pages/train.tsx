@@ -4,7 +4,7 @@
  */
 
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import type { List } from '#contract/wire/list.js'
@@ -12,9 +12,10 @@ import type { ListedModel, Model } from '#contract/wire/models.js'
 import type { KindOptions, TrainingOptions } from '#contract/wire/training/option-list.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { go, hrefOf, query, setQuery } from '../data/address.js'
-import { type ApiError, ask } from '../data/client.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
+import { ask } from '../data/client.js'
 import { formatBytes } from '../data/format.js'
-import { toApiError, useGone, useLoad } from '../data/load.js'
+import { useGone, useLoad } from '../data/load.js'
 import { readModel } from '../data/models.js'
 import { missingScope } from '../data/session.js'
 import { FIRST_KIND, KINDS } from '../data/train/kinds.js'
@@ -22,6 +23,7 @@ import { optionsNamedIn, PREFIX, spreadObjects, toConfig, typedOptions } from '.
 import { type Asked, askPlan, startJob } from '../data/train/request.js'
 import { Block, Command, Failure } from '../parts/block.js'
 import { Title } from '../parts/layout.js'
+import { Rest } from '../parts/rest.js'
 import { ChooseData, type Chosen } from '../parts/train/choose-data.js'
 import { NewModel } from '../parts/train/new-model.js'
 import { OptionFields } from '../parts/train/option-fields.js'
@@ -34,7 +36,9 @@ export function TrainPage(): JSX.Element {
     ask<List<ListedModel>>('/v1/preview/models?sort=-last_active&limit=100', { signal }),
   )
   const [project = '', short = ''] = name.split(/\/(.*)/s)
-  const model = useLoad(short === '' ? null : name, (signal) => readModel(project, short, signal))
+  const model = useLoad(short === '' ? null : name, (signal) => readModel(project, short, signal), {
+    keepsOld: false,
+  })
   const first = models.data?.data[0]
   useEffect(() => {
     if (name === '' && first !== undefined) setQuery({ m: `${first.project}/${first.name}` })
@@ -76,6 +80,7 @@ export function TrainPage(): JSX.Element {
             <option key={each.id} value={`${each.project}/${each.name}`} />
           ))}
         </datalist>
+        <Rest of={models.data} elsewhere="write its name" />
         {models.error !== null && <Failure error={models.error} onRetry={models.reload} />}
         {model.data !== null && (
           <p class="soft small">
@@ -117,7 +122,7 @@ function addressOf(typed: Readonly<Record<string, string>>): Record<string, stri
 
 function Form({ kind, model }: { readonly kind: JobKind; readonly model: Model }): JSX.Element {
   const base = `/v1/preview/training-options?kind=${kind}&base_model=${encodeURIComponent(model.base_model)}`
-  const options = useLoad(base, (signal) => ask<TrainingOptions>(base, { signal }))
+  const options = useLoad(base, (signal) => ask<TrainingOptions>(base, { signal }), { keepsOld: false })
   const id = query.value.get('file')
   const [file, setFile] = useState<File | null>(null)
   const chosen: Chosen = id !== null ? { id } : file !== null ? { file } : null
@@ -196,47 +201,55 @@ function Options(props: { readonly known: KindOptions; readonly model: Model; re
         : plan.refusal !== null
           ? 'the plan says that it would fail'
           : null)
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    if (plan !== null) heading.current?.focus()
+  }, [plan])
   return (
-    <>
-      <section class="card" aria-labelledby="options">
-        <h2 id="options">Options</h2>
-        <OptionFields
-          known={known}
-          typed={typed}
-          onType={(name, text) =>
-            setQuery({ ...without(typedOptions(query.value)), ...addressOf({ ...currentOf(known), [name]: text }) })
-          }
-        />
-      </section>
-      <div class="row start">
-        <button
-          type="button"
-          class={plan === null ? 'primary' : ''}
-          disabled={asked === null || busy !== null || missing !== null}
-          title={missing ?? undefined}
-          onClick={() => void run('plan')}
-        >
-          {busy === 'plan' ? 'Planning…' : 'Show the plan'}
-        </button>
-        <button
-          type="button"
-          class={plan === null ? '' : 'primary'}
-          disabled={whyNot !== null || busy !== null}
-          aria-describedby="why-not"
-          onClick={() => void run('start')}
-        >
-          {busy === 'start' ? 'Starting…' : 'Start the job'}
-        </button>
-        <span class="soft small" id="why-not" role="status">
-          {busy === 'plan'
-            ? 'reads every row as the job will, and measures for two seconds'
-            : (whyNot ?? 'this is what will run')}
-        </span>
+    <div class={plan === null ? 'stack form' : 'form planned'}>
+      <div class="stack">
+        <section class="card" aria-labelledby="options">
+          <h2 id="options">Options</h2>
+          <OptionFields
+            known={known}
+            typed={typed}
+            onType={(name, text) =>
+              setQuery({ ...without(typedOptions(query.value)), ...addressOf({ ...currentOf(known), [name]: text }) })
+            }
+          />
+        </section>
+        <div class="row start">
+          <button
+            type="button"
+            class={plan === null ? 'primary' : ''}
+            disabled={asked === null || busy !== null || missing !== null}
+            title={missing ?? undefined}
+            onClick={() => void run('plan')}
+          >
+            {busy === 'plan' ? 'Planning…' : 'Show the plan'}
+          </button>
+          <button
+            type="button"
+            class={plan === null ? '' : 'primary'}
+            disabled={whyNot !== null || busy !== null}
+            aria-describedby="why-not"
+            onClick={() => void run('start')}
+          >
+            {busy === 'start' ? 'Starting…' : 'Start the job'}
+          </button>
+          <span class="soft small" id="why-not" role="status">
+            {busy === 'plan'
+              ? 'reads every row as the job will, and measures for two seconds'
+              : (whyNot ?? 'this is what will run')}
+          </span>
+        </div>
+        {isSeen && seen.error !== null && <Failure error={seen.error} />}
       </div>
-      {isSeen && seen.error !== null && <Failure error={seen.error} />}
       {plan !== null && (
-        <section class="stack" aria-labelledby="plan">
-          <h2 id="plan">Plan</h2>
+        <section class="stack plan-beside" aria-labelledby="plan">
+          <h2 id="plan" ref={heading} tabIndex={-1}>
+            Plan
+          </h2>
           <PlanPicture
             plan={plan}
             onSentence={(sentence) =>
@@ -258,7 +271,7 @@ function Options(props: { readonly known: KindOptions; readonly model: Model; re
           </p>
         </div>
       </details>
-    </>
+    </div>
   )
 }
 

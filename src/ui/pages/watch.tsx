@@ -3,23 +3,20 @@
  */
 
 import type { JSX } from 'preact'
-import { useRef, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import { MAX_PROBES } from '#contract/wire/inference/probe-words.js'
 import type { Probe } from '#contract/wire/inference/probes.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
-import { hrefOf, query, route, setQuery } from '../data/address.js'
+import { query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
-import { useLive } from '../data/live.js'
 import { useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
-import { readModel } from '../data/models.js'
 import { missingScope } from '../data/session.js'
 import { Block, Empty } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
-import { Title } from '../parts/layout.js'
+import { ModelHeader, useModel } from '../parts/model-header.js'
 import { Asked } from '../parts/pairs.js'
 import { AddProbe } from '../parts/watch/add-probe.js'
 import { AnswerOf, nameOfStep } from '../parts/watch/answer.js'
@@ -27,17 +24,10 @@ import { History } from '../parts/watch/history.js'
 
 export function WatchPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
-  const model = useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal))
-  useLive(['checkpoint'], model.reload)
+  const model = useModel(project, name)
   return (
     <>
-      <Title text={`Watched prompts of ${name}`}>
-        <p class="actions">
-          <a class="button" href={hrefOf(modelPath({ project, name }))}>
-            Curves
-          </a>
-        </p>
-      </Title>
+      <ModelHeader project={project} name={name} tab="Watch" />
       <Block of={model} height="24rem">
         {(found) => <Probes key={found.id} model={found} />}
       </Block>
@@ -57,19 +47,17 @@ function Probes({ model }: { readonly model: Model }): JSX.Element {
   const from = isBefore ? Math.max(0, at - 1) : (stepIn('from') ?? 0)
   const base = `/v1/preview/models/${encodeURIComponent(model.id)}/probes`
   const path = `${base}?steps=${from === at ? at : `${from},${at}`}&limit=${MAX_PROBES}`
-  const loaded = useLoad(path, (signal) => ask<List<Probe>>(path, { signal }))
-  // what was there stays while another step is fetched: the slider moves through many
-  const last = useRef<List<Probe> | null>(null)
-  last.current = loaded.data ?? last.current
-  const probes = { ...loaded, data: loaded.error === null ? last.current : loaded.data }
-  useLive(['probe', 'checkpoint'], loaded.reload)
+  const loaded = useLoad(path, (signal) => ask<List<Probe>>(path, { signal }), {
+    topics: ['probe', 'checkpoint'],
+    modelId: model.id,
+  })
   return (
     <>
       <p class="soft">
         Each new step answers these prompts after its job, greedily and behind all chats: the same question, again and
         again.
       </p>
-      <Block of={probes} height="16rem">
+      <Block of={loaded} height="16rem">
         {({ data }) => (
           <>
             {data.length > 0 && model.step > 0 && <Steps model={model} at={at} from={from} isBefore={isBefore} />}

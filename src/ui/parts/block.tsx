@@ -2,10 +2,11 @@
  * The states of a block of a page, each block by itself: a skeleton of the final height when it takes long, one sentence when there is
  * nothing, the server's own words when it refuses.
  */
+
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { go, here } from '../data/address.js'
-import type { ApiError } from '../data/client.js'
+import type { ApiError } from '../data/api-error.js'
 import type { Loaded } from '../data/load.js'
 import { forgetCredential } from '../data/session.js'
 import { CopyButton } from './copy.js'

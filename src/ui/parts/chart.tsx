@@ -1,39 +1,26 @@
 /**
- * A line over steps, drawn by uPlot: the raw values always, a smooth line over them when asked, one cursor over all charts of a page. For
- * those who do not see it a sentence stands in its place; the numbers are in the table that every page with charts has.
+ * Lines over steps, drawn by uPlot: one or several, the raw values always, a smooth line over them when asked, one cursor over all charts of a
+ * page, a part of the axis that is kept in the address. Arrows move along the points; a finger reads and never goes away. Who does not see
+ * it hears a sentence and each point; the numbers are in the table that every page with charts has.
  */
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import uPlot from 'uplot'
-import { describeCurve, smooth } from '../data/curves.js'
+import { query, setQuery } from '../data/address.js'
+import { describeCurve } from '../data/curves.js'
+import { saveBlob } from '../data/download.js'
 import { formatNumber } from '../data/format.js'
-import { colourOf, look } from './theme.js'
+import { type ChartProps, dataOf, optionsOf } from './plot-options.js'
+import { look } from './theme.js'
 
-const LABEL_WIDTH = 7
-const FONT = '12px system-ui, sans-serif'
-/** Above so many points a point is no mark of its own. */
-const MARKED_POINTS = 60
+/** The part of the horizontal axis that is shown, in the address. */
+const ZOOM = 'zoom'
 
-export interface ChartProps {
-  readonly title: string
-  /** Along the horizontal axis, ascending. */
-  readonly positions: readonly number[]
-  readonly isTime?: boolean
-  /** What the numbers of the horizontal axis are: `step`. */
-  readonly unit: string
-  /** Of each position, for words. */
-  readonly steps: readonly number[]
-  readonly values: readonly (number | null)[]
-  /** Half the height of a band around the values. */
-  readonly spread?: readonly (number | null)[] | undefined
-  readonly wants: 'high' | 'low' | null
-  /** Weight of what was before, 0 to below 1. */
-  readonly smoothing: number
-  readonly isLogarithmic?: boolean
-  readonly height?: number
-  /** Charts of one name share their cursor. */
-  readonly group: string
-  readonly onPick?: (index: number) => void
+type Range = readonly [min: number, max: number]
+
+function zoomInAddress(): Range | null {
+  const [min, max] = (query.value.get(ZOOM) ?? '').split('..').map(Number)
+  return min !== undefined && max !== undefined && min < max ? [min, max] : null
 }
 
 export function Chart(props: ChartProps): JSX.Element {
@@ -42,25 +29,45 @@ export function Chart(props: ChartProps): JSX.Element {
   const latest = useRef(props)
   latest.current = props
   const [at, setAt] = useState<number | null>(null)
-  const { height = 170, title, steps, values } = props
-  const hasSpread = props.spread !== undefined
-  const isSmooth = props.smoothing > 0
+  const { height = 170, title, steps, lines, positions } = props
+  const [main] = lines
+  const canBeLogarithmic = lines.every(({ values }) => values.every((value) => value === null || value > 0))
+  const isLogarithmic = canBeLogarithmic && (props.isLogarithmic === true || query.value.getAll('lg').includes(title))
   const colours = look.value
+  const zoom = zoomInAddress()
+  const shape = JSON.stringify([
+    lines.map(({ name, spread }) => [name, spread !== undefined]),
+    props.smoothing > 0,
+    isLogarithmic,
+    props.isTime,
+    props.group,
+    props.unit,
+  ])
 
   useEffect(() => {
     const element = holder.current
     if (element === null) return
+    const onZoom = (range: Range | null): void => {
+      const text = range === null ? null : range.map((end) => Number(end.toPrecision(8))).join('..')
+      if (query.peek().get(ZOOM) !== text) setQuery({ [ZOOM]: text })
+    }
+    const options = { isLogarithmic, width: element.clientWidth, height, onCursor: setAt, onZoom }
     const made = new uPlot(
-      optionsOf(latest.current, element.clientWidth, height, setAt),
+      optionsOf(() => latest.current, options),
       dataOf(latest.current),
       element,
     )
     plot.current = made
-    const onClick = (): void => {
+    showPart(made, zoomInAddress())
+    // a finger that reads does not go away
+    let isTouch = false
+    made.over.addEventListener('pointerdown', ({ pointerType }) => {
+      isTouch = pointerType === 'touch'
+    })
+    made.over.addEventListener('click', () => {
       const index = made.cursor.idx
-      if (index != null && made.select.width === 0) latest.current.onPick?.(index)
-    }
-    made.over.addEventListener('click', onClick)
+      if (index != null && made.select.width === 0 && !isTouch) latest.current.onPick?.(index)
+    })
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }))
     observer.observe(element)
     return () => {
@@ -68,115 +75,145 @@ export function Chart(props: ChartProps): JSX.Element {
       made.destroy()
       plot.current = null
     }
-  }, [colours, height, hasSpread, isSmooth, props.isLogarithmic, props.isTime, props.group, props.unit])
+  }, [colours, height, shape])
 
   useEffect(() => {
-    plot.current?.setData(dataOf(latest.current))
-  }, [props.positions, values, props.spread, props.smoothing])
+    const made = plot.current
+    if (made === null) return
+    made.setData(dataOf(latest.current), false)
+    showPart(made, zoomInAddress())
+  }, [positions, lines, props.smoothing])
+  useEffect(() => {
+    if (plot.current !== null) showPart(plot.current, zoom)
+  }, [zoom?.join()])
 
-  const shown = at === null ? null : (values[at] ?? null)
-  const last = values.findLast((value) => value !== null) ?? null
+  const shown = at ?? lastIndex(main?.values ?? [])
+  const move = (by: number): void => {
+    const next = Math.max(0, Math.min(positions.length - 1, (at ?? (by < 0 ? positions.length : -1)) + by))
+    const left = plot.current?.valToPos(positions[next] ?? 0, 'x') ?? 0
+    plot.current?.setCursor({ left, top: 10 })
+    setAt(next)
+  }
+  const onKey = (event: KeyboardEvent): void => {
+    const by = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity }[event.key]
+    if (event.key === 'Enter' && at !== null) props.onPick?.(at)
+    else if (event.key === 'Escape') setQuery({ [ZOOM]: null })
+    else if (by !== undefined) move(by)
+    else return
+    event.preventDefault()
+  }
+  const said = lines.map(({ name, values }) => describeCurve(name, steps, values, props.wants)).join(' ')
+  const point = lines.map(({ name, values }) => `${name} ${formatNumber(values[shown])}`).join(', ')
   return (
     <figure class="card chart">
       <figcaption>
         <h3>{title}</h3>
-        <span class="number">
-          {at === null ? (
-            formatNumber(last)
-          ) : (
-            <>
+        {lines.length === 1 && (
+          <span class="number">
+            {at !== null && (
               <span class="soft">{props.unit === 'gradient step' ? '' : `step ${steps[at] ?? ''} `}</span>
-              {formatNumber(shown)}
-            </>
-          )}
-        </span>
+            )}
+            {formatNumber(main?.values[shown])}
+          </span>
+        )}
       </figcaption>
-      <div ref={holder} role="img" aria-label={describeCurve(title, steps, values, props.wants)} class="plot" />
+      {lines.length > 1 && (
+        <ul class="plain legend-of-lines small">
+          <li class="soft">
+            {props.unit} {formatNumber(steps[shown])}
+          </li>
+          {lines.map(({ name, values }, i) => (
+            <li key={name}>
+              <span class={`swatch line-${i % 6}`} aria-hidden="true" /> {name}{' '}
+              <strong class="number">{formatNumber(values[at ?? lastIndex(values)])}</strong>
+            </li>
+          ))}
+        </ul>
+      )}
+      <div
+        ref={holder}
+        class="plot"
+        role="slider"
+        tabIndex={0}
+        aria-label={said}
+        aria-valuemin={0}
+        aria-valuemax={Math.max(0, positions.length - 1)}
+        aria-valuenow={Math.max(0, shown)}
+        aria-valuetext={`step ${steps[shown] ?? ''}: ${point}`}
+        onKeyDown={onKey}
+      />
+      <p class="row chart-tools small">
+        {at !== null && props.onPick !== undefined && (
+          <button type="button" class="link" onClick={() => props.onPick?.(at)}>
+            open step {steps[at]}
+          </button>
+        )}
+        {zoom !== null && (
+          <button type="button" class="link" onClick={() => setQuery({ [ZOOM]: null })}>
+            all steps
+          </button>
+        )}
+        <span class="push" />
+        {canBeLogarithmic && props.isLogarithmic !== true && (
+          <button type="button" class="link" aria-pressed={isLogarithmic} onClick={() => toggleLogarithmic(title)}>
+            log<span class="visually-hidden"> scale of {title}</span>
+          </button>
+        )}
+        <button
+          type="button"
+          class="link"
+          onClick={() => saveBlob(new Blob([toCsv(props)], { type: 'text/csv' }), `${title}.csv`)}
+        >
+          CSV<span class="visually-hidden"> of {title}</span>
+        </button>
+        <button type="button" class="link" onClick={() => savePicture(plot.current, title)}>
+          PNG<span class="visually-hidden"> of {title}</span>
+        </button>
+      </p>
     </figure>
   )
 }
 
-function dataOf(props: ChartProps): uPlot.AlignedData {
-  const { positions, values, spread, smoothing } = props
-  const lines: (number | null)[][] = [[...values]]
-  if (smoothing > 0) lines.push(smooth(values, smoothing))
-  if (spread !== undefined) {
-    const side = (sign: number) =>
-      values.map((value, i) => (value === null || spread[i] == null ? null : value + sign * (spread[i] ?? 0)))
-    lines.push(side(1), side(-1))
-  }
-  return [[...positions], ...lines] as uPlot.AlignedData
+/** Null: all of it. */
+function showPart(plot: uPlot, range: Range | null): void {
+  const [x] = plot.data
+  const [first, last] = [x[0], x.at(-1)]
+  if (first === undefined || last === undefined) return
+  // one point has a place, too
+  const [min, max] = range ?? (first === last ? [first - 1, last + 1] : [first, last])
+  plot.setScale('x', { min, max })
 }
 
-function optionsOf(
-  props: ChartProps,
-  width: number,
-  height: number,
-  onCursor: (index: number | null) => void,
-): uPlot.Options {
-  const line = colourOf('--s1')
-  const grid = { stroke: colourOf('--line'), width: 1 }
-  const text = colourOf('--soft')
-  const faint = `color-mix(in srgb, ${line} 40%, transparent)`
-  const isSmooth = props.smoothing > 0
-  const points = (show: boolean): uPlot.Series.Points => ({
-    show: show && props.positions.length <= MARKED_POINTS,
-    size: 5,
-    fill: line,
-    stroke: line,
+function toggleLogarithmic(title: string): void {
+  const known = query.peek().getAll('lg')
+  setQuery({ lg: known.includes(title) ? known.filter((name) => name !== title) : [...known, title] })
+}
+
+function lastIndex(values: readonly (number | null)[]): number {
+  return values.findLastIndex((value) => value !== null)
+}
+
+/** Numbers as they are, a row a step. */
+function toCsv({ unit, steps, lines }: ChartProps): string {
+  const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`
+  const head = [unit, ...lines.map(({ name }) => name)].map(quoted).join(',')
+  const rows = steps.map((step, i) => [step, ...lines.map(({ values }) => values[i] ?? '')].join(','))
+  return `${[head, ...rows].join('\n')}\n`
+}
+
+/** As it is shown, on the colour of the card. */
+function savePicture(plot: uPlot | null, title: string): void {
+  if (plot === null) return
+  const { canvas } = plot.ctx
+  const whole = document.createElement('canvas')
+  whole.width = canvas.width
+  whole.height = canvas.height
+  const context = whole.getContext('2d')
+  if (context === null) return
+  context.fillStyle = getComputedStyle(plot.root.closest('.card') ?? document.body).backgroundColor
+  context.fillRect(0, 0, whole.width, whole.height)
+  context.drawImage(canvas, 0, 0)
+  whole.toBlob((blob) => {
+    if (blob !== null) saveBlob(blob, `${title}.png`)
   })
-  const series: uPlot.Series[] = [
-    {},
-    { stroke: isSmooth ? faint : line, width: isSmooth ? 1 : 2, points: points(!isSmooth) },
-    ...(isSmooth ? [{ stroke: line, width: 2, points: points(false) }] : []),
-  ]
-  const bands: uPlot.Band[] = []
-  if (props.spread !== undefined) {
-    const from = series.length
-    const edge: uPlot.Series = { stroke: 'transparent', width: 0, points: { show: false } }
-    series.push(edge, edge)
-    bands.push({ series: [from, from + 1], fill: `color-mix(in srgb, ${line} 14%, transparent)` })
-  }
-  const axis = { stroke: text, grid, ticks: { ...grid, size: 4 }, font: FONT }
-  return {
-    width,
-    height,
-    series,
-    bands,
-    legend: { show: false },
-    cursor: {
-      sync: { key: props.group },
-      drag: { x: true, y: false },
-      points: { size: 7, fill: line },
-      y: false,
-    },
-    scales: { x: { time: props.isTime === true }, y: props.isLogarithmic === true ? { distr: 3 } : { range: rangeOf } },
-    padding: [8, 8, 0, 0],
-    axes: [
-      {
-        ...axis,
-        space: 40,
-        size: 26,
-        gap: 4,
-        ...(props.isTime === true
-          ? {}
-          : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7, 1e8] }),
-      },
-      {
-        ...axis,
-        space: 26,
-        values: (_, splits) => splits.map((value) => (value === null ? '' : formatNumber(value))),
-        size: (_, labels) => (labels ?? []).reduce((most, { length }) => Math.max(most, length), 3) * LABEL_WIDTH + 12,
-      },
-    ],
-    hooks: { setCursor: [(self) => onCursor(self.cursor.idx ?? null)] },
-  }
-}
-
-/** A flat line lies in the middle; else there is a tenth of room above and below. */
-function rangeOf(_: uPlot, min: number | null, max: number | null): [number, number] {
-  if (min === null || max === null) return [0, 1]
-  if (min === 0 && max === 0) return [-0.05, 1]
-  const room = min === max ? Math.abs(min) / 2 || 1 : (max - min) / 10
-  return [min - room, max + room]
 }

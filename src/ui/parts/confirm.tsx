@@ -1,10 +1,10 @@
 /**
  * Asks once before something is lost. It names what, and Escape means no.
  */
+
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { ApiError } from '../data/client.js'
-import { toApiError } from '../data/load.js'
+import { type ApiError, toApiError } from '../data/api-error.js'
 
 export function Confirm(props: {
   readonly title: string

@@ -8,7 +8,8 @@ import { useRef, useState } from 'preact/hooks'
 const SHOWN_MS = 1500
 
 export function CopyButton(props: {
-  readonly text: string
+  /** A long one is put together when it is wanted. */
+  readonly text: string | (() => string)
   readonly label: string
   readonly children?: string
 }): JSX.Element {
@@ -17,7 +18,7 @@ export function CopyButton(props: {
   const [isFieldShown, setIsFieldShown] = useState(false)
 
   async function copy(): Promise<void> {
-    const isCopied = await copyText(props.text)
+    const isCopied = await copyText(textOf(props.text))
     if (!isCopied) {
       setIsFieldShown(true)
       setTimeout(() => field.current?.select(), 0)
@@ -35,9 +36,15 @@ export function CopyButton(props: {
       <span class="visually-hidden" role="status">
         {said ?? ''}
       </span>
-      {isFieldShown && <textarea ref={field} class="copied" aria-label={props.label} readOnly value={props.text} />}
+      {isFieldShown && (
+        <textarea ref={field} class="copied" aria-label={props.label} readOnly value={textOf(props.text)} />
+      )}
     </>
   )
+}
+
+function textOf(text: string | (() => string)): string {
+  return typeof text === 'string' ? text : text()
 }
 
 /** @returns whether the text is in the clipboard */

@@ -12,8 +12,8 @@ import { chooseKeys, hasKeys, Keys } from './keys.js'
 import { chooseTheme, THEMES, theme } from './theme.js'
 
 const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
-  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch'] },
-  { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory'] },
+  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch', 'marks', 'compare'] },
+  { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory', 'session'] },
   { path: '/train', title: 'Train', pages: ['train'] },
   { path: '/play', title: 'Play', pages: ['play'] },
   { path: '/settings', title: 'Settings', pages: ['settings'] },
@@ -125,10 +125,15 @@ function Account(): JSX.Element {
 }
 
 /** The title of a page, for the tab and as its heading. */
-export function Title(props: { readonly text: string; readonly children?: ComponentChildren }): JSX.Element {
+export function Title(props: {
+  readonly text: string
+  /** For the tab, where it is not the heading. */
+  readonly tab?: string
+  readonly children?: ComponentChildren
+}): JSX.Element {
   useEffect(() => {
-    document.title = `${props.text} · Trainyard`
-  }, [props.text])
+    document.title = `${props.tab ?? props.text} · Trainyard`
+  }, [props.tab, props.text])
   return (
     <div class="title">
       <h1>{props.text}</h1>

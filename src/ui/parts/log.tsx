@@ -1,13 +1,14 @@
 /**
  * Lines as they come. Stays at the newest until somebody scrolls up, and then says how many came; a screen reader hears a summary now and
- * then, not every line.
+ * then, not every line. Lines are drawn by the hundred: what was drawn stays, and what is not seen takes no layout.
  */
 import type { JSX } from 'preact'
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { plural } from '../data/format.js'
 import { CopyButton } from './copy.js'
 
 const KEPT = 5000
+const PART = 100
 const SPOKEN_MS = 10_000
 /** So near to the end counts as at the end, pixels. */
 const NEAR = 24
@@ -24,7 +25,9 @@ export function LiveLog({ lines }: { readonly lines: readonly LogLine[] }): JSX.
   const [isFollowing, setIsFollowing] = useState(true)
   const [seen, setSeen] = useState(0)
   const [spoken, setSpoken] = useState('')
-  const kept = lines.slice(-KEPT)
+  // whole parts, so that a line stays in its own
+  const first = Math.max(0, Math.ceil((lines.length - KEPT) / PART) * PART)
+  const parts = Array.from({ length: Math.ceil((lines.length - first) / PART) }, (_, i) => first + i * PART)
 
   useLayoutEffect(() => {
     if (!isFollowing || box.current === null) return
@@ -57,14 +60,20 @@ export function LiveLog({ lines }: { readonly lines: readonly LogLine[] }): JSX.
           setIsFollowing(scrollHeight - scrollTop - clientHeight < NEAR)
         }}
       >
-        {kept.map(({ id, time, text, isBad }) => (
-          <p key={id} class={isBad === true ? 'wrong' : ''}>
-            <time class="soft">{time}</time> {text}
-          </p>
+        {parts.map((from) => (
+          <Part key={from} lines={lines} from={from} to={Math.min(lines.length, from + PART)} />
         ))}
       </section>
       <p class="row">
-        <CopyButton text={kept.map(({ time, text }) => `${time} ${text}`).join('\n')} label="Copy all lines of the log">
+        <CopyButton
+          text={() =>
+            lines
+              .slice(first)
+              .map(({ time, text }) => `${time} ${text}`)
+              .join('\n')
+          }
+          label="Copy all lines of the log"
+        >
           Copy all
         </CopyButton>
         {!isFollowing && (
@@ -77,5 +86,27 @@ export function LiveLog({ lines }: { readonly lines: readonly LogLine[] }): JSX.
         </span>
       </p>
     </div>
+  )
+}
+
+interface PartProps {
+  readonly lines: readonly LogLine[]
+  readonly from: number
+  readonly to: number
+}
+
+/** Lines never change once they are there: a part is drawn again only when it grows. */
+function Part({ lines, from, to }: PartProps): JSX.Element {
+  return useMemo(
+    () => (
+      <div class="log-part">
+        {lines.slice(from, to).map(({ id, time, text, isBad }) => (
+          <p key={id} class={isBad === true ? 'wrong' : ''}>
+            <time class="soft">{time}</time> {text}
+          </p>
+        ))}
+      </div>
+    ),
+    [to, lines[from]],
   )
 }

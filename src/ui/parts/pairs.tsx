@@ -3,7 +3,7 @@
  */
 import type { JSX } from 'preact'
 import type { LoggedPair } from '#contract/wire/log-comparison.js'
-import { formatNumber } from '../data/format.js'
+import { formatNumber, withoutTurns } from '../data/format.js'
 import { Difference } from './difference.js'
 
 export function PairList(props: {
@@ -57,7 +57,7 @@ export function Asked(props: { readonly messages: readonly Readonly<Record<strin
       {props.messages.map(({ role, content }, i) => (
         <p key={i} class="raw">
           <span class="soft small">{String(role)} </span>
-          {typeof content === 'string' ? content : JSON.stringify(content)}
+          {withoutTurns(typeof content === 'string' ? content : JSON.stringify(content))}
         </p>
       ))}
     </div>

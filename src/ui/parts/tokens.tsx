@@ -56,7 +56,8 @@ function useAnswers(): Read {
 export function Tokens(props: TokensProps): JSX.Element {
   const { length } = props
   const read = useAnswers()
-  const at = chosenOf(length)
+  const { tokens: firstPart } = usePart({ ...props, read }, 0, true)
+  const at = chosenOf(length, Math.max(0, firstPart.data?.is_trained.indexOf(true) ?? 0))
   const box = useRef<HTMLDivElement>(null)
   const [isMoving, setIsMoving] = useState(false)
   const move = (to: number): void => {
@@ -105,10 +106,10 @@ export function Tokens(props: TokensProps): JSX.Element {
   )
 }
 
-/** The token of the address, else the first. */
-function chosenOf(length: number): number {
-  const at = Number(query.value.get('at') ?? 0)
-  return Number.isInteger(at) && at >= 0 && at < length ? at : 0
+/** The token of the address, else the first that was sampled. */
+function chosenOf(length: number, first: number): number {
+  const at = Number(query.value.get('at') ?? first)
+  return Number.isInteger(at) && at >= 0 && at < length ? at : first
 }
 
 interface Reads {
@@ -119,9 +120,11 @@ interface Reads {
 function usePart({ path, sequence, under, read }: TokensProps & Reads, from: number, isWanted: boolean) {
   const range = `sequence=${sequence}&from=${from}&to=${from + PART}`
   const plain = `${path}/tokens?${range}`
-  const tokens = useLoad(isWanted ? plain : null, () => read<RolloutTokens>(plain))
+  const tokens = useLoad(isWanted ? plain : null, () => read<RolloutTokens>(plain), { keepsOld: false })
   const scored = `${path}/scores?${range}&step=${encodeURIComponent(under ?? '')}`
-  const scores = useLoad(isWanted && under !== null ? scored : null, () => read<RolloutScores>(scored))
+  const scores = useLoad(isWanted && under !== null ? scored : null, () => read<RolloutScores>(scored), {
+    keepsOld: false,
+  })
   return { tokens, scores }
 }
 

@@ -103,3 +103,41 @@ test('steps that nothing was logged at have no pairs; a missing step of the quer
   expect(wrong.status).toBe(422)
   expect(JSON.stringify(wrong.body)).toContain('"b"')
 })
+
+test('another model is judged on the same prompts; one of somebody else is not there', async () => {
+  const other = await service.createModel('other')
+  const { status } = await service.json(`/v1/preview/models/${other}/log`, {
+    json: {
+      split: 'val',
+      trajectory_groups: loggedGroups([
+        { asked: 'one', answers: [['v', 1]] },
+        { asked: 'three', answers: [['v', 0.75]] },
+        { asked: 'nobody else was asked', answers: [['v', 1]] },
+      ]),
+    },
+  })
+  expect(status).toBe(200)
+  const { body } = await service.json<LogComparison>(
+    `/v1/preview/models/${id}/log/compare?split=val&a=1&b=0&b_model_id=${other}`,
+  )
+  // "one" was answered twice at step 1: 0 and 0.5
+  expect(body).toMatchObject({
+    model_id: id,
+    b_model_id: other,
+    prompts: 2,
+    wins: 2,
+    losses: 0,
+    rewards: [0.375, 0.875],
+    a: { step: 1 },
+    b: { step: 0, prompts: 3 },
+  })
+  expect((await compare('')).body.b_model_id).toBe(id)
+  const { key } = await service.createKey({ entity: 'others' })
+  const own = await service.json<{ id: string }>('/v1/preview/models', {
+    json: { project: 'tests', name: 'theirs', base_model: 'trainyard/tiny-random' },
+    headers: { authorization: `Bearer ${key}` },
+  })
+  expect(own.status).toBe(200)
+  const foreign = await service.json(`/v1/preview/models/${id}/log/compare?split=val&a=1&b=0&b_model_id=${own.body.id}`)
+  expect(foreign.status).toBe(404)
+})

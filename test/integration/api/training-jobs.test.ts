@@ -147,6 +147,32 @@ describe('a job', () => {
     expect([a.step, b.step]).toEqual([null, before + 1])
   })
 
+  it('can be stopped while it runs: it ends soon, with the checkpoint of what it has learned', async () => {
+    const id = await submit({ steps: 400, delay_ms: 20 })
+    const stop = () => service.json<{ is_stop_requested: boolean }>(`${RL}/${id}/stop`, { method: 'POST' })
+    await until(async () => {
+      const { body } = await service.json<{ num_gradient_steps: number }>(`${RL}/${id}`)
+      return body.num_gradient_steps > 0 || null
+    }, 'a gradient step')
+    const stopped = await stop()
+    expect([stopped.status, stopped.body.is_stop_requested]).toEqual([200, true])
+    const job = await service.waitForJob(id)
+    expect(job).toMatchObject({ status: 'completed', is_stop_requested: true, is_cancel_requested: false })
+    expect(job.step).toBeGreaterThan(0)
+    expect(job.num_gradient_steps).toBeLessThan(400)
+    expect((await stop()).status).toBe(409)
+  })
+
+  it('that waits has nothing to keep: it is not stopped but cancelled', async () => {
+    const first = await submit({ steps: 400, delay_ms: 20 })
+    const second = await submit({ steps: 1 })
+    const refused = await service.json<{ error: { code: string; hint: string } }>(`${RL}/${second}/stop`, { method: 'POST' })
+    expect(refused).toMatchObject({ status: 409, body: { error: { code: 'job_not_running' } } })
+    expect(refused.body.error.hint).toContain('jobs cancel')
+    for (const id of [second, first]) await service.json(`${RL}/${id}/cancel`, { method: 'POST' })
+    for (const id of [second, first]) await service.waitForJob(id)
+  })
+
   it('can be cancelled while it runs: it ends soon, with one event', async () => {
     const id = await submit({ steps: 100_000, delay_ms: 10 })
     const stream = await service.fetch(`${RL}/${id}/events`, { headers: { accept: 'text/event-stream' } })

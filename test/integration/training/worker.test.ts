@@ -55,6 +55,7 @@ interface FakeOptions {
   /** Answers of the server that are not the usual ones. */
   readonly intercept?: (path: string, recorded: Recorded) => number | undefined
   readonly isCancelRequested?: (recorded: Recorded) => boolean
+  readonly isStopRequested?: (recorded: Recorded) => boolean
 }
 
 async function startServer(options: FakeOptions): Promise<{ url: string; recorded: Recorded; server: Server }> {
@@ -104,7 +105,10 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
     }
     if (path === '/heartbeat') {
       recorded.heartbeats++
-      return void reply(200, { is_cancel_requested: options.isCancelRequested?.(recorded) ?? false })
+      return void reply(200, {
+          is_cancel_requested: options.isCancelRequested?.(recorded) ?? false,
+          is_stop_requested: options.isStopRequested?.(recorded) ?? false,
+        })
     }
     if (path === '/events') {
       const { offset, events } = JSON.parse(body.toString()) as WorkerEvents
@@ -353,6 +357,21 @@ describe('training worker', () => {
     expect(recorded.events.length).toBeLessThan(LONG.length)
     // The request came with the answer to a heartbeat; a job that is done at once may end before its first one.
     expect(recorded.heartbeats).toBeGreaterThan(0)
+  })
+
+  it('ends after the running gradient step with a checkpoint when asked to stop', async () => {
+    const { recorded, end } = await runWorker({
+      input: LONG,
+      job: { config: { batch_size: 1 }, lease_seconds: LEASE_SECONDS },
+      isStopRequested: ({ events }) => events.length > 1,
+    })
+    expect(recorded.failure).toBeNull()
+    expect(end).toEqual({ code: 0, signal: null, stderr: '' })
+    const steps = recorded.events.filter(({ type }) => type === 'gradient_step').length
+    expect(steps).toBeGreaterThan(0)
+    expect(steps).toBeLessThan(LONG.length)
+    expect(recorded.completion).toMatchObject({ report: { stopped_early: true } })
+    expect([...recorded.files.keys()].sort()).toContain('adapter_model.safetensors')
   })
 
   it('exits without another write when its attempt is stale', async () => {

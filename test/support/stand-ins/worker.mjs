@@ -62,12 +62,15 @@ async function train() {
       return
     }
     await sleep(script.delay_ms)
-    const { is_cancel_requested: isCancelled } = await (await call('POST', '/heartbeat', {})).json()
+    const { is_cancel_requested: isCancelled, is_stop_requested: isStopped } = await (
+      await call('POST', '/heartbeat', {})
+    ).json()
     if (isCancelled) {
       await call('POST', '/fail', { code: 'cancelled', message: 'the training job was cancelled', is_cancelled: true })
       return
     }
     await post('gradient_step', { loss: 1 / (step + 1), num_rows: rows.length })
+    if (isStopped) break
   }
   const contents = {
     'adapter_config.json': JSON.stringify({ r: 8, lora_alpha: 16, step: job.parent_step + 1 }),

@@ -54,6 +54,8 @@ export const rolloutGroupListSchema = listSchema(rolloutGroupSchema).extend({
   group_count: count,
   trajectory_count: count,
   trained_count: count,
+  /** Of those that trained: with advantage 0, so that only a KL or entropy term, if any, moved them. */
+  zero_advantage_count: count.default(0),
   /** Sequences that trained and of whose tokens nothing is noted: they were too many, or an earlier attempt trained them. */
   unnoted_count: count,
   /** Sequences that were to train, and whose step was not made: the job ended before it. */

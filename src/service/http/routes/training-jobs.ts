@@ -34,10 +34,14 @@ export function trainingJobHandlers(options: AppOptions) {
     'GET /v1/preview/training-jobs/{training_job_id}': ({ principal, params }) =>
       trainingJobs.get(principal, params.training_job_id),
     'GET /v1/preview/training-sessions': ({ principal, query }) => trainingSessions.list(principal, query()),
+    'GET /v1/preview/training-sessions/{training_run_id}': ({ principal, params }) =>
+      trainingSessions.get(principal, params.training_run_id),
     'POST /v1/preview/training-sessions/{training_run_id}/end': ({ principal, params }) =>
       trainingSessions.end(principal, params.training_run_id),
     'POST /v1/preview/training-jobs/{training_job_id}/cancel': ({ principal, params }) =>
       trainingJobs.cancel(principal, params.training_job_id),
+    'POST /v1/preview/training-jobs/{training_job_id}/stop': ({ principal, params }) =>
+      trainingJobs.stop(principal, params.training_job_id),
     'GET /v1/preview/training-jobs/{training_job_id}/events': async ({ principal, params, query, c }) => {
       const id = params.training_job_id
       const page = query()

@@ -16,6 +16,10 @@ import { unknownPath } from './about.js'
 interface Manifest {
   readonly app: string
   readonly style: string
+  /** The shared worker. */
+  readonly feed: string
+  /** The scripts of a first visit. */
+  readonly first_load: readonly string[]
   readonly files: Readonly<Record<string, { readonly type: string }>>
 }
 
@@ -38,7 +42,7 @@ const HEADERS: Readonly<Record<string, string>> = {
     "form-action 'none'",
     "frame-ancestors 'none'",
     "require-trusted-types-for 'script'",
-    "trusted-types 'none'",
+    'trusted-types trainyard-feed',
   ].join('; '),
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
@@ -136,7 +140,8 @@ function renderShell(manifest: Manifest | null, prefix: string): string {
   const note =
     manifest === null
       ? '<p>The UI is not built. Run <code>npm run build</code>, then load this page again.</p>'
-      : `<noscript><p>This page needs JavaScript. The same is in the <a href="${prefix}/docs">documentation</a> of the command line and the API.</p></noscript>`
+      : `<p class="late">The scripts of this page have not come yet. <a href="">Load again</a></p>
+<noscript><p>This page needs JavaScript. The same is in the <a href="${prefix}/docs">documentation</a> of the command line and the API.</p></noscript>`
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -149,6 +154,8 @@ ${
   manifest === null
     ? ''
     : `<link rel="stylesheet" href="${asset(manifest.style)}">
+${manifest.first_load.map((name) => `<link rel="modulepreload" href="${asset(name)}">`).join('\n')}
+<meta name="trainyard-feed" content="${manifest.feed}">
 <script type="module" src="${asset(manifest.app)}"></script>`
 }
 </head>

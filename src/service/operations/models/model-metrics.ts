@@ -9,7 +9,7 @@ import {
   type ModelMetricsQuery,
   TRAINED_TOKENS_METRIC,
 } from '#contract/wire/model-metrics.js'
-import { listMetrics, type Metrics, type StepMetrics } from '#service/storage/model-metrics.js'
+import { listMetrics, listStepMakers, type Metrics, type StepMetrics } from '#service/storage/model-metrics.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { requireModel } from './models.js'
 import { thinSeries } from './thin-series.js'
@@ -52,6 +52,7 @@ export function createModelMetricsService(context: Pick<ServiceContext, 'db'>): 
       const series = shown.map((key) => points.map(({ metrics }) => numberOf(metrics, key)))
       const most = query.points ?? DEFAULT_METRIC_POINTS
       const kept = [...new Set(series.flatMap((values) => thinSeries(axis, values, most)))].sort((a, b) => a - b)
+      const makers = await listStepMakers(context.db, model.id, { from, to })
       const pick = <T>(all: readonly T[]): T[] => kept.flatMap((i) => all.slice(i, i + 1))
       return {
         metrics: {
@@ -60,6 +61,8 @@ export function createModelMetricsService(context: Pick<ServiceContext, 'db'>): 
           steps: pick(points.map(({ step }) => step)),
           times: pick(points.map(({ atMs }) => new Date(atMs).toISOString())),
           tokens: pick(points.map(({ tokens }) => tokens)),
+          job_ids: pick(points.map(({ step }) => makers.get(step)?.jobId ?? null)),
+          session_ids: pick(points.map(({ step }) => makers.get(step)?.sessionId ?? null)),
           series: Object.fromEntries(shown.map((key, i) => [key, pick(series[i] ?? [])])),
           keys,
         },

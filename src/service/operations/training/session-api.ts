@@ -10,7 +10,12 @@ import {
   type SessionReport,
   type TrainingSessionSpec,
 } from '#contract/processes/training-session.js'
-import { type BaseModelFiles, MAX_CHECKPOINT_FILE_BYTES, type WorkerHeartbeat } from '#contract/processes/worker.js'
+import {
+  type BaseModelFiles,
+  type HeartbeatReply,
+  MAX_CHECKPOINT_FILE_BYTES,
+  type WorkerHeartbeat,
+} from '#contract/processes/worker.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
@@ -36,7 +41,7 @@ export interface SessionApiService {
   /** A file of its state, or of an order to load, by its digest. @throws {NotFoundError} `file_not_found` */
   openFile(claim: AttemptClaim, sha256: string, mayLink: boolean): Promise<OpenedBlob>
   putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
-  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): { readonly is_cancel_requested: boolean }
+  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): HeartbeatReply
   /** Takes a report; answers with the next order, as a frame. */
   turn(claim: AttemptClaim, report: SessionReport, output: Uint8Array): Promise<Uint8Array>
 }
@@ -124,7 +129,7 @@ export function createSessionApiService(
     },
     heartbeat: (claim, { progress }) => {
       sessions.heldBy(claim).watch.note(progress ?? null)
-      return { is_cancel_requested: false }
+      return { is_cancel_requested: false, is_stop_requested: false }
     },
     turn: async (claim, report, output) => {
       const { watch } = sessions.heldBy(claim)

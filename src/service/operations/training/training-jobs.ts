@@ -8,7 +8,7 @@ import type { WorkerJob } from '#contract/processes/worker.js'
 import { isTerminalEvent, type JobKind } from '#contract/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#contract/wire/list.js'
 import type { ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import { requestCancel } from '#service/queue/outcome.js'
+import { requestCancel, requestStop } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob, findRepeated } from '#service/queue/queue.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
@@ -47,6 +47,8 @@ export interface TrainingJobService {
   get(principal: Principal, id: string): Promise<TrainingJob>
   list(principal: Principal, query: ListTrainingJobsQuery): Promise<List<TrainingJob>>
   cancel(principal: Principal, id: string): Promise<TrainingJob>
+  /** Ends it after its gradient step, with a checkpoint. */
+  stop(principal: Principal, id: string): Promise<TrainingJob>
   events(principal: Principal, id: string, query: PageQuery): Promise<List<TrainingEvent>>
   /** Events after `after` as they happen; ends after the terminal one or when `signal` aborts. */
   follow(principal: Principal, id: string, after: string | undefined, signal: AbortSignal): AsyncIterable<TrainingEvent>
@@ -188,6 +190,7 @@ export function createTrainingJobService(context: Context): TrainingJobService {
         project: checkProject(principal, query.project),
         modelId: query.model_id,
         status: query.status,
+        kind: query.kind,
         after: query.after,
         limit: query.limit ?? DEFAULT_PAGE_LIMIT,
       })
@@ -201,6 +204,12 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const job = await requestCancel(db, ids, id)
       signals.notify(id)
       context.dispatcher.wake()
+      return toWireJob(job)
+    },
+    stop: async (principal, id) => {
+      await requireJob(principal, id)
+      const job = await requestStop(db, id)
+      signals.notify(id)
       return toWireJob(job)
     },
     events: async (principal, id, query) => {

@@ -17,6 +17,8 @@ import type { Principal, ServiceContext } from '../context.js'
 export interface TrainingSessionService {
   /** Newest first. */
   list(principal: Principal, query: ListTrainingSessionsQuery): Promise<List<TrainingSession>>
+  /** @throws {NotFoundError} `training_session_not_found` */
+  get(principal: Principal, id: string): Promise<TrainingSession>
   /**
    * Stops a session: what waits fails, its worker is given back, later requests are refused. What it saved stays.
    *
@@ -73,6 +75,7 @@ export function createTrainingSessionService(
       })
       return toList(await Promise.all(page.items.map(toWire)), page.hasMore)
     },
+    get: async (principal, id) => toWire(await requireOwn(principal, id)),
     end: async (principal, id) => {
       const session = await requireOwn(principal, id)
       // one that cannot go on anyway stays as it is

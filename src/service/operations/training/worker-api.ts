@@ -9,6 +9,7 @@ import {
   type BaseModelFiles,
   CHECKPOINT_FILES,
   type CheckpointFile,
+  type HeartbeatReply,
   MAX_CHECKPOINT_FILE_BYTES,
   MAX_ROLLOUTS_BYTES,
   PARENT_FILES,
@@ -59,7 +60,7 @@ export interface WorkerApiService {
     claim: AttemptClaim,
     name: string,
   ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
-  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<{ readonly is_cancel_requested: boolean }>
+  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<HeartbeatReply>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>
   putResumePoint(
@@ -254,7 +255,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
       await checkLease(db, claim)
       dispatcher.noteContact(claim, beat.progress ?? null)
       const reply = await heartbeat(db, claim, context.leaseMs, beat.progress ?? null)
-      return { is_cancel_requested: reply.isCancelRequested }
+      return { is_cancel_requested: reply.isCancelRequested, is_stop_requested: reply.isStopRequested }
     },
 
     appendEvents: async (claim, batch) => {

@@ -11,6 +11,7 @@ import { encodeManifest, MANIFEST_FILE } from '#formats/checkpoint-manifest.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
+import { SAVED_BY } from '#service/storage/model-metrics.js'
 import { findModel, findModelByName, insertModel, setModelStep } from '#service/storage/models.js'
 import { insertSampler } from '#service/storage/tinker/client-sessions.js'
 import type { RequestEnd, RequestKind, SessionRequestRecord } from '#service/storage/tinker/session-requests.js'
@@ -166,7 +167,7 @@ async function addCheckpoint(
     step,
     kind: null,
     // of a job there is one checkpoint, of a session one with every request that saves
-    jobId: `${session.id}:request:${seq}`,
+    jobId: `${session.id}${SAVED_BY}${seq}`,
     adapterDigest: digestOfAdapter(files),
     metrics: { 'session/optimizer_steps': session.stepCount },
     templateKwargs: {},

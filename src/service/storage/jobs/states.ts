@@ -221,6 +221,11 @@ export async function setCancelRequested(db: Database, id: string): Promise<void
   await db.updateTable('training_jobs').set({ is_cancel_requested: 1 }).where('id', '=', id).execute()
 }
 
+/** Marks a job as asked to end with what it has learned. */
+export async function setStopRequested(db: Database, id: string): Promise<void> {
+  await db.updateTable('training_jobs').set({ is_stop_requested: 1 }).where('id', '=', id).execute()
+}
+
 /** Forgets the inputs of a model's jobs, so that the sweeper frees them. */
 export async function clearJobInputs(db: Database, modelId: string): Promise<void> {
   await db

@@ -33,6 +33,7 @@ import { up as severalServers } from './0039-several-servers.js'
 import { up as usageByKey } from './0040-usage-by-key.js'
 import { up as oneTime } from './0042-one-time.js'
 import { up as keepRules } from './0045-keep-rules.js'
+import { up as stopAndKeep } from './0046-stop-and-keep.js'
 
 /** Of the core. */
 const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -66,6 +67,7 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0040-usage-by-key': { up: usageByKey },
   '0042-one-time': { up: oneTime },
   '0045-keep-rules': { up: keepRules },
+  '0046-stop-and-keep': { up: stopAndKeep },
 }
 
 /** Name → migration, applied in the order of the names. */

@@ -174,6 +174,10 @@ async function* trainSteps(
         kl: at < steps.length ? data['kl_div'] : undefined,
       })
       yield { type: 'gradient_step', data }
+      if (at + 1 < order.length && context.isStopRequested?.() === true) {
+        report.hasStoppedEarly = true
+        break
+      }
     }
   } finally {
     await sessions.end()

@@ -70,9 +70,12 @@ export async function* trainEpochs<Batch extends { readonly index: number }>(
     countStep(progress, data, averaged)
     noteStep(report, { ...result, tokens, trainedTokens, maxGradientNorm })
     const isLast = progress.stepCount === stepsPerEpoch * epochs
-    const measured = validation === null ? {} : await (isLast ? validation.measure() : validation.measureWhenDue())
-    report.hasStoppedEarly = !isLast && validation?.isOver() === true
+    const isStopped = !isLast && context.isStopRequested?.() === true
+    const isEnd = isLast || isStopped
+    const measured = validation === null ? {} : await (isEnd ? validation.measure() : validation.measureWhenDue())
+    report.hasStoppedEarly = isStopped || (!isLast && validation?.isOver() === true)
     yield { type: 'gradient_step', data: { ...data, ...measured } }
+    if (isStopped) break
   }
   return validation?.finish() ?? {}
 }

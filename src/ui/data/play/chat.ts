@@ -2,9 +2,11 @@
  * Asks for one answer of a model and reports it while it is written. What has come of an answer is kept, however it
  * ends.
  */
+
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 import { shownAs, toSampled } from '#contract/wire/sampling-words.js'
-import { ApiError, open } from '../client.js'
+import { ApiError } from '../api-error.js'
+import { open } from '../client.js'
 import { nowMs } from '../clock.js'
 import { readEvents } from '../streams.js'
 import { type Answer, type ChatBody, NO_ANSWER, type TokenLogprob, type ToolCall } from './request.js'

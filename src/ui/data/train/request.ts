@@ -1,11 +1,13 @@
 /**
  * The request of a job, made of what was chosen in the form: the same for its plan and for its start, so that what was seen is what runs.
  */
+
 import type { FileObject } from '#contract/wire/files.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { ApiError, ask } from '../client.js'
+import { ApiError } from '../api-error.js'
+import { ask } from '../client.js'
 import { KINDS } from './kinds.js'
 
 /** Where the rows are: a file of this machine, or one that was uploaded before. */

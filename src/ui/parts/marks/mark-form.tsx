@@ -2,11 +2,12 @@
  * What a reader thinks of one answer: good or bad with one click; behind a fold what it should have said, another answer to compare it
  * with, and a note.
  */
+
 import type { ComponentChildren, JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { MAX_NOTE } from '#contract/wire/training/mark-words.js'
-import type { ApiError } from '../../data/client.js'
-import { toApiError, useGone } from '../../data/load.js'
+import { type ApiError, toApiError } from '../../data/api-error.js'
+import { useGone } from '../../data/load.js'
 import type { Judgement } from '../../data/marks.js'
 import { missingScope } from '../../data/session.js'
 

@@ -2,9 +2,11 @@
  * One turn of Play: the user's messages, the model's answer, and facts about the answer (tokens, speed, why it
  * ended).
  */
+
 import type { JSX } from 'preact'
-import type { ApiError } from '../../data/client.js'
+import type { ApiError } from '../../data/api-error.js'
 import { plural } from '../../data/format.js'
+import { readFingerprint } from '../../data/marks.js'
 import type { ChatBody, Message, Said } from '../../data/play/request.js'
 import { Difference } from '../difference.js'
 import { Markdown } from '../markdown.js'
@@ -80,11 +82,19 @@ export function AnswerView(props: {
         <p class="soft small facts">{facts.join(' · ')}</p>
         {answer.fingerprint !== null && (
           <p class="soft small facts">
-            answered by <code>{answer.fingerprint}</code>
+            answered by {nameOfAnswerer(turn.body, answer.fingerprint)}{' '}
+            <code title={answer.fingerprint}>{answer.fingerprint.split(':').at(-1)?.slice(0, 12)}</code>
           </p>
         )}
         {markable !== null && <AnswerMark {...markable} />}
       </div>
     </div>
   )
+}
+
+/** `tests/learner at step 3`: as it was asked for, and what the server says that answered. */
+function nameOfAnswerer({ model }: ChatBody, fingerprint: string): string {
+  const { modelId, step } = readFingerprint(fingerprint)
+  if (modelId === null) return `the base model ${fingerprint.replace(/:step\d+:.*$/, '')}`
+  return `${model.replace(/:[^:/]*$/, '')} at step ${step ?? 'unknown'}`
 }

@@ -1,16 +1,18 @@
 /**
  * Webhooks: whom the server tells of jobs and checkpoints, and what became of each message.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { List } from '#contract/wire/list.js'
 import { WEBHOOK_EVENTS, type WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
 import type { CreatedWebhook, Webhook, WebhookDelivery } from '#contract/wire/webhooks/webhooks.js'
 import { query, setQuery } from '../../data/address.js'
-import { type ApiError, ask } from '../../data/client.js'
+import { type ApiError, toApiError } from '../../data/api-error.js'
+import { ask } from '../../data/client.js'
 import { nowMs } from '../../data/clock.js'
 import { formatAgo, formatTime, plural } from '../../data/format.js'
-import { toApiError, useLoad } from '../../data/load.js'
+import { useLoad } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
 import { Block, Command, Empty } from '../block.js'
 import { Confirm } from '../confirm.js'

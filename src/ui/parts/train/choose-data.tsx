@@ -12,6 +12,7 @@ import { useLoad } from '../../data/load.js'
 import { KINDS } from '../../data/train/kinds.js'
 import type { Source } from '../../data/train/request.js'
 import { Failure } from '../block.js'
+import { Rest } from '../rest.js'
 
 /** Null: nothing yet. */
 export type Chosen = Source | null
@@ -93,6 +94,7 @@ export function ChooseData(props: {
           </select>
         </label>
       )}
+      <Rest of={files.data} elsewhere="trainyard train sft --data-url takes the id of any" />
     </>
   )
 }

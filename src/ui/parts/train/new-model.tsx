@@ -1,11 +1,13 @@
 /**
  * A model that is not there yet, made from a base model.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Model } from '#contract/wire/models.js'
-import { type ApiError, ask } from '../../data/client.js'
-import { toApiError, useGone, useLoad } from '../../data/load.js'
+import { type ApiError, toApiError } from '../../data/api-error.js'
+import { ask } from '../../data/client.js'
+import { useGone, useLoad } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
 import { Failure } from '../block.js'
 

@@ -1,11 +1,13 @@
 /**
  * A prompt that is to be watched.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { DEFAULT_PROBE_TOKENS, MAX_PROBE_MESSAGE, MAX_PROBE_TOKENS } from '#contract/wire/inference/probe-words.js'
-import { type ApiError, ask } from '../../data/client.js'
-import { toApiError, useGone } from '../../data/load.js'
+import { type ApiError, toApiError } from '../../data/api-error.js'
+import { ask } from '../../data/client.js'
+import { useGone } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
 import { Failure } from '../block.js'
 

@@ -1,12 +1,12 @@
 /**
  * What a step says to a watched prompt: its text, that it waits, why it failed, or that nobody asked it.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { ProbeAnswer } from '#contract/wire/inference/probes.js'
-import type { ApiError } from '../../data/client.js'
+import { type ApiError, toApiError } from '../../data/api-error.js'
 import { plural } from '../../data/format.js'
-import { toApiError } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
 import { Failure } from '../block.js'
 import { Difference } from '../difference.js'

@@ -7,7 +7,6 @@ import { useMemo } from 'preact/hooks'
 import type { ProbeAnswer } from '#contract/wire/inference/probes.js'
 import { askAll } from '../../data/client.js'
 import { formatCount } from '../../data/format.js'
-import { useLive } from '../../data/live.js'
 import { useLoad } from '../../data/load.js'
 import { Block, Empty } from '../block.js'
 import { Text } from './answer.js'
@@ -26,8 +25,9 @@ interface Stretch {
 }
 
 export function History({ path }: { readonly path: string }): JSX.Element {
-  const found = useLoad(path, (signal) => askAll<ProbeAnswer>(`${path}?order=desc`, { signal, most: MOST }))
-  useLive(['probe'], found.reload)
+  const found = useLoad(path, (signal) => askAll<ProbeAnswer>(`${path}?order=desc`, { signal, most: MOST }), {
+    topics: ['probe'],
+  })
   const rows = useMemo(() => toStretches(found.data?.data ?? []), [found.data])
   return (
     <Block of={found} height="8rem">

@@ -71,6 +71,24 @@ describe('the metrics of a model', () => {
     for (const time of found.times) expect(Number.isNaN(Date.parse(time))).toBe(false)
   })
 
+  it('name the job that made each step, also where its checkpoint is gone', async () => {
+    const model = await service.createModel('made')
+    await log(model, [0, 1])
+    await train(model, 21)
+    await service.json(`/v1/preview/models/${model}/checkpoints`, { method: 'DELETE', json: { steps: [1, 2] } })
+    const found = await curves(model)
+    expect(found.job_ids).toHaveLength(22)
+    expect(found.job_ids[0]).toBeNull()
+    expect(found.session_ids).toEqual(found.steps.map(() => null))
+    for (const step of [1, 2, 21]) {
+      const { body } = await service.json<{ step: number; model_id: string }>(
+        `/v1/preview/training-jobs/${found.job_ids[step]}`,
+      )
+      expect(body).toMatchObject({ step, model_id: model })
+    }
+    expect((await curves(model, '?from_step=20')).job_ids).toEqual(found.job_ids.slice(20))
+  })
+
   it('stay when checkpoints are deleted, and go with the model', async () => {
     const model = await service.createModel('outlives')
     await train(model, 3)

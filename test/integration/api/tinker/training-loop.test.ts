@@ -298,6 +298,14 @@ describe('saved weights', () => {
       json: { model: `tinker/${name}`, messages: [{ role: 'user', content: 'a' }], max_tokens: 2 },
     })
     expect([status, body.choices.length]).toEqual([200, 1])
+    // its step leads back to the loop that made it
+    const id = models.data.find((model) => model.name === name)?.id
+    const { body: curves } = await service.json(`/v1/preview/models/${id}/metrics`)
+    expect(curves).toMatchObject({ steps: [1], job_ids: [null], session_ids: [run.id] })
+    expect((await service.json(`/v1/preview/training-sessions/${run.id}`)).body).toMatchObject({
+      id: run.id,
+      model_id: id,
+    })
     const { body: sampler } = await tinker.json<{ sampling_session_id: string }>('create_sampling_session', {
       session_id: tinker.sessionId,
       sampling_session_seq_id: 1,

@@ -10,6 +10,8 @@ const metrics: ModelMetrics = {
   steps: [0, 1, 2],
   times: ['2026-11-20T09:00:00.000Z', '2026-11-20T09:01:00.000Z', '2026-11-20T09:02:00.000Z'],
   tokens: [0, 10, 20],
+  job_ids: [null, null, null],
+  session_ids: [null, null, null],
   series: { 'val/reward': [0.2, 0.5, 0.9], 'loss/train': [null, -1.5, -0.25] },
   keys: [
     { key: 'loss/train', source: 'job', split: 'loss', count: 2 },

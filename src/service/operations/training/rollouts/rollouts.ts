@@ -126,6 +126,7 @@ class Rollouts implements RolloutService {
       group_count: head.groups.length,
       trajectory_count: all.length,
       trained_count: all.filter(({ left_out: reason }) => reason === undefined).length,
+      zero_advantage_count: all.filter(({ advantage }) => advantage === 0).length,
       unnoted_count: head.omitted,
       untrained_count: head.untrained ?? 0,
       clip: head.clip,

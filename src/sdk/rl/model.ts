@@ -201,7 +201,8 @@ export class TrainableModel {
 
   /**
    * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it shuffles
-   * them and goes through few of them up to six times, where `config.shuffle` and `config.epochs` do not say otherwise.
+   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where `config.shuffle`,
+   * `config.validation_split` and `config.epochs` do not say otherwise.
    */
   async trainSft(
     conversations: readonly Conversation[],
@@ -229,19 +230,22 @@ export class TrainableModel {
     const { createSft, createDpo } = this.client.trainingJobs
     const create = kind === 'sft' ? createSft : createDpo
     const config = await this.#configOf(kind, options)
-    const epochs = kind === 'sft' ? openPasses(config, rows.length) : null
-    if (epochs !== null) config['epochs'] = epochs
-    const upload = async (uploaded: readonly object[], name: string, call: CallOptions): Promise<string> => {
-      const lines = uploaded.map((row) => `${JSON.stringify(row)}\n`)
-      return (await this.client.files.upload(new Blob(lines), name, call)).id
+    const blobOf = (all: readonly object[]) => new Blob(all.map((row) => `${JSON.stringify(row)}\n`))
+    const training = blobOf(rows)
+    if (kind === 'sft') {
+      const parameters = await parametersOf(this.client, this.#registered.base_model, options)
+      const hasValidation = validation !== undefined
+      Object.assign(config, openPasses(config, { rows: rows.length, bytes: training.size, parameters, hasValidation }))
     }
+    const upload = async (blob: Blob, name: string, call: CallOptions): Promise<string> =>
+      (await this.client.files.upload(blob, name, call)).id
     const warn = (warnings: readonly string[]) => this.#warn(warnings, options)
     const job = await runJob(this.client, options, warn, async (call) => {
       const data = {
-        training_data_url: await upload(rows, 'train.jsonl', call),
+        training_data_url: await upload(training, 'train.jsonl', call),
         ...(validation === undefined
           ? {}
-          : { validation_data_url: await upload(validation, 'validation.jsonl', call) }),
+          : { validation_data_url: await upload(blobOf(validation), 'validation.jsonl', call) }),
       }
       return await create({ model_id: this.id, ...data, config }, call)
     })

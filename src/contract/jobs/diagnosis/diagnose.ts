@@ -4,7 +4,8 @@
 import type { AdvantageEstimator } from '#formats/rows/which-train.js'
 import { type AnsweredGroup, answerFacts, quoteEqual } from './answers.js'
 import type { Course, JobNumbers } from './course.js'
-import { FINDINGS, type Finding } from './findings.js'
+import type { Finding } from './finding.js'
+import { FINDINGS } from './findings.js'
 import { type DrawnAnswer, samplingFacts } from './sampling-facts.js'
 
 /** Nothing known. */

@@ -8,7 +8,6 @@
  */
 import { maxOf } from '#base/util/lists.js'
 import {
-  type Course,
   countFlat,
   fallOf,
   isAllZero,
@@ -24,22 +23,8 @@ import {
   stuck,
   trustRegionOf,
 } from './course.js'
-
-/** Said of a job or of several. */
-export interface Finding {
-  readonly name: string
-  readonly says: string
-  /** What to do about it. */
-  readonly next: string
-}
-
-interface Row {
-  readonly name: string
-  /** `job`: by the numbers of one job, as soon as it has them; `course`: by those of the jobs before it as well. */
-  readonly about: 'job' | 'course'
-  /** What it says, or null where it is not so. */
-  readonly when: (course: Course) => Omit<Finding, 'name'> | null
-}
+import type { Row } from './finding.js'
+import { FIT_ROWS } from './fit-findings.js'
 
 /** Least steps before a habit of theirs is worth a sentence. */
 const MIN_STEPS = 4
@@ -280,18 +265,7 @@ export const FINDINGS: readonly Row[] = [
       }
     },
   },
-  {
-    name: 'validation_worse',
-    about: 'job',
-    when: ({ job: { validation } }) => {
-      const [before, ...after] = validation
-      if (before === undefined || after.length === 0 || after.some((loss) => loss < before)) return null
-      return {
-        says: `validation loss never fell below ${before.toPrecision(4)}, its value before training`,
-        next: 'lower the rate or look at the validation rows',
-      }
-    },
-  },
+  ...FIT_ROWS,
   {
     name: 'moved_too_far',
     about: 'course',

@@ -11,7 +11,6 @@ import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
-import { rewardRange } from '#cli/rollout/reward.js'
 import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { command } from '#contract/wire/command-words.js'
@@ -65,7 +64,7 @@ export const evaluate = defineCommand({
     const shown = worstOf(examples, flags.show ?? (isAllZero ? SHOWN_AT_ZERO : 0))
     const interval = meanInterval(
       groups.flatMap(({ meanReward }) => meanReward ?? []),
-      rewardRange(flags.reward),
+      plan.range,
     )
     const isStored = model !== null && step === null
     const metrics = isStored

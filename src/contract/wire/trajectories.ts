@@ -42,6 +42,9 @@ export type TrajectoryBody = z.input<typeof trajectorySchema>
 
 export const trajectoryGroupSchema = z.looseObject({
   trajectories: z.array(trajectorySchema),
+  /** What a reward of the group can be, an addition of ours: only with the most can anybody say that it was earned. */
+  min_reward: z.number().nullish(),
+  max_reward: z.number().nullish(),
   exceptions: z.array(z.looseObject({})).nullish(),
   metadata: z.record(z.string(), z.unknown()).nullish(),
   metrics: z.record(z.string(), z.union([z.number(), z.boolean()])).nullish(),

@@ -176,7 +176,7 @@ export class TrainableModel {
       ),
     }
     if (facts.trainedGroups === 0) {
-      const [why, ...others] = sayOfGroups(groups, estimator)
+      const [why, ...others] = sayOfGroups(groups, { estimator })
       const warnings = [`nothing is trained, the model stays at step ${this.step}: ${why}`, ...others]
       this.#warn(warnings, options)
       return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0, warnings }

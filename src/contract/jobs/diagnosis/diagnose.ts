@@ -34,14 +34,16 @@ export function diagnoseCourse(course: Course): Finding[] {
  * What is said of groups that nothing was trained on yet.
  *
  * @param drawn how their answers were sampled; default nobody knows
- * @param estimator `advantage_estimator` of the job that would train on them; default `group`
+ * @param options.estimator `advantage_estimator` of the job that would train on them; default `group`
+ * @param options.isShown whether the model was shown examples before; default false
  */
 export function diagnoseGroups(
   groups: readonly AnsweredGroup[],
   drawn: readonly DrawnAnswer[] = [],
-  estimator?: AdvantageEstimator,
+  { estimator, isShown = false }: { readonly estimator?: AdvantageEstimator; readonly isShown?: boolean } = {},
 ): Finding[] {
-  const facts = { ...answerFacts(groups, estimator), ...samplingFacts(drawn) }
+  const before = isShown ? { before: { examples: 1 } } : {}
+  const facts = { ...answerFacts(groups, estimator), ...samplingFacts(drawn), ...before }
   return diagnoseJob({ ...NO_NUMBERS, facts, quoted: quoteEqual(groups) })
 }
 

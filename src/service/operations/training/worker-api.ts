@@ -32,7 +32,7 @@ import { findKeptData, ROLLOUTS_FILE, setKeptCounts } from '#service/storage/job
 import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
 import { extendLease, setJobReport, setJobTrainer, setJobWorker } from '#service/storage/jobs/states.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
-import type { JobRecord } from '#service/storage/training-jobs.js'
+import { hasCompletedJob, type JobRecord } from '#service/storage/training-jobs.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
 import { optionsOfJob, referenceOfJob } from '../job-options.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
@@ -190,6 +190,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         reference_files: PARENT_FILES.filter(
           (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
         ),
+        is_shown: await hasCompletedJob(db, model.id, 'sft'),
         has_validation: job.validationSha256 !== null,
         base_model: { name: base.name },
         // names that no option has go along: not known here, they may be to a worker of another making

@@ -65,31 +65,6 @@ test('the library sends what was measured for the size, and the record has every
   expect(told.join()).not.toContain('learning rate')
 })
 
-test('examples train until held-out ones get no better; explicit epochs are exactly that many', async () => {
-  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey })
-  const model = await new TrainableModel(client, { name: 'examples', baseModel: 'my-model-7b' }).register()
-  const rows = Array.from({ length: 24 }, (_, i) => ({
-    messages: [
-      { role: 'user' as const, content: `Box ${i}?` },
-      { role: 'assistant' as const, content: 'Yes.' },
-    ],
-  }))
-  const open = await model.trainSft(rows, { onWarning: () => {} })
-  const { body: job } = await service.json<TrainingJob>(`/v1/preview/training-jobs/${open.jobId}`)
-  expect(job.config).toMatchObject({ epochs: 40, validation_split: 0.2, early_stopping_patience: 3, seed: 0 })
-  const losses = job.report?.validation.map(({ loss }) => loss) ?? []
-  const best = Math.min(...losses)
-  expect(job.report).toMatchObject({ stopped_early: true })
-  expect(losses.length).toBeLessThan(41)
-  expect(Math.max(...losses.slice(-3))).toBeGreaterThan(best - 0.001)
-  expect(job.report?.facts['fit']).toMatchObject({ held_out: best })
-  const exact = await model.trainSft(rows, { config: { epochs: 2 }, onWarning: () => {} })
-  const { body: second } = await service.json<TrainingJob>(`/v1/preview/training-jobs/${exact.jobId}`)
-  expect(second.config).not.toHaveProperty('validation_split')
-  expect(second.report).toMatchObject({ stopped_early: false, validation: [] })
-  expect(exact.gradientSteps).toBe(24)
-})
-
 test('the API keeps its own default, says which rate was measured, and shows what the job runs with', async () => {
   const model_id = await createModel('api')
   const json = { model_id, trajectory_groups: GROUPS }

@@ -11,10 +11,13 @@ import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
+import { findMissing } from '#cli/rollout/missing.js'
 import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
+import { verdictOf } from '#cli/rollout/verdict.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-words.js'
 import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
+import type { Choice } from '#sdk/rl/trajectory.js'
+import { wasShown } from '#sdk/rl/was-shown.js'
 
 /** Answers that are shown unasked when none got a reward. */
 const SHOWN_AT_ZERO = 2
@@ -76,6 +79,20 @@ export const evaluate = defineCommand({
           )
         ).metrics
       : {}
+    const guessing = sayOfGuessing(examples)
+    const isShown = model !== null && needsExamples(groups) && (await wasShown(client, model.id, signal))
+    const cut = groups.flatMap(({ trajectories }) => trajectories.filter(({ choices }) => isCutOff(choices)))
+    const verdict = verdictOf({
+      ...{ model: args.model, reward: facts.reward, range: plan.range, isShown, missing: findMissing(examples), flags },
+      isTrainable: isStored,
+      cutShare: cut.length / facts.trajectories,
+      isGuessing: guessing.length > 0,
+      asked: [
+        ...(flags.reward === undefined ? [] : ['--reward', flags.reward]),
+        ...(flags.rewardRange === undefined ? [] : ['--reward-range', flags.rewardRange.join(',')]),
+        ...(flags.maxTokens === LONGEST_ANSWER ? [] : ['--max-tokens', String(flags.maxTokens)]),
+      ],
+    })
     const answers = plural(facts.trajectories, 'answer')
     const where = isStored ? `, stored as ${flags.split}/reward of step ${model.step}` : ', not stored'
     output.result(
@@ -87,6 +104,7 @@ export const evaluate = defineCommand({
         reward_interval: interval,
         metrics,
         is_stored: isStored,
+        verdict,
         ...(shown.length === 0 ? {} : { examples: shown }),
       },
       [
@@ -95,19 +113,8 @@ export const evaluate = defineCommand({
       ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
-    const guessing = sayOfGuessing(examples)
-    for (const finding of [...sayOfMeasured(groups), ...guessing]) output.warning(finding)
-    if (isStored && needsExamples(groups)) {
-      output.hint(command`trainyard train sft ${args.model} --file examples.jsonl --watch`)
-    } else if (isStored && facts.reward < 1) {
-      const asked = [
-        ...['--prompts', 'train.jsonl'],
-        ...(flags.reward === undefined ? [] : ['--reward', flags.reward]),
-        ...(flags.maxTokens === LONGEST_ANSWER ? [] : ['--max-tokens', String(flags.maxTokens)]),
-      ]
-      // other prompts than those measured here: what is held out is never trained on
-      output.hint(command`trainyard rollout ${args.model} ${asked} | trainyard train rl ${args.model} --file - --watch`)
-    }
+    for (const finding of [...sayOfMeasured(groups, { isShown }), ...guessing]) output.warning(finding)
+    output.status(`${verdict.says}\n  ${verdict.command}`)
     if (flags.minReward === undefined) return
     if (facts.exceptions > 0) {
       throw new AppError(
@@ -126,6 +133,8 @@ export const evaluate = defineCommand({
     }
   },
 })
+
+const isCutOff = (choices: readonly Choice[]): boolean => choices.at(-1)?.finish_reason === 'length'
 
 function sayInterval(interval: Interval | null): string {
   return interval === null ? '' : `; 95% between ${interval.map((end) => formatNumber(end)).join(' and ')}`

@@ -15,7 +15,7 @@ const OF_MEASURED: readonly string[] = [
   ...['answers_cut', 'tools_not_offered', 'reward_zero', 'reward_rare', 'one_reward', 'all_solved'],
 ]
 /** After which rewards have little or nothing to raise. */
-const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare']
+const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare', 'one_reward']
 /** What is known of the model besides its answers. */
 interface Known {
   /** Whether it was shown examples before; default false. */

@@ -21,7 +21,7 @@ import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
 import { captureFetch } from './capture.js'
-import { sayOfGroups, sayOfMeasured } from './diagnose.js'
+import { needsExamples, sayOfGroups, sayOfMeasured } from './diagnose.js'
 import { openSession } from './open-session.js'
 import type { TrainingSession } from './session.js'
 import type { SessionOptions } from './session-options.js'
@@ -34,6 +34,7 @@ import {
   type TrainResult,
 } from './train.js'
 import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
+import { wasShown } from './was-shown.js'
 
 export interface ModelOptions {
   /** Unique within the project. */
@@ -283,7 +284,8 @@ export class TrainableModel {
   ): Promise<LogTrajectoriesResponse & { readonly warnings: readonly string[] }> {
     const body = { split: options.split ?? 'val', trajectory_groups: groups.map((group) => group.toJSON()) }
     const logged = await this.client.models.log(this.id, body, { signal: options.signal })
-    const warnings = sayOfMeasured(groups)
+    const isShown = needsExamples(groups) && (await wasShown(this.client, this.id, options.signal))
+    const warnings = sayOfMeasured(groups, { isShown })
     this.#warn(warnings, options)
     return { ...logged, warnings }
   }

@@ -28,7 +28,7 @@ const { values } = parseArgs({
 /** What names examples, rewards, or the end as the next thing, wherever it is said. */
 const SHOW = /train (sft|distill)/
 const REWARD = /(\brollout\b|train rl)/
-const DONE = /(nothing left to teach|little is left to learn|is solved)/
+const DONE = /(nothing left to teach|little is left to learn|^learned:)/
 /** The same examples again teach what they taught. */
 const MOST_SHOWN = 2
 const PROMPTS_PER_JOB = 16

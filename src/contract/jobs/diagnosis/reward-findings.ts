@@ -11,7 +11,7 @@ import type { Finding, Row } from './finding.js'
 /** Runs from 0.2 to 0.99 within four jobs had 60 to 80% of groups equal; "larger" has 95% in its slow first jobs. */
 const MOSTLY_FLAT = 0.9
 /** Share of cut-off answers; at most 0.1 in runs that learned, where twelve tokens are enough. From the second on the limit comes first. */
-const [MANY_CUT, MOSTLY_CUT] = [0.2, 0.8]
+const [MANY_CUT, MOSTLY_CUT] = [0.2, 0.5]
 /** Share of what can be earned below which rewards alone take long: "larger" had 0.037 in one of its first jobs and learned, SmolLM2-135M began at 0.016. */
 const RARE = 0.025
 /** Fewer answers do not tell rare from never or now and then. */
@@ -42,8 +42,8 @@ const groupsOf = ({ facts }: JobNumbers): { readonly total: number; readonly fla
 
 /** Nearly all answers were cut off, and did not earn everything all the same: whatever else they say is said of half answers. */
 function isCutShort(job: JobNumbers): boolean {
-  const { total = 0, cut = 0 } = answersOf(job)
-  return total > 0 && cut >= MOSTLY_CUT * total && !isSolved(job)
+  const { total = 0, cut = 0, cut_reward: cutReward = 0, whole_reward: whole = cutReward } = answersOf(job)
+  return total > 0 && cut >= MOSTLY_CUT * total && cutReward <= whole && !isSolved(job)
 }
 
 /** Every answer earns the same, whoever is asked what. */

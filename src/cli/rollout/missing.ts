@@ -1,6 +1,6 @@
 /**
- * What is missing in answers whose wanted ones are known: characters that never come, the form, or which part of it. Compares texts and
- * knows no model.
+ * What is missing in answers whose wanted ones are known: characters that never come, the form, or which part of it.
+ * Compares texts and knows no model.
  */
 import type { JsonObject } from '#base/util/json.js'
 import type { Example } from './examples.js'
@@ -9,6 +9,8 @@ import type { Example } from './examples.js'
 const COMMON = 0.1
 /** Share of the answers in the wanted form from which that counts as learned. */
 const FORM_KNOWN = 0.5
+/** Letters and digits that never come are those of words that are not known, no characters that a model lacks. */
+const SYMBOLS = /[^\p{L}\p{M}\p{N}\s]/gu
 /** More parts are a text. */
 const MOST_PARTS = 8
 /** Characters that are named. */
@@ -47,7 +49,8 @@ export function findMissing(examples: readonly Example[]): Missing | null {
   const said = new Set(pairs.flatMap(({ answer }) => [...answer]))
   const counts = new Map<string, number>()
   for (const { wanted } of pairs) {
-    for (const character of new Set(wanted.trim())) counts.set(character, (counts.get(character) ?? 0) + 1)
+    for (const character of new Set(wanted.trim().match(SYMBOLS)))
+      counts.set(character, (counts.get(character) ?? 0) + 1)
   }
   const never = [...counts]
     .filter(([character, count]) => count >= COMMON * pairs.length && !said.has(character))
@@ -74,6 +77,6 @@ function sayWorstPart(formed: readonly { readonly answer: string; readonly wante
     { length: count },
     (_, at) => formed.filter(({ answer, wanted }) => partsOf(answer)[at] === partsOf(wanted)[at]).length,
   )
-  const least = Math.min(...right)
+  const least = right.reduce((a, b) => Math.min(a, b))
   return `; part ${right.indexOf(least) + 1} of ${count} is right least often, in ${least} of ${formed.length}`
 }

@@ -2,12 +2,16 @@
  * What an answer is worth: a built-in comparison with the row's `answer`, a function of the user's, or a program of theirs.
  *
  * A function is the `reward` (or default) export of a JavaScript or TypeScript file: `(answer, row, messages) => number`, or
- * `{ reward, metrics }`; its export `range` says the least and the most it can be. A program gets one JSON object on standard input and prints the same.
+ * `{ reward, metrics }`; its export `range` says the least and the most it can be.
+ * A program gets one JSON object on standard input and prints the same.
  */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
+import { closest } from '#base/util/suggest.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import type { Trajectory } from '#sdk/rl/trajectory.js'
 import { ExpectedError } from '../config/parse-value.js'
@@ -34,6 +38,8 @@ export function isBuiltInReward(text: string | undefined): boolean {
 export interface LoadedReward {
   readonly score: Scorer
   readonly range: RewardRange | null
+  /** Tells it from another: its word or command, and a module by what stands in it. */
+  readonly identity: string
 }
 
 /** @throws {ExpectedError} for anything but two numbers that rise, as `0,1` or `-1,0` */
@@ -65,7 +71,7 @@ export function hasAnswer(row: JsonObject): boolean {
  * @throws {UsageError} `invalid_reward` when a module cannot be loaded or has no such function, or two ranges are said
  */
 export async function loadReward(text: string | undefined, said: RewardRange | null = null): Promise<LoadedReward> {
-  const { score, range: own } = await findReward(text)
+  const { score, range: own, identity } = await findReward(text)
   if (said !== null && own !== null && (said[0] !== own[0] || said[1] !== own[1])) {
     throw new UsageError(
       'invalid_reward',
@@ -77,10 +83,11 @@ export async function loadReward(text: string | undefined, said: RewardRange | n
     )
   }
   const range = own ?? said
-  if (range === null) return { score, range }
+  if (range === null) return { score, range, identity }
   const [least, most] = range
   return {
     range,
+    identity,
     async score(scored, row, signal) {
       await score(scored, row, signal)
       if (scored.reward >= least && scored.reward <= most) return
@@ -92,11 +99,20 @@ export async function loadReward(text: string | undefined, said: RewardRange | n
 async function findReward(text: string | undefined): Promise<LoadedReward> {
   const range: RewardRange = [0, 1]
   if (text === undefined || text === 'exact') {
-    return { score: compareWith((answer, wanted) => answer.trim() === wanted.trim()), range }
+    return { score: compareWith((answer, wanted) => answer.trim() === wanted.trim()), range, identity: 'exact' }
   }
-  if (text === 'contains') return { score: compareWith((answer, wanted) => answer.includes(wanted)), range }
+  if (text === 'contains') {
+    return { score: compareWith((answer, wanted) => answer.includes(wanted)), range, identity: text }
+  }
   if (MODULES.has(extname(text)) && !/\s/.test(text)) return await loadModule(text)
-  return { score: scoreByProgram(text), range: null }
+  const near = /^[a-z]+$/.test(text) ? closest(text, ['exact', 'contains']) : undefined
+  if (near !== undefined) {
+    throw new UsageError('invalid_reward', `--reward ${text} is neither a reward nor a file`, {
+      param: '--reward',
+      hint: `did you mean ${near}? a program of that name is "./${text}" or a command with an argument`,
+    })
+  }
+  return { score: scoreByProgram(text), range: null, identity: text }
 }
 
 function scoreByProgram(program: string): Scorer {
@@ -145,6 +161,9 @@ async function loadModule(path: string): Promise<LoadedReward> {
   }
   return {
     range,
+    identity: createHash('sha256')
+      .update(await readFile(resolve(path)))
+      .digest('hex'),
     score: async (trajectory, row) =>
       applyScore(trajectory, await score(trajectory.answer, row, trajectory.messages), path),
   }

@@ -57,7 +57,7 @@ export const rolloutFlags = {
 /** So many rewards may fail, and none succeed, before the rest is not asked for. */
 const REWARDS_TRIED = 8
 
-interface RolloutFlags {
+export interface RolloutFlags {
   readonly prompts: string
   readonly reward: string | undefined
   readonly rewardRange?: RewardRange | undefined
@@ -75,6 +75,8 @@ export interface RolloutPlan {
   readonly score: Scorer
   /** What a reward can be; null: nobody said. */
   readonly range: RewardRange | null
+  /** Tells the reward from another. */
+  readonly reward: string
 }
 
 /** @throws {UsageError} for a bad file or a bad reward */
@@ -82,7 +84,7 @@ export async function planRollout(
   context: Pick<CommandContext, 'io'>,
   flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system'>,
 ): Promise<RolloutPlan> {
-  const { score, range } = await loadReward(flags.reward, flags.rewardRange ?? null)
+  const { score, range, identity } = await loadReward(flags.reward, flags.rewardRange ?? null)
   const rows = await readPrompts(flags.prompts, context.io, flags.system)
   const bare = rows.findIndex(({ row }) => !hasAnswer(row))
   if (isBuiltInReward(flags.reward) && bare >= 0) {
@@ -91,7 +93,7 @@ export async function planRollout(
       hint: 'add "answer" to every row, or give --reward a file or a command; trainyard help files shows the format',
     })
   }
-  return { rows, score, range }
+  return { rows, score, range, reward: identity }
 }
 
 /** Groups, and how many more were thrown away because their rewards did not differ. */

@@ -26,5 +26,5 @@ export function rangeOfGroup(
 ): RewardRange | null {
   const { min_reward: least, max_reward: most } = carried
   if (typeof most !== 'number') return null
-  return [typeof least === 'number' ? least : Math.min(0, most, ...rewards), most]
+  return [typeof least === 'number' ? least : rewards.reduce((a, b) => Math.min(a, b), Math.min(0, most)), most]
 }

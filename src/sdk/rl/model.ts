@@ -22,6 +22,7 @@ import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
 import { captureFetch } from './capture.js'
 import { needsExamples, sayOfGroups, sayOfMeasured } from './diagnose.js'
+import { nameGroups } from './measurement.js'
 import { openSession } from './open-session.js'
 import type { TrainingSession } from './session.js'
 import type { SessionOptions } from './session-options.js'
@@ -269,8 +270,10 @@ export class TrainableModel {
   }
 
   /**
-   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`.
+   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement again replaces
+   * them; another needs a split of its own.
    *
+   * @throws {ApiError} `other_measurement`
    * @returns the metrics, and `warnings`: what the answers say about where to begin, for example that none earned anything; told of as
    *   those of a job are
    */
@@ -278,11 +281,14 @@ export class TrainableModel {
     groups: readonly TrajectoryGroup[],
     options: {
       readonly split?: string
+      /** Names what is measured. Default: its prompts and how answers were drawn; say another where the reward is another. */
+      readonly measurement?: string
       readonly signal?: AbortSignal
       readonly onWarning?: (warning: string) => void
     } = {},
   ): Promise<LogTrajectoriesResponse & { readonly warnings: readonly string[] }> {
-    const body = { split: options.split ?? 'val', trajectory_groups: groups.map((group) => group.toJSON()) }
+    const { split = 'val', measurement = nameGroups(groups) } = options
+    const body = { split, measurement, trajectory_groups: groups.map((group) => group.toJSON()) }
     const logged = await this.client.models.log(this.id, body, { signal: options.signal })
     const isShown = needsExamples(groups) && (await wasShown(this.client, this.id, options.signal))
     const warnings = sayOfMeasured(groups, { isShown })

@@ -12,7 +12,7 @@ import type { Finding, Row } from './finding.js'
 const MOSTLY_FLAT = 0.9
 /** Share of cut-off answers; at most 0.1 in runs that learned, where twelve tokens are enough. From the second on the limit comes first. */
 const [MANY_CUT, MOSTLY_CUT] = [0.2, 0.5]
-/** Share of what can be earned below which rewards alone take long: "larger" had 0.037 in one of its first jobs and learned, SmolLM2-135M began at 0.016. */
+/** Share of what can be earned below which rewards alone take long: "larger" had 0.037 once and learned, SmolLM2-135M began at 0.016. */
 const RARE = 0.025
 /** Fewer answers do not tell rare from never or now and then. */
 const RARE_ANSWERS = 32

@@ -5,17 +5,23 @@
 import { AppError } from '#base/errors/errors.js'
 import { type Interval, meanInterval } from '#base/statistics/interval.js'
 import { writeWhole } from '#base/write-whole.js'
+import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
-import { rewardRange } from '#cli/rollout/reward.js'
+import { findMissing } from '#cli/rollout/missing.js'
 import { LONGEST_ANSWER, planRollout, rolloutFlags, sampleGroups, summarize } from '#cli/rollout/sample.js'
+import { verdictOf } from '#cli/rollout/verdict.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
-import { command } from '#contract/wire/command-words.js'
+import type { LogTrajectoriesResponse } from '#contract/wire/trajectories.js'
+import { ApiError } from '#sdk/client/errors.js'
 import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
+import { nameMeasurement } from '#sdk/rl/measurement.js'
+import type { Choice } from '#sdk/rl/trajectory.js'
+import { wasShown } from '#sdk/rl/was-shown.js'
 
 /** Answers that are shown unasked when none got a reward. */
 const SHOWN_AT_ZERO = 2
@@ -24,7 +30,7 @@ export const evaluate = defineCommand({
   path: ['eval'],
   summary: 'Measure a model on held-out prompts',
   details:
-    'Prompts and rewards as for trainyard rollout. The means are stored as metrics of the latest checkpoint, where checkpoints list and --keep best:val/reward find them; a base model or an older step is only measured.',
+    'Prompts and rewards as for trainyard rollout. The means are stored as metrics of the latest checkpoint, where checkpoints list and --keep best:val/reward find them: measured again, the newest counts; other prompts, another reward or other sampling need a --split of their own; a base model or an older step is only measured.',
   examples: [
     ['trainyard eval orders --prompts held-out.jsonl', 'mean reward, stored as val/reward'],
     ['trainyard eval orders --prompts held-out.jsonl --min-reward 0.8 --json', 'exit 1 below a threshold, for CI'],
@@ -65,20 +71,33 @@ export const evaluate = defineCommand({
     const shown = worstOf(examples, flags.show ?? (isAllZero ? SHOWN_AT_ZERO : 0))
     const interval = meanInterval(
       groups.flatMap(({ meanReward }) => meanReward ?? []),
-      rewardRange(flags.reward),
+      plan.range,
     )
-    const isStored = model !== null && step === null
-    const metrics = isStored
-      ? (
-          await client.models.log(
-            model.id,
-            { split: flags.split, trajectory_groups: groups.map((each) => each.toJSON()) },
-            { signal },
-          )
-        ).metrics
-      : {}
+    const isLatest = model !== null && step === null
+    const measurement = nameMeasurement(
+      plan.rows.map(({ messages }) => messages),
+      [plan.reward, plan.range === null ? null : [...plan.range], flags.temperature ?? 1, flags.maxTokens],
+    )
+    const body = { split: flags.split, measurement, trajectory_groups: groups.map((each) => each.toJSON()) }
+    const logged = isLatest ? await logOrSay(context, client.models.log(model.id, body, { signal })) : null
+    const isStored = logged !== null
+    const metrics = logged?.metrics ?? {}
+    const guessing = sayOfGuessing(examples)
+    const isShown = model !== null && needsExamples(groups) && (await wasShown(client, model.id, signal))
+    const cut = groups.flatMap(({ trajectories }) => trajectories.filter(({ choices }) => isCutOff(choices)))
+    const verdict = verdictOf({
+      ...{ model: args.model, reward: facts.reward, range: plan.range, isShown, missing: findMissing(examples), flags },
+      isTrainable: isLatest,
+      cutShare: cut.length / facts.trajectories,
+      isGuessing: guessing.length > 0,
+      asked: [
+        ...(flags.reward === undefined ? [] : ['--reward', flags.reward]),
+        ...(flags.rewardRange === undefined ? [] : ['--reward-range', flags.rewardRange.join(',')]),
+        ...(flags.maxTokens === LONGEST_ANSWER ? [] : ['--max-tokens', String(flags.maxTokens)]),
+      ],
+    })
     const answers = plural(facts.trajectories, 'answer')
-    const where = isStored ? `, stored as ${flags.split}/reward of step ${model.step}` : ', not stored'
+    const where = isStored ? `, stored as ${flags.split}/reward of step ${model?.step}` : ', not stored'
     output.result(
       {
         model: args.model,
@@ -88,6 +107,7 @@ export const evaluate = defineCommand({
         reward_interval: interval,
         metrics,
         is_stored: isStored,
+        verdict,
         ...(shown.length === 0 ? {} : { examples: shown }),
       },
       [
@@ -96,19 +116,8 @@ export const evaluate = defineCommand({
       ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
-    const guessing = sayOfGuessing(examples)
-    for (const finding of [...sayOfMeasured(groups), ...guessing]) output.warning(finding)
-    if (isStored && needsExamples(groups)) {
-      output.hint(command`trainyard train sft ${args.model} --file examples.jsonl --watch`)
-    } else if (isStored && facts.reward < 1) {
-      const asked = [
-        ...['--prompts', 'train.jsonl'],
-        ...(flags.reward === undefined ? [] : ['--reward', flags.reward]),
-        ...(flags.maxTokens === LONGEST_ANSWER ? [] : ['--max-tokens', String(flags.maxTokens)]),
-      ]
-      // other prompts than those measured here: what is held out is never trained on
-      output.hint(command`trainyard rollout ${args.model} ${asked} | trainyard train rl ${args.model} --file - --watch`)
-    }
+    for (const finding of [...sayOfMeasured(groups, { isShown }), ...guessing]) output.warning(finding)
+    output.status(`${verdict.says}\n  ${verdict.command}`)
     if (flags.minReward === undefined) return
     if (facts.exceptions > 0) {
       throw new AppError(
@@ -128,6 +137,24 @@ export const evaluate = defineCommand({
   },
 })
 
+const isCutOff = (choices: readonly Choice[]): boolean => choices.at(-1)?.finish_reason === 'length'
+
+/** Null where another measurement holds the place: what was measured is shown all the same. */
+async function logOrSay(
+  { output }: CommandContext,
+  logged: Promise<LogTrajectoriesResponse>,
+): Promise<LogTrajectoriesResponse | null> {
+  try {
+    return await logged
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== 'other_measurement') throw error
+    output.warning(`not stored: ${error.message}; --split <name> stores it beside that`)
+    return null
+  }
+}
+
 function sayInterval(interval: Interval | null): string {
-  return interval === null ? '' : `; 95% between ${interval.map((end) => formatNumber(end)).join(' and ')}`
+  return interval === null
+    ? ''
+    : `; 95% between ${interval.map((end) => formatNumber(Number(end.toFixed(12)))).join(' and ')}`
 }

@@ -13,7 +13,8 @@ import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { command } from '#contract/wire/command-words.js'
 import { type CurriculumCounts, openCurriculum } from '#sdk/rl/curriculum.js'
-import { sayOfGroups } from '#sdk/rl/diagnose.js'
+import { needsExamples, sayOfGroups } from '#sdk/rl/diagnose.js'
+import { wasShown } from '#sdk/rl/was-shown.js'
 
 export const rollout = defineCommand({
   path: ['rollout'],
@@ -86,10 +87,10 @@ export const rollout = defineCommand({
     return { plan: await planRollout(context, context.flags), curriculum }
   },
   async run(context) {
-    const { connect, output, args, flags, prepared } = context
+    const { connect, output, args, flags, signal, prepared } = context
     const { plan, curriculum } = prepared
     const client = await connect()
-    const { name } = await resolveServed(context, client, args.model)
+    const { name, model } = await resolveServed(context, client, args.model)
     const { untilTrainable: trainable, maxAttempts, pick } = flags
     const until = trainable === undefined ? null : { trainable, maxAttempts }
     const { groups, thrownAway } = await sampleGroups(context, client, {
@@ -106,7 +107,8 @@ export const rollout = defineCommand({
       ...(until === null ? {} : { thrown_away: thrownAway }),
       ...(counts === undefined ? {} : { curriculum: { ...counts } }),
     }
-    for (const finding of sayOfGroups(groups)) output.warning(finding)
+    const isShown = model !== null && needsExamples(groups) && (await wasShown(client, model.id, signal))
+    for (const finding of sayOfGroups(groups, { isShown })) output.warning(finding)
     // all of them: what failed and what taught nothing belongs into the means of the job
     const lines = groups.map((each) => `${stringifyExact(each.toJSON())}\n`).join('')
     const away = until === null ? '' : `; ${plural(thrownAway, 'group')} with equal rewards thrown away`

@@ -9,6 +9,7 @@ import { findModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
+import { assertOneSource, loopFlags, prepareLoop, runLoop } from '#cli/training/loop-command.js'
 import { optionFlags } from '#cli/training/option-flags.js'
 import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
@@ -18,11 +19,15 @@ export const trainRl = defineCommand({
   path: ['train', 'rl'],
   summary: 'Train a model on trajectory groups with rewards',
   details:
-    'Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped. For models below a billion parameters an optimizer step covers 384 or 1,024 tokens unless tokens_per_step, packed_sequence_length or grad_accumulation_sequences is set.',
+    'With --file one job on groups that are there. With --prompts jobs in turn: answers are sampled and scored as by trainyard rollout, trained on, and held-out prompts measured, until two jobs are no better than the best, the reward is all there is, or --jobs are made; the same command goes on where it was stopped. Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped. For models below a billion parameters an optimizer step covers 384 or 1,024 tokens unless tokens_per_step, packed_sequence_length or grad_accumulation_sequences is set.',
   examples: [
     ['trainyard train rl email-agent --file groups.jsonl --watch', 'submit, follow, exit with the outcome'],
     ['trainyard train rl email-agent --file groups.jsonl --plan', 'what the job would do, without starting it'],
     ['trainyard train rl email-agent --file groups.jsonl --learning-rate 1e-5 --loss ppo', 'chosen hyperparameters'],
+    [
+      'trainyard train rl email-agent --prompts train.jsonl --held-out held-out.jsonl --jobs 3',
+      'sample, score, train, measure, and again until it stops helping',
+    ],
     [
       'trainyard train rl email-agent --file - --set importance_sampling_level=sequence < groups.jsonl',
       'any other key',
@@ -31,11 +36,9 @@ export const trainRl = defineCommand({
   namespace: ['project', 'entity'],
   args: { model: trainedModel },
   flags: {
-    file: flag.required('--file <path>', 'JSON Lines of trajectory groups, - for standard input', {
-      what: 'trajectory groups',
-      hint: 'trainyard rollout makes one; trainyard help files shows the format',
-    }),
+    file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
     ...optionFlags('rl'),
+    ...loopFlags,
     ...modeFlags,
     ...hyperparameterFlags('experimental_config'),
     allowEmpty: flag.switch('--allow-empty', 'nothing to train on is a warning, for loops', { isAdvanced: true }),
@@ -45,6 +48,11 @@ export const trainRl = defineCommand({
   async prepare(context) {
     const { flags } = context
     assertOneMode(flags)
+    assertOneSource(flags)
+    if (flags.file === undefined) {
+      const config = await collectHyperparameters(context, 'rl', flags)
+      return { loop: await prepareLoop(context, config), file: null }
+    }
     const file = await readTrajectoryFile(flags.file, context.io)
     // the older name of the loss, where a file says otherwise
     const loss = flags.loss_fn === undefined ? {} : { ppo: flags.loss_fn === 'ppo' }
@@ -56,12 +64,16 @@ export const trainRl = defineCommand({
         hint: '--allow-empty makes this a warning, for loops',
       })
     }
-    return { file, hyperparameters, empty, nothing: isEmpty ? empty : null }
+    return { loop: null, file, hyperparameters, empty, nothing: isEmpty ? empty : null }
   },
   async run(context) {
     const { connect, output, args, flags, prepared } = context
-    const { file, hyperparameters, empty, nothing } = prepared
     const reference = parseTrainedModel(args.model)
+    if (prepared.loop !== null) {
+      const client = await connect()
+      return await runLoop(context, client, await findModel(reference, { ...context, client }), prepared.loop)
+    }
+    const { file, hyperparameters, empty, nothing } = prepared
     if (nothing !== null) {
       output.warning(nothing)
       return

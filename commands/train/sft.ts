@@ -69,8 +69,10 @@ export const trainSft = defineCommand({
     const reference = parseTrainedModel(args.model)
     const client = await connect()
     const model = await findModel(reference, { ...context, client })
-    const rowCount = rows.facts?.rowCount
-    await addSizeDefaults(context, client, { kind: 'sft', baseModel: model.base_model, hyperparameters, rowCount })
+    const hasValidation = validation.path !== null || validation.url !== undefined
+    const atHand =
+      rows.facts === null ? undefined : { rows: rows.facts.rowCount, bytes: rows.data?.size ?? 0, hasValidation }
+    await addSizeDefaults(context, client, { kind: 'sft', baseModel: model.base_model, hyperparameters, rows: atHand })
     await submitJob(context, client, flags, {
       kind: 'sft',
       model,

@@ -81,7 +81,8 @@ export function check${parameters} {
   return words === 0 ? 0 : Math.min(1, 8 / words)
 }
 `
-  if (task.source !== 'judge') return `${check}\nexport const reward = check\n`
+  const range = `/** What it can be at least and at most. */\nexport const range${typed(task, '[number, number]')} = [0, 1]\n`
+  if (task.source !== 'judge') return `${check}\nexport const reward = check\n${range}`
   return `import { env } from 'node:process'
 
 ${check}
@@ -103,7 +104,8 @@ export async function reward(answer${typed(task, 'string')}, row${typed(task, 'R
   const { choices } = await response.json()
   return Math.min(10, Math.max(0, Number.parseFloat(choices[0].message.content) || 0)) / 10
 }
-`
+
+${range}`
 }
 
 function rewardTest(task: Task): string {
@@ -172,7 +174,7 @@ const examples = await rowsOf('examples.jsonl')`
   return `// ${describe(task)} Run it: ${runLine(task)}
 import { readFile } from 'node:fs/promises'
 import { gather, group, startLocal, TrainableModel } from 'trainyard/rl'
-import { reward } from './reward.${extension}'
+import { range, reward } from './reward.${extension}'
 ${task.source === 'teacher' ? `import { writeExamples } from './teacher.${extension}'\n` : ''}
 const rowsOf = async (name${typed(task, 'string')}) =>
   (await readFile(name, 'utf8')).trim().split('\\n').map((line) => JSON.parse(line))
@@ -191,7 +193,7 @@ const ask = (rows${typed(task, 'Record<string, any>[]')}, count${typed(task, 'nu
         const { content } = await trajectory.ask({ maxTokens: ${maxTokens(task)} })
         trajectory.reward = await reward(content, row)
         return trajectory
-      }),
+      }, { rewardRange: range }),
     ),
   )
 const measure = async () => ((await model.evaluate(await ask(heldOut, 4))).metrics['val/reward'] ?? 0).toFixed(2)

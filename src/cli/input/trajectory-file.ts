@@ -10,6 +10,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import { findForeignGroup } from '#contract/wire/training/row-forms/foreign-group.js'
+import { rangeOfGroup, shareOfRange } from '#formats/rows/reward-range.js'
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { UsageError } from '../terminal/errors.js'
 
@@ -196,7 +197,7 @@ export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject):
   const { allow_training_without_logprobs: isWithoutLogprobs } = hyperparameters
   const estimator = estimatorOf(hyperparameters)
   if (countTraining(file.rewards, estimator) === 0) {
-    const findings = diagnoseGroups(file.groups.map(toAnswered), [], estimator)
+    const findings = diagnoseGroups(file.groups.map(toAnswered), [], { estimator })
     return `nothing to train on: ${findings.map(sayFinding).join('; ')}`
   }
   if (file.sampledTurnCount === 0 && isWithoutLogprobs !== true) {
@@ -207,8 +208,13 @@ export function explainEmpty(file: TrajectoryFile, hyperparameters: JsonObject):
 
 /** The last answer of each trajectory; recorded exchanges are not read here and count as none. */
 function toAnswered(group: JsonValue): AnsweredGroup {
-  const trajectories = isJsonObject(group) && Array.isArray(group['trajectories']) ? group['trajectories'] : []
-  return trajectories.filter(isJsonObject).map(({ messages_and_choices: items, reward }) => {
+  if (!isJsonObject(group)) return []
+  const all = Array.isArray(group['trajectories']) ? group['trajectories'].filter(isJsonObject) : []
+  const range = rangeOfGroup(
+    group,
+    all.map(({ reward }) => Number(reward ?? 0)),
+  )
+  return all.map(({ messages_and_choices: items, reward }) => {
     const last = (Array.isArray(items) ? (items as readonly JsonValue[]) : [])
       .filter(isJsonObject)
       .findLast((item) => isJsonObject(item['message']) || item['role'] === 'assistant')
@@ -217,6 +223,7 @@ function toAnswered(group: JsonValue): AnsweredGroup {
     return {
       text: typeof content === 'string' ? content : JSON.stringify(content),
       reward: Number(reward ?? 0),
+      share: range === null ? undefined : shareOfRange(Number(reward ?? 0), range),
       isCut: last?.['finish_reason'] === 'length',
     }
   })

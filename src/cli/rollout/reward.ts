@@ -2,13 +2,19 @@
  * What an answer is worth: a built-in comparison with the row's `answer`, a function of the user's, or a program of theirs.
  *
  * A function is the `reward` (or default) export of a JavaScript or TypeScript file: `(answer, row, messages) => number`, or
- * `{ reward, metrics }`. A program gets one JSON object on standard input and prints the same.
+ * `{ reward, metrics }`; its export `range` says the least and the most it can be.
+ * A program gets one JSON object on standard input and prints the same.
  */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
 import { extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { JsonObject } from '#base/util/json.js'
 import { isJsonObject } from '#base/util/json.js'
+import { closest } from '#base/util/suggest.js'
+import type { RewardRange } from '#formats/rows/reward-range.js'
 import type { Trajectory } from '#sdk/rl/trajectory.js'
+import { ExpectedError } from '../config/parse-value.js'
 import { messageOf } from '../input/input-file.js'
 import { runProgram } from '../local/user-program.js'
 import { UsageError } from '../terminal/errors.js'
@@ -28,9 +34,28 @@ export function isBuiltInReward(text: string | undefined): boolean {
   return text === undefined || text === 'exact' || text === 'contains'
 }
 
-/** What the reward that a flag names can be; null: only who wrote it knows. */
-export function rewardRange(text: string | undefined): readonly [number, number] | null {
-  return isBuiltInReward(text) ? [0, 1] : null
+/** A reward, and what it can be at least and at most; null: only who wrote it knows. */
+export interface LoadedReward {
+  readonly score: Scorer
+  readonly range: RewardRange | null
+  /** Tells it from another: its word or command, and a module by what stands in it. */
+  readonly identity: string
+}
+
+/** @throws {ExpectedError} for anything but two numbers that rise, as `0,1` or `-1,0` */
+export function parseRewardRange(text: string): RewardRange {
+  const parts = text.split(',').map((part) => (part.trim() === '' ? Number.NaN : Number(part)))
+  const [least, most] = parts
+  if (parts.length !== 2 || !isRange(parts)) {
+    throw new ExpectedError('the least and the most that an answer can earn, for example 0,1 or -1,0')
+  }
+  return [least as number, most as number]
+}
+
+function isRange(value: unknown): value is RewardRange {
+  if (!Array.isArray(value) || value.length !== 2) return false
+  const [least, most] = value as readonly unknown[]
+  return Number.isFinite(least) && Number.isFinite(most) && (least as number) < (most as number)
 }
 
 /** Whether a row has what the built-in rewards compare with. */
@@ -42,16 +67,60 @@ export function hasAnswer(row: JsonObject): boolean {
  * Finds the reward a flag names.
  *
  * @param text `exact`, `contains`, a module's path, or a command for the shell; `exact` when absent
- * @throws {UsageError} `invalid_reward` when a module cannot be loaded or has no such function
+ * @param said what `--reward-range` says that it can be
+ * @throws {UsageError} `invalid_reward` when a module cannot be loaded or has no such function, or two ranges are said
  */
-export async function loadReward(text: string | undefined): Promise<Scorer> {
-  if (text === undefined || text === 'exact') return compareWith((answer, wanted) => answer.trim() === wanted.trim())
-  if (text === 'contains') return compareWith((answer, wanted) => answer.includes(wanted))
+export async function loadReward(text: string | undefined, said: RewardRange | null = null): Promise<LoadedReward> {
+  const { score, range: own, identity } = await findReward(text)
+  if (said !== null && own !== null && (said[0] !== own[0] || said[1] !== own[1])) {
+    throw new UsageError(
+      'invalid_reward',
+      `--reward-range says ${said.join(' to ')}, but ${text ?? 'exact'} is ${own.join(' to ')}`,
+      {
+        param: '--reward-range',
+        hint: 'leave it out',
+      },
+    )
+  }
+  const range = own ?? said
+  if (range === null) return { score, range, identity }
+  const [least, most] = range
+  return {
+    range,
+    identity,
+    async score(scored, row, signal) {
+      await score(scored, row, signal)
+      if (scored.reward >= least && scored.reward <= most) return
+      throw new Error(`${text ?? 'exact'}: a reward of ${scored.reward} lies outside of its range, ${least} to ${most}`)
+    },
+  }
+}
+
+async function findReward(text: string | undefined): Promise<LoadedReward> {
+  const range: RewardRange = [0, 1]
+  if (text === undefined || text === 'exact') {
+    return { score: compareWith((answer, wanted) => answer.trim() === wanted.trim()), range, identity: 'exact' }
+  }
+  if (text === 'contains') {
+    return { score: compareWith((answer, wanted) => answer.includes(wanted)), range, identity: text }
+  }
   if (MODULES.has(extname(text)) && !/\s/.test(text)) return await loadModule(text)
-  return async function scoreByProgram(trajectory, row, signal) {
+  const near = /^[a-z]+$/.test(text) ? closest(text, ['exact', 'contains']) : undefined
+  if (near !== undefined) {
+    throw new UsageError('invalid_reward', `--reward ${text} is neither a reward nor a file`, {
+      param: '--reward',
+      hint: `did you mean ${near}? a program of that name is "./${text}" or a command with an argument`,
+    })
+  }
+  return { score: scoreByProgram(text), range: null, identity: text }
+}
+
+function scoreByProgram(program: string): Scorer {
+  return async (trajectory, row, signal) => {
     const { messages, answer } = trajectory
-    const output = await runProgram(text, JSON.stringify({ answer, row, messages }), { timeoutMs: PROGRAM_MS, signal })
-    applyScore(trajectory, parseOutput(output, text), text)
+    const input = JSON.stringify({ answer, row, messages })
+    const output = await runProgram(program, input, { timeoutMs: PROGRAM_MS, signal })
+    applyScore(trajectory, parseOutput(output, program), program)
   }
 }
 
@@ -61,7 +130,7 @@ function compareWith(isRight: (answer: string, wanted: string) => boolean): Scor
   }
 }
 
-async function loadModule(path: string): Promise<Scorer> {
+async function loadModule(path: string): Promise<LoadedReward> {
   let module: Readonly<Record<string, unknown>>
   try {
     module = (await import(pathToFileURL(resolve(path)).href)) as Readonly<Record<string, unknown>>
@@ -80,8 +149,23 @@ async function loadModule(path: string): Promise<Scorer> {
       hint: 'export const reward = (answer, row) => (answer === row.answer ? 1 : 0)',
     })
   }
-  return async function scoreByFunction(trajectory, row) {
-    applyScore(trajectory, await score(trajectory.answer, row, trajectory.messages), path)
+  const range = module['range'] ?? null
+  if (range !== null && !isRange(range)) {
+    throw new UsageError(
+      'invalid_reward',
+      `the export "range" of ${path} must be the least and the most that an answer can earn, got ${JSON.stringify(range)}`,
+      {
+        hint: 'export const range = [0, 1]',
+      },
+    )
+  }
+  return {
+    range,
+    identity: createHash('sha256')
+      .update(await readFile(resolve(path)))
+      .digest('hex'),
+    score: async (trajectory, row) =>
+      applyScore(trajectory, await score(trajectory.answer, row, trajectory.messages), path),
   }
 }
 

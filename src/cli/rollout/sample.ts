@@ -3,6 +3,7 @@
  */
 import { createHash } from 'node:crypto'
 import { withRecordedSets } from '#base/sampling-record.js'
+import type { RewardRange } from '#formats/rows/reward-range.js'
 import type { Client } from '#sdk/client/client.js'
 import type { Curriculum } from '#sdk/rl/curriculum.js'
 import { DEFAULT_CONCURRENCY, gather, group } from '#sdk/rl/gather.js'
@@ -14,7 +15,7 @@ import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
 import { startProgress } from '../terminal/progress.js'
 import { type PromptRow, readPrompts } from './prompt-file.js'
-import { hasAnswer, isBuiltInReward, loadReward, type Scorer } from './reward.js'
+import { hasAnswer, isBuiltInReward, loadReward, parseRewardRange, type Scorer } from './reward.js'
 
 /** Tokens of an answer where nobody says how many. */
 export const LONGEST_ANSWER = 256
@@ -28,6 +29,10 @@ export const rolloutFlags = {
   reward: flag.text(
     '--reward <exact|contains|file|command>',
     "compare with the row's answer (default exact), or your own",
+  ),
+  rewardRange: flag.custom(parseRewardRange)(
+    '--reward-range <least,most>',
+    'what your own reward can be, for example 0,10; without it nothing is said to be solved',
   ),
   system: flag.text('--system <text>', 'system message'),
   temperature: flag.number(0, 2)('--temperature <x>', '0 to 2; default 1; what is sampled at 0 teaches nothing'),
@@ -52,9 +57,10 @@ export const rolloutFlags = {
 /** So many rewards may fail, and none succeed, before the rest is not asked for. */
 const REWARDS_TRIED = 8
 
-interface RolloutFlags {
+export interface RolloutFlags {
   readonly prompts: string
   readonly reward: string | undefined
+  readonly rewardRange?: RewardRange | undefined
   readonly system: string | undefined
   readonly temperature: number | undefined
   readonly maxTokens: number
@@ -67,14 +73,18 @@ interface RolloutFlags {
 export interface RolloutPlan {
   readonly rows: readonly PromptRow[]
   readonly score: Scorer
+  /** What a reward can be; null: nobody said. */
+  readonly range: RewardRange | null
+  /** Tells the reward from another. */
+  readonly reward: string
 }
 
 /** @throws {UsageError} for a bad file or a bad reward */
 export async function planRollout(
   context: Pick<CommandContext, 'io'>,
-  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'system'>,
+  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system'>,
 ): Promise<RolloutPlan> {
-  const score = await loadReward(flags.reward)
+  const { score, range, identity } = await loadReward(flags.reward, flags.rewardRange ?? null)
   const rows = await readPrompts(flags.prompts, context.io, flags.system)
   const bare = rows.findIndex(({ row }) => !hasAnswer(row))
   if (isBuiltInReward(flags.reward) && bare >= 0) {
@@ -83,7 +93,7 @@ export async function planRollout(
       hint: 'add "answer" to every row, or give --reward a file or a command; trainyard help files shows the format',
     })
   }
-  return { rows, score }
+  return { rows, score, range, reward: identity }
 }
 
 /** Groups, and how many more were thrown away because their rewards did not differ. */
@@ -154,7 +164,7 @@ export async function sampleGroups(
       await score(trajectory, row)
       return trajectory
     }
-    return group(count, rollout, { key: keys[prompt] ?? '' })
+    return group(count, rollout, { key: keys[prompt] ?? '', rewardRange: plan.range })
   })
   try {
     const groups = await gather(plans, {

@@ -69,12 +69,13 @@ export async function trainByExamples(
     const messages = [...(rows[prompt]?.messages ?? []), { role: 'assistant', content }]
     return `${JSON.stringify({ messages })}\n`
   })
-  const examples = { path: 'distill.jsonl', data: new Blob(text), facts: null, url: undefined }
+  const data = new Blob(text)
+  const examples = { path: 'distill.jsonl', data, facts: null, url: undefined }
   const none = { path: null, data: null, facts: null, url: undefined }
   await addSizeDefaults(context, client, {
     kind: 'sft',
     baseModel: model.base_model,
-    rowCount: kept.length,
+    rows: { rows: kept.length, bytes: data.size, hasValidation: false },
     hyperparameters,
   })
   await submitJob(context, client, flags, {

@@ -12,6 +12,7 @@ import {
   millions,
   openPasses,
   publishedRate,
+  type RowsAtHand,
   sizeDefaults,
 } from '#contract/jobs/size-defaults.js'
 import { findUnknownOptions } from '#contract/jobs/unused-options.js'
@@ -76,19 +77,19 @@ export async function addSizeDefaults(
     readonly kind: JobKind
     readonly baseModel: string
     readonly hyperparameters: Hyperparameters
-    /** Of a supervised job's examples, where they were counted here. */
-    readonly rowCount?: number | undefined
+    /** A supervised job's examples, where they were read here. */
+    readonly rows?: Omit<RowsAtHand, 'parameters'> | undefined
   },
 ): Promise<void> {
-  const { kind, baseModel, hyperparameters, rowCount } = job
+  const { kind, baseModel, hyperparameters, rows } = job
   Object.assign(hyperparameters, advisedOptions(kind, hyperparameters))
-  const epochs = rowCount === undefined ? null : openPasses(hyperparameters, rowCount)
-  if (rowCount !== undefined && epochs !== null && epochs > 1) {
-    hyperparameters['epochs'] = epochs
-    output.status(`epochs ${epochs}, for ${plural(rowCount, 'conversation')}; --epochs says otherwise`)
+  const parameters = await parametersOf(client, baseModel, { signal })
+  if (rows !== undefined) {
+    const passes = openPasses(hyperparameters, { ...rows, parameters })
+    Object.assign(hyperparameters, passes)
+    sayPasses(output, passes, rows)
   }
   const isRateOpen = hyperparameters['learning_rate'] === undefined
-  const parameters = await parametersOf(client, baseModel, { signal })
   const chosen = sizeDefaults(kind, hyperparameters, parameters)
   Object.assign(hyperparameters, chosen)
   const names = Object.entries(chosen).map(([name, value]) => `${name} ${value}`)
@@ -106,6 +107,23 @@ export async function addSizeDefaults(
       `learning rate ${rate} is the published default${parameters === null ? '' : ' and small'} for a base model ${size}; --learning-rate changes it`,
     )
   }
+}
+
+/** Says how long a job trains, and where that ends. */
+function sayPasses(
+  output: CommandContext['output'],
+  { epochs = 1, early_stopping_patience: patience, validation_split: split }: Readonly<Record<string, number>>,
+  { rows }: Pick<RowsAtHand, 'rows'>,
+): void {
+  const most = `epochs ${epochs}, for ${plural(rows, 'conversation')}`
+  if (patience === undefined) {
+    if (epochs > 1) output.status(`${most}; --epochs says otherwise`)
+    return
+  }
+  const heldOut = split === undefined ? 'held-out ones' : `${Math.max(1, Math.round(rows * split))} of them, held out,`
+  output.status(
+    `trains until the loss of ${heldOut} stops falling: at most ${most}; --epochs says how many, --split what is held out`,
+  )
 }
 
 /** Rows of a file, or of an address the service reads itself. */

@@ -5,15 +5,7 @@
 import { assertScheduleFits, defineJobKind, keepsBest } from './kind.js'
 import { resolveLora } from './lora-options.js'
 import { defineOptions, type OptionValues } from './option.js'
-import {
-  COMMON_OPTIONS,
-  ENOUGH_ROWS,
-  epochOptions,
-  LEARNING_RATE,
-  MEASURED,
-  MOST_PASSES,
-  TINY,
-} from './shared-options.js'
+import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, MEASURED, TINY } from './shared-options.js'
 
 const epochs = epochOptions('conversations')
 
@@ -34,7 +26,7 @@ const options = defineOptions({
   ...epochs,
   epochs: {
     ...epochs.epochs,
-    flag: { isCommon: true, whenAbsent: `more below ${ENOUGH_ROWS} conversations, up to ${MOST_PASSES}` },
+    flag: { isCommon: true, whenAbsent: 'of small base models until held-out conversations get no better' },
   },
   assistant_turns: {
     type: 'choice',

@@ -6,9 +6,6 @@ import { LORA_OPTIONS, type LoraOptions } from './lora-options.js'
 import { defineOptions, MAX_FLOAT32, type OptionValues } from './option.js'
 
 export const LEARNING_RATE = { min: 0, max: 1 } as const
-/** Conversations that a supervised job on few of them goes through, and how often at most: `size-defaults.ts` says why. */
-export const [ENOUGH_ROWS, MOST_PASSES] = [400, 6]
-
 /** Below so many parameters a base model counts as tiny. */
 export const TINY = 20_000_000
 /** Up to here rates were measured. */

@@ -9,6 +9,8 @@
 /** What a job trains by. */
 export const JOB_KINDS = ['rl', 'sft', 'dpo'] as const
 export type JobKind = (typeof JOB_KINDS)[number]
+/** That which shows a model examples. */
+export const EXAMPLES_KIND = 'sft' satisfies JobKind
 
 export const JOB_STATUSES = ['queued', 'running', 'completed', 'failed', 'cancelled'] as const
 export type JobStatus = (typeof JOB_STATUSES)[number]

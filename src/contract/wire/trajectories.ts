@@ -42,6 +42,9 @@ export type TrajectoryBody = z.input<typeof trajectorySchema>
 
 export const trajectoryGroupSchema = z.looseObject({
   trajectories: z.array(trajectorySchema),
+  /** What a reward of the group can be, an addition of ours: only with the most can anybody say that it was earned. */
+  min_reward: z.number().nullish(),
+  max_reward: z.number().nullish(),
   exceptions: z.array(z.looseObject({})).nullish(),
   metadata: z.record(z.string(), z.unknown()).nullish(),
   metrics: z.record(z.string(), z.union([z.number(), z.boolean()])).nullish(),
@@ -54,6 +57,11 @@ export const logTrajectoriesRequestSchema = z.object({
   /** openpipe-art sends it; the model is that of the path. */
   model_id: byBody(z.unknown()).optional(),
   split: z.string().min(1).max(256),
+  /**
+   * Names what was measured (prompts, reward, sampling), an addition of ours: the newest log of the same replaces those before it in the
+   * metrics of its split and step, and another is refused there. Without it logs are pooled.
+   */
+  measurement: z.string().min(1).max(128).nullish(),
   trajectory_groups: z.array(byBody(z.unknown())).max(MAX_GROUPS),
 })
 export type LogTrajectoriesRequest = z.infer<typeof logTrajectoriesRequestSchema>

@@ -14,6 +14,7 @@ import type { DataNotes } from './notes/data-notes.js'
 import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
 import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
 import { samplingOfRequest } from './request-sampling.js'
+import { type RewardRange, rangeOfGroup } from './reward-range.js'
 import type { ChoiceItem, History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
 
 /** Rewards beyond this would overflow when squared deviations are averaged. */
@@ -33,7 +34,10 @@ const PROMPT_FIELDS = [
   ...['chat_template', 'chat_template_kwargs', 'documents', 'reasoning_effort'],
   ...['add_generation_prompt', 'continue_final_message'],
 ]
-const GROUP_FIELDS: ReadonlySet<string> = new Set(['trajectories', 'exceptions', 'metadata', 'metrics', 'logs'])
+const GROUP_FIELDS: ReadonlySet<string> = new Set([
+  ...['trajectories', 'exceptions', 'metadata', 'metrics', 'logs'],
+  ...['min_reward', 'max_reward'],
+])
 const TRAJECTORY_FIELDS: ReadonlySet<string> = new Set([
   ...HISTORY_FIELDS,
   ...['additional_histories', 'exchanges', 'reward', 'initial_policy_version', 'final_policy_version'],
@@ -69,11 +73,11 @@ export function parseTrajectoryGroup(value: unknown, path: string, options: Pars
   }
   noteUnreadFields(group, GROUP_FIELDS, (kind, name) => options.notes?.add(kind, path, name))
   checkLogs(group['logs'], `${path}.logs`)
-  const trajectories = arrayAt(group['trajectories'] ?? missing(path, 'trajectories'), `${path}.trajectories`)
+  const given = arrayAt(group['trajectories'] ?? missing(path, 'trajectories'), `${path}.trajectories`)
+  const trajectories = given.map((trajectory, i) => parseTrajectory(trajectory, `${path}.trajectories[${i}]`, options))
   return {
-    trajectories: trajectories.map((trajectory, i) =>
-      parseTrajectory(trajectory, `${path}.trajectories[${i}]`, options),
-    ),
+    trajectories,
+    range: parseRange(group, trajectories, path),
     exceptions: arrayAt(group['exceptions'] ?? [], `${path}.exceptions`).map((exception, i) =>
       parseException(exception, `${path}.exceptions[${i}]`),
     ),
@@ -261,6 +265,29 @@ function parseTools(value: JsonObject, path: string, { notes }: ParseOptions): r
   const read = readTools(value, (kind, name) => notes?.add(kind, path, name))
   if (typeof read !== 'string') return read
   throw new DataError('invalid_trajectory', `${path} has ${read}.`, { param: path })
+}
+
+/** @throws {DataError} `invalid_reward` where a bound is no number, the least is above the most, or a reward lies outside */
+function parseRange(group: JsonObject, trajectories: readonly Trajectory[], path: string): RewardRange | null {
+  const { min_reward: least = null, max_reward: most = null } = group
+  if (least === null && most === null) return null
+  const refuse = (param: string, problem: string): never => {
+    throw new DataError('invalid_reward', `${param} ${problem}.`, { param })
+  }
+  if (least !== null) parseReward(least, `${path}.min_reward`)
+  if (most !== null) parseReward(most, `${path}.max_reward`)
+  const rewards = trajectories.map(({ reward }) => reward)
+  const range = rangeOfGroup(group, rewards)
+  if (range === null) return null
+  if (range[0] > range[1]) refuse(`${path}.min_reward`, `is ${range[0]}, more than max_reward, which is ${range[1]}`)
+  const outside = rewards.findIndex((reward) => reward < range[0] || reward > range[1])
+  if (outside >= 0) {
+    refuse(
+      `${path}.trajectories[${outside}].reward`,
+      `is ${rewards[outside]}, outside of what the group says a reward can be, ${range[0]} to ${range[1]}`,
+    )
+  }
+  return range
 }
 
 /** Absent means 0, as newer clients leave the default out. */

@@ -76,9 +76,19 @@ export function toMetrics(totals: SplitTotals): Record<string, number> {
   return Object.fromEntries([...totals].map(([name, { value }]) => [name, value]))
 }
 
-/** Totals as JSON: name → [value, weight]. */
-export function encodeTotals(totals: SplitTotals): JsonObject {
-  return Object.fromEntries([...totals].map(([name, { value, weight }]) => [name, [value, weight]]))
+/** Beside the totals: no name of a metric has a split that is empty. */
+const MEASUREMENT = '/measurement'
+
+/** Totals as JSON: name → [value, weight]. @param measurement what they are of, where all of it is one */
+export function encodeTotals(totals: SplitTotals, measurement: string | null = null): JsonObject {
+  const entries = [...totals].map(([name, { value, weight }]) => [name, [value, weight]])
+  return { ...Object.fromEntries(entries), ...(measurement === null ? {} : { [MEASUREMENT]: measurement }) }
+}
+
+/** What the totals are of; null where they are pooled, or nobody said. */
+export function measurementOf(json: JsonObject | null): string | null {
+  const named = json?.[MEASUREMENT]
+  return typeof named === 'string' ? named : null
 }
 
 /** The opposite of `encodeTotals`; entries of another form are left out. */

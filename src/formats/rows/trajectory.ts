@@ -5,6 +5,7 @@
  * Messages stay plain JSON, because only a chat template ever looks inside them.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { RewardRange } from './reward-range.js'
 import type { ChoiceSampling } from './sampling-record.js'
 
 /** A token named by its text, for choices that carry no token ids. */
@@ -77,6 +78,8 @@ export interface RolloutException {
 export interface TrajectoryGroup {
   readonly trajectories: readonly Trajectory[]
   readonly exceptions: readonly RolloutException[]
+  /** What its rewards can be; null or absent where nobody said. */
+  readonly range?: RewardRange | null
   readonly metadata: JsonObject
   readonly metrics: Readonly<Record<string, number>>
 }

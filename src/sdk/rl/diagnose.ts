@@ -6,22 +6,33 @@ import { appliedTemperature } from '#base/sampling-record.js'
 import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import type { DrawnAnswer } from '#contract/jobs/diagnosis/sampling-facts.js'
+import { shareOfRange } from '#formats/rows/reward-range.js'
 import type { AdvantageEstimator } from '#formats/rows/which-train.js'
 import { isChoice, type TrajectoryGroup } from './trajectory.js'
 
 /** Of answers that are measured and not compared with each other. */
-const OF_MEASURED: readonly string[] = ['reward_zero', 'reward_rare', 'answers_cut']
+const OF_MEASURED: readonly string[] = [
+  ...['answers_cut', 'tools_not_offered', 'reward_zero', 'reward_rare', 'one_reward', 'all_solved'],
+]
 /** After which rewards have little or nothing to raise. */
-const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare']
+const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare', 'one_reward']
+/** What is known of the model besides its answers. */
+interface Known {
+  /** Whether it was shown examples before; default false. */
+  readonly isShown?: boolean
+}
 
 /** One sentence for each finding; none where enough groups train. */
-export function sayOfGroups(groups: readonly TrajectoryGroup[], estimator?: AdvantageEstimator): readonly string[] {
-  return diagnoseGroups(groups.map(toAnswered), groups.flatMap(toDrawn), estimator).map(sayFinding)
+export function sayOfGroups(
+  groups: readonly TrajectoryGroup[],
+  known: Known & { readonly estimator?: AdvantageEstimator } = {},
+): readonly string[] {
+  return diagnoseGroups(groups.map(toAnswered), groups.flatMap(toDrawn), known).map(sayFinding)
 }
 
 /** The same of answers to held-out prompts, which need not differ. */
-export function sayOfMeasured(groups: readonly TrajectoryGroup[]): readonly string[] {
-  const findings = diagnoseGroups(groups.map(toAnswered))
+export function sayOfMeasured(groups: readonly TrajectoryGroup[], known: Known = {}): readonly string[] {
+  const findings = diagnoseGroups(groups.map(toAnswered), [], known)
   return findings.filter(({ name }) => OF_MEASURED.includes(name)).map(sayFinding)
 }
 
@@ -72,14 +83,16 @@ function toDrawn({ trajectories }: TrajectoryGroup): DrawnAnswer[] {
   }))
 }
 
-function toAnswered({ trajectories }: TrajectoryGroup): AnsweredGroup {
-  return trajectories.map(({ answer, choices, reward }) => {
+function toAnswered({ trajectories, rewardRange }: TrajectoryGroup): AnsweredGroup {
+  return trajectories.map(({ answer, choices, histories, reward }) => {
     const last = choices.at(-1)
     const calls = last?.message.tool_calls ?? []
     return {
       text: answer === '' && calls.length > 0 ? JSON.stringify(calls) : answer,
       reward,
+      share: rewardRange === null ? undefined : shareOfRange(reward, rewardRange),
       isCut: last?.finish_reason === 'length',
+      isUnoffered: calls.length > 0 && (histories[0]?.tools ?? []).length === 0,
     }
   })
 }

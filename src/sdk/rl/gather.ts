@@ -7,6 +7,7 @@ import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
+import type { RewardRange } from '#formats/rows/reward-range.js'
 import { sleep } from '#sdk/client/http.js'
 import type { Curriculum } from './curriculum.js'
 import { mean, type RolloutException, type Trajectory, TrajectoryGroup } from './trajectory.js'
@@ -24,6 +25,8 @@ export interface GroupPlan {
   readonly metadata: Readonly<Record<string, JsonValue>>
   /** Names the prompt to a curriculum. */
   readonly key?: string
+  /** What a reward can be at least and at most. */
+  readonly rewardRange?: RewardRange | null
 }
 
 export interface GatherProgress {
@@ -70,10 +73,10 @@ const ATTEMPTS_PER_GROUP = 10
 export function group(
   size: number,
   rollout: Rollout,
-  options: { readonly metadata?: Readonly<Record<string, JsonValue>>; readonly key?: string } = {},
+  options: Partial<Pick<GroupPlan, 'metadata' | 'key' | 'rewardRange'>> = {},
 ): GroupPlan {
-  const { metadata = {}, key } = options
-  return { size, rollout, metadata, ...(key === undefined ? {} : { key }) }
+  const { metadata = {}, key, rewardRange = null } = options
+  return { size, rollout, metadata, rewardRange, ...(key === undefined ? {} : { key }) }
 }
 
 /**
@@ -228,7 +231,11 @@ async function gatherAll(
   await Promise.all(Array.from({ length: workers }, () => work()))
   return gathered.map(
     ({ trajectories, exceptions }, i) =>
-      new TrajectoryGroup(trajectories.flat(), { exceptions, metadata: wave[i]?.plan.metadata ?? {} }),
+      new TrajectoryGroup(trajectories.flat(), {
+        exceptions,
+        metadata: wave[i]?.plan.metadata ?? {},
+        rewardRange: wave[i]?.plan.rewardRange ?? null,
+      }),
   )
 }
 

@@ -21,7 +21,8 @@ import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
 import { captureFetch } from './capture.js'
-import { sayOfGroups, sayOfMeasured } from './diagnose.js'
+import { needsExamples, sayOfGroups, sayOfMeasured } from './diagnose.js'
+import { nameGroups } from './measurement.js'
 import { openSession } from './open-session.js'
 import type { TrainingSession } from './session.js'
 import type { SessionOptions } from './session-options.js'
@@ -34,6 +35,7 @@ import {
   type TrainResult,
 } from './train.js'
 import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
+import { wasShown } from './was-shown.js'
 
 export interface ModelOptions {
   /** Unique within the project. */
@@ -176,7 +178,7 @@ export class TrainableModel {
       ),
     }
     if (facts.trainedGroups === 0) {
-      const [why, ...others] = sayOfGroups(groups, estimator)
+      const [why, ...others] = sayOfGroups(groups, { estimator })
       const warnings = [`nothing is trained, the model stays at step ${this.step}: ${why}`, ...others]
       this.#warn(warnings, options)
       return { ...facts, step: this.step, jobId: null, gradientSteps: 0, metrics: {}, seconds: 0, warnings }
@@ -201,7 +203,8 @@ export class TrainableModel {
 
   /**
    * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it shuffles
-   * them and goes through few of them up to six times, where `config.shuffle` and `config.epochs` do not say otherwise.
+   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where `config.shuffle`,
+   * `config.validation_split` and `config.epochs` do not say otherwise.
    */
   async trainSft(
     conversations: readonly Conversation[],
@@ -229,19 +232,22 @@ export class TrainableModel {
     const { createSft, createDpo } = this.client.trainingJobs
     const create = kind === 'sft' ? createSft : createDpo
     const config = await this.#configOf(kind, options)
-    const epochs = kind === 'sft' ? openPasses(config, rows.length) : null
-    if (epochs !== null) config['epochs'] = epochs
-    const upload = async (uploaded: readonly object[], name: string, call: CallOptions): Promise<string> => {
-      const lines = uploaded.map((row) => `${JSON.stringify(row)}\n`)
-      return (await this.client.files.upload(new Blob(lines), name, call)).id
+    const blobOf = (all: readonly object[]) => new Blob(all.map((row) => `${JSON.stringify(row)}\n`))
+    const training = blobOf(rows)
+    if (kind === 'sft') {
+      const parameters = await parametersOf(this.client, this.#registered.base_model, options)
+      const hasValidation = validation !== undefined
+      Object.assign(config, openPasses(config, { rows: rows.length, bytes: training.size, parameters, hasValidation }))
     }
+    const upload = async (blob: Blob, name: string, call: CallOptions): Promise<string> =>
+      (await this.client.files.upload(blob, name, call)).id
     const warn = (warnings: readonly string[]) => this.#warn(warnings, options)
     const job = await runJob(this.client, options, warn, async (call) => {
       const data = {
-        training_data_url: await upload(rows, 'train.jsonl', call),
+        training_data_url: await upload(training, 'train.jsonl', call),
         ...(validation === undefined
           ? {}
-          : { validation_data_url: await upload(validation, 'validation.jsonl', call) }),
+          : { validation_data_url: await upload(blobOf(validation), 'validation.jsonl', call) }),
       }
       return await create({ model_id: this.id, ...data, config }, call)
     })
@@ -264,8 +270,10 @@ export class TrainableModel {
   }
 
   /**
-   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`.
+   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement again replaces
+   * them; another needs a split of its own.
    *
+   * @throws {ApiError} `other_measurement`
    * @returns the metrics, and `warnings`: what the answers say about where to begin, for example that none earned anything; told of as
    *   those of a job are
    */
@@ -273,13 +281,17 @@ export class TrainableModel {
     groups: readonly TrajectoryGroup[],
     options: {
       readonly split?: string
+      /** Names what is measured. Default: its prompts and how answers were drawn; say another where the reward is another. */
+      readonly measurement?: string
       readonly signal?: AbortSignal
       readonly onWarning?: (warning: string) => void
     } = {},
   ): Promise<LogTrajectoriesResponse & { readonly warnings: readonly string[] }> {
-    const body = { split: options.split ?? 'val', trajectory_groups: groups.map((group) => group.toJSON()) }
+    const { split = 'val', measurement = nameGroups(groups) } = options
+    const body = { split, measurement, trajectory_groups: groups.map((group) => group.toJSON()) }
     const logged = await this.client.models.log(this.id, body, { signal: options.signal })
-    const warnings = sayOfMeasured(groups)
+    const isShown = needsExamples(groups) && (await wasShown(this.client, this.id, options.signal))
+    const warnings = sayOfMeasured(groups, { isShown })
     this.#warn(warnings, options)
     return { ...logged, warnings }
   }

@@ -9,6 +9,7 @@ import { AppError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import { append } from '#base/util/lists.js'
 import type { ChatChoice, ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
+import type { RewardRange } from '#formats/rows/reward-range.js'
 import { countTraining } from '#formats/rows/which-train.js'
 import { type ToolCall, toolCallsOf } from './tool-calls.js'
 
@@ -173,17 +174,21 @@ export class TrajectoryGroup {
   /** Failed rollouts: counted, never trained on. */
   readonly exceptions: readonly RolloutException[]
   readonly metadata: Readonly<Record<string, JsonValue>>
+  /** What its rewards can be at least and at most; null where nobody said: then nothing is said to be solved. */
+  readonly rewardRange: RewardRange | null
 
   constructor(
     trajectories: readonly Trajectory[],
     options: {
       readonly exceptions?: readonly RolloutException[]
+      readonly rewardRange?: RewardRange | null
       readonly metadata?: Readonly<Record<string, JsonValue>>
     } = {},
   ) {
     this.trajectories = trajectories
     this.exceptions = options.exceptions ?? []
     this.metadata = options.metadata ?? {}
+    this.rewardRange = options.rewardRange ?? null
   }
 
   get rewards(): readonly number[] {
@@ -204,6 +209,7 @@ export class TrajectoryGroup {
     return {
       trajectories: this.trajectories.map((trajectory) => trajectory.toJSON()),
       exceptions: this.exceptions.map((exception) => ({ ...exception })),
+      ...(this.rewardRange === null ? {} : { min_reward: this.rewardRange[0], max_reward: this.rewardRange[1] }),
       metadata: this.metadata,
     }
   }

@@ -16,8 +16,9 @@ import {
 } from '#contract/wire/log-comparison.js'
 import { DEFAULT_MAX_LINE_BYTES, readLines } from '#formats/rows/json-lines.js'
 import { parseTrajectoryGroup } from '#formats/rows/parse.js'
+import { measurementOf } from '#formats/rows/split-metrics.js'
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
-import { listTrajectoryLogs } from '#service/storage/trajectories.js'
+import { findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
 import type { Principal, ServiceContext } from './context.js'
 import { requireModel } from './models/models.js'
 
@@ -58,9 +59,11 @@ export function createLogComparisonService(
   const maxLineBytes = Math.max(DEFAULT_MAX_LINE_BYTES, context.maxGroupBytes)
 
   async function readSide(modelId: string, split: string, step: number, signal: AbortSignal): Promise<Side> {
-    const { items, hasMore } = await listTrajectoryLogs(db, modelId, { split, step, limit: MAX_LOGS })
+    // where logs are of one measurement, the newest stands for it
+    const isOne = measurementOf(await findSplitTotals(db, { modelId, split, step })) !== null
+    const { items, hasMore } = await listTrajectoryLogs(db, modelId, { split, step, limit: isOne ? 1 : MAX_LOGS })
     const asked = new Map<string, Asked>()
-    let skipped = hasMore ? await countOlder(modelId, { split, step, after: items.at(-1)?.id }) : 0
+    let skipped = hasMore && !isOne ? await countOlder(modelId, { split, step, after: items.at(-1)?.id }) : 0
     let groups = 0
     let bytes = 0
     let turn = 0

@@ -1,15 +1,16 @@
 /**
  * Logging trajectory groups under a split: stores them, and their metrics at the step of the model's latest checkpoint.
  *
- * Logs of a split at one step are pooled: their metrics are those of one log with all the trajectories. What the step's
+ * Logs of a split at one step are pooled: their metrics are those of one log with all the trajectories.
+ * Where they say what they measure, the newest of the same replaces those before it, and another is refused. What the step's
  * own job recorded is never overwritten. Before the first checkpoint the step is 0, the base model.
  */
 
 import type { Readable } from 'node:stream'
-import { NotFoundError } from '#base/errors/errors.js'
+import { ConflictError, NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type { ListTrajectoryLogsQuery, LogTrajectoriesResponse, TrajectoryLog } from '#contract/wire/trajectories.js'
-import { decodeTotals, encodeTotals, poolTotals, toMetrics } from '#formats/rows/split-metrics.js'
+import { decodeTotals, encodeTotals, measurementOf, poolTotals, toMetrics } from '#formats/rows/split-metrics.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import { RETRY_WINDOW_MS } from '#service/queue/queue.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
@@ -48,6 +49,14 @@ export interface TrajectoryLogService {
   openGroups(principal: Principal, modelId: string, logId: string): Promise<Readable>
 }
 
+function otherMeasurement(split: string, step: number): ConflictError {
+  return new ConflictError(
+    'other_measurement',
+    `split "${split}" of step ${step} holds another measurement: other prompts, another reward or other sampling`,
+    { hint: 'store it under a split of its own (--split, split)' },
+  )
+}
+
 export function createTrajectoryLogService(
   context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'activity'>,
 ): TrajectoryLogService {
@@ -65,10 +74,10 @@ export function createTrajectoryLogService(
         checkPolicyVersions(groups, model.step)
         return publish()
       })
-      const { split } = request
+      const { split, measurement = null } = request
       const key =
         idempotencyKey === null ? null : { ...ownerOf(principal), scope: 'logs' as const, key: idempotencyKey }
-      const digest = digestOf([model.id, split, body.sha256])
+      const digest = digestOf([model.id, split, body.sha256, ...(measurement === null ? [] : [measurement])])
       const { step, isNew } = await inTransaction(db, async (transaction) => {
         const id = key === null ? null : await findIdempotent(transaction, key, digest)
         const before =
@@ -85,6 +94,10 @@ export function createTrajectoryLogService(
         if (before !== null) return { step: before.step, isNew: false }
         const checkpoint = await findCheckpoint(transaction, model.id, 'latest')
         const at = checkpoint?.step ?? 0
+        const place = { modelId: model.id, step: at, split }
+        const stored = await findSplitTotals(transaction, place)
+        const isReplaced = measurement !== null && measurementOf(stored) === measurement
+        if (measurement !== null && stored !== null && !isReplaced) throw otherMeasurement(split, at)
         const logId = ids.uuid()
         await insertTrajectoryLog(transaction, {
           id: logId,
@@ -97,9 +110,12 @@ export function createTrajectoryLogService(
           metrics,
         })
         if (key !== null) await rememberIdempotent(transaction, key, digest, logId)
-        const place = { modelId: model.id, step: at, split }
-        const pooled = poolTotals(decodeTotals(await findSplitTotals(transaction, place)), totals)
-        await putSplitTotals(transaction, place, encodeTotals(pooled))
+        const pooled = isReplaced ? totals : poolTotals(decodeTotals(stored), totals)
+        await putSplitTotals(
+          transaction,
+          place,
+          encodeTotals(pooled, stored === null || isReplaced ? measurement : null),
+        )
         await putMetrics(transaction, { modelId: model.id, step: at, source: 'log' }, toMetrics(pooled))
         return { step: at, isNew: true }
       })

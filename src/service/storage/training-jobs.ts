@@ -132,6 +132,19 @@ export async function findJobs(db: Database, ids: readonly string[]): Promise<Re
   return new Map(rows.map((row) => [row.id, toJob(row)]))
 }
 
+/** Whether a job of a kind made a checkpoint of a model, which may be gone by now. */
+export async function hasCompletedJob(db: Database, modelId: string, kind: JobKind): Promise<boolean> {
+  const found = await db
+    .selectFrom('training_jobs')
+    .select('id')
+    .where('model_id', '=', modelId)
+    .where('status', '=', 'completed')
+    .where('kind', '=', kind)
+    .limit(1)
+    .executeTakeFirst()
+  return found !== undefined
+}
+
 /** Jobs of an entity, newest first. */
 export async function listJobs(db: Database, filter: JobFilter): Promise<Page<JobRecord>> {
   const rows = await (await selectJobs(db, filter)).selectAll('training_jobs').execute()

@@ -37,7 +37,8 @@ export async function openCommandLine({ url, smollm }) {
       const asked = ['--prompts', 'held-out.jsonl', '-n', '4', '--max-tokens', String(task.maxTokens)]
       const reward = await rewardOf(task)
       const result = await trainyard('eval', model, ...asked, ...reward, '--seed', String(seed), '--json')
-      return { reward: JSON.parse(result.stdout).reward, said: warningsOf(result) }
+      const { reward: mean, verdict } = JSON.parse(result.stdout)
+      return { reward: mean, said: [`${verdict.says}; ${verdict.command}`, ...warningsOf(result)] }
     },
     async show(model, examples, seed) {
       await writeFile(path.join(folder, 'examples.jsonl'), lines(examples))

@@ -14,7 +14,7 @@
 import { appendFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { treeSeconds } from '../support/processes.js'
-import { openCommandLine } from './command-words.js'
+import { openCommandLine } from './command-line.js'
 import { openLibrary } from './library.js'
 import { SMOLLM, TASKS } from './tasks.js'
 

@@ -16,8 +16,12 @@ export interface GivenAnswer {
   /** Its last answer; empty for none. */
   readonly text: string
   readonly reward: number
+  /** Which part of what it can earn that is, from 0 to 1; absent where nobody knows the range of the reward. */
+  readonly share?: number | undefined
   /** Whether the length limit ended it. */
   readonly isCut: boolean
+  /** Whether it calls a tool that it was not offered; default false. */
+  readonly isUnoffered?: boolean
 }
 
 /** Answers to the same prompt. */
@@ -41,7 +45,8 @@ const QUOTED_CHARACTERS = 60
  *
  * @param estimator of the job that trains on them; default `group`
  * @returns `groups` (total, flat: those that do not train), `reward` (mean, std_dev: mean deviation inside groups, min, max, standard_error: of the
- *   mean, by groups), `answers` (total, distinct: mean share of different answers in a group, cut, cut_reward, whole_reward), `labels`
+ *   mean, by groups; where its range is known `share`, `least_share` and `most_share` of it), `answers` (total, distinct: mean
+ *   share of different answers in a group, cut, cut_reward, whole_reward, unoffered: they call a tool not offered), `labels`
  *   (share of all answers that are this one and earned more than the least reward; only where nearly all answers are a few short ones)
  */
 export function answerFacts(groups: readonly AnsweredGroup[], estimator?: AdvantageEstimator): Facts {
@@ -55,6 +60,8 @@ export function answerFacts(groups: readonly AnsweredGroup[], estimator?: Advant
   const whole = answers.filter(({ isCut }) => !isCut)
   const least = rewards.reduce((a, b) => Math.min(a, b))
   const labels = labelShares(answers, least)
+  const shares = answers.flatMap(({ share }) => share ?? [])
+  const unoffered = answers.filter(({ isUnoffered }) => isUnoffered === true).length
   return {
     groups: { total: groups.length, flat: groups.length - countTraining(rewardsOf(groups), estimator) },
     reward: {
@@ -63,6 +70,13 @@ export function answerFacts(groups: readonly AnsweredGroup[], estimator?: Advant
       min: least,
       max: rewards.reduce((a, b) => Math.max(a, b)),
       standard_error: means.length < 2 ? 0 : deviation(means) / Math.sqrt(means.length - 1),
+      ...(shares.length < answers.length
+        ? {}
+        : {
+            share: mean(shares),
+            least_share: shares.reduce((a, b) => Math.min(a, b)),
+            most_share: shares.reduce((a, b) => Math.max(a, b)),
+          }),
     },
     answers: {
       total: answers.length,
@@ -70,6 +84,7 @@ export function answerFacts(groups: readonly AnsweredGroup[], estimator?: Advant
         ? {}
         : { distinct: mean(several.map((group) => new Set(group.map(({ text }) => text)).size / group.length)) }),
       cut: cut.length,
+      ...(unoffered === 0 ? {} : { unoffered }),
       ...(cut.length === 0 ? {} : { cut_reward: mean(cut.map(({ reward }) => reward)) }),
       ...(whole.length === 0 ? {} : { whole_reward: mean(whole.map(({ reward }) => reward)) }),
     },

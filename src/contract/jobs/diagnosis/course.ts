@@ -29,7 +29,7 @@ export interface Course {
   readonly earlier: readonly JobNumbers[]
 }
 
-/** Share of the highest reward that counts as solved: the order number stood at 0.97 to 1 once it was learned. */
+/** Share of the range of the reward that counts as solved: the order number stood at 0.97 to 1 once it was learned. */
 export const SOLVED = 0.95
 
 export function short(value: number): string {
@@ -70,14 +70,26 @@ export function rangeOf({ facts }: JobNumbers): number {
   return max - min
 }
 
-export function isAllZero({ facts }: JobNumbers): boolean {
-  const { min, max } = facts['reward'] ?? {}
-  return min === 0 && max === 0
+/** Whether the model was shown examples before: said again, that leads nowhere. */
+export function isShown({ facts }: JobNumbers): boolean {
+  return facts['before']?.['examples'] === 1
 }
 
-export function isSolved(job: JobNumbers): boolean {
-  const { mean = 0, max = 0 } = job.facts['reward'] ?? {}
-  return max > 0 && mean >= SOLVED * max
+/** Whether every answer earned the least there is; where nobody knows what that is, 0. */
+export function isAllLeast({ facts }: JobNumbers): boolean {
+  const { min, max, most_share: most } = facts['reward'] ?? {}
+  return most === undefined ? min === 0 && max === 0 : most === 0
+}
+
+/** Whether a job's answers earn all there is, nearly; without a range nobody can say so. */
+export function isSolved({ facts }: JobNumbers): boolean {
+  return (facts['reward']?.['share'] ?? 0) >= SOLVED
+}
+
+/** The same where the best reward of the job may be the best there is: enough to be silent, not to say that it is solved. */
+export function mayBeSolved(job: JobNumbers): boolean {
+  const { mean = 0, max = 0, share } = job.facts['reward'] ?? {}
+  return share === undefined ? max > 0 && mean >= SOLVED * max : isSolved(job)
 }
 
 /** Whether the mean is what these jobs have ever paid, or nearly: then answers may be alike. */
@@ -112,7 +124,7 @@ export function stuck({ job, earlier }: Course, count: number): Stuck | null {
   }
   const differs = ({ facts }: JobNumbers): boolean =>
     (facts['groups']?.['total'] ?? 0) > (facts['groups']?.['flat'] ?? 0)
-  if (!jobs.every(differs) || isSolved(last) || is - was > errorOf(first, last)) return null
+  if (!jobs.every(differs) || mayBeSolved(last) || is - was > errorOf(first, last)) return null
   const before = jobs.slice(0, -1)
   const moves = before.map(movedBy)
   return {

@@ -4,7 +4,8 @@
 import type { AdvantageEstimator } from '#formats/rows/which-train.js'
 import { type AnsweredGroup, answerFacts, quoteEqual } from './answers.js'
 import type { Course, JobNumbers } from './course.js'
-import { FINDINGS, type Finding } from './findings.js'
+import type { Finding } from './finding.js'
+import { FINDINGS } from './findings.js'
 import { type DrawnAnswer, samplingFacts } from './sampling-facts.js'
 
 /** Nothing known. */
@@ -33,14 +34,16 @@ export function diagnoseCourse(course: Course): Finding[] {
  * What is said of groups that nothing was trained on yet.
  *
  * @param drawn how their answers were sampled; default nobody knows
- * @param estimator `advantage_estimator` of the job that would train on them; default `group`
+ * @param options.estimator `advantage_estimator` of the job that would train on them; default `group`
+ * @param options.isShown whether the model was shown examples before; default false
  */
 export function diagnoseGroups(
   groups: readonly AnsweredGroup[],
   drawn: readonly DrawnAnswer[] = [],
-  estimator?: AdvantageEstimator,
+  { estimator, isShown = false }: { readonly estimator?: AdvantageEstimator; readonly isShown?: boolean } = {},
 ): Finding[] {
-  const facts = { ...answerFacts(groups, estimator), ...samplingFacts(drawn) }
+  const before = isShown ? { before: { examples: 1 } } : {}
+  const facts = { ...answerFacts(groups, estimator), ...samplingFacts(drawn), ...before }
   return diagnoseJob({ ...NO_NUMBERS, facts, quoted: quoteEqual(groups) })
 }
 

@@ -8,54 +8,37 @@
  */
 import { maxOf } from '#base/util/lists.js'
 import {
-  type Course,
-  countFlat,
   fallOf,
-  isAllZero,
+  isAllLeast,
   isNearBest,
   isSolved,
   type JobNumbers,
   lowerRate,
+  mayBeSolved,
   meanOf,
   percent,
   rangeOf,
-  SOLVED,
   short,
   stuck,
   trustRegionOf,
 } from './course.js'
-
-/** Said of a job or of several. */
-export interface Finding {
-  readonly name: string
-  readonly says: string
-  /** What to do about it. */
-  readonly next: string
-}
-
-interface Row {
-  readonly name: string
-  /** `job`: by the numbers of one job, as soon as it has them; `course`: by those of the jobs before it as well. */
-  readonly about: 'job' | 'course'
-  /** What it says, or null where it is not so. */
-  readonly when: (course: Course) => Omit<Finding, 'name'> | null
-}
+import type { Row } from './finding.js'
+import { FIT_ROWS } from './fit-findings.js'
+import { REWARD_ROWS } from './reward-findings.js'
 
 /** Least steps before a habit of theirs is worth a sentence. */
 const MIN_STEPS = 4
 const MIN_KL_STEPS = 8
 /** Divergence below this is noise whatever its course, nats per token. */
 const NOTABLE_KL = 0.01
-/** Runs from 0.2 to 0.99 within four jobs had 60 to 80% of groups equal; "larger" has 95% in its slow first jobs. */
-const MOSTLY_FLAT = 0.9
-/** Share of cut-off answers; at most 0.1 in runs that learned, where twelve tokens are enough. */
-const MANY_CUT = 0.2
 /** The limit of RL is 0.1 and norms of 1 to 17 are ordinary in runs that learn, but never this high in every step. */
 const HIGH_NORM = 5
 /** At the default rate runs that learn shorten most of their updates to a half or a quarter; 8e-3, eight times it, to a sixteenth. */
 const MUCH_SHORTENED = 1 / 8
 /** Share of tokens outside the clip range; at most 0.023 in runs that learned. */
 const MANY_CLIPPED = 0.2
+/** Jobs in turn without a step, before that is said of them together. */
+const IDLE_JOBS = 2
 /** Jobs that must agree before a reward counts as stuck, and before it does although the policy moves. */
 const [STUCK_JOBS, STUCK_MOVING_JOBS] = [3, 5]
 /** Nats per token moved by two jobs: 4e-5 at 5e-6, 0.004 at 5e-5 (neither learned), 0.15 at 2e-4 (rises from its third job), 0.9 at 1e-3. */
@@ -69,30 +52,6 @@ const ENTROPY_LEFT = 0.2
 /** Share of a label among all answers, when it was there and when it is gone. */
 const [LABEL_WAS, LABEL_IS] = [0.1, 0.01]
 
-/** Share of the highest reward below which rewards alone take long: "larger" had 0.037 in one of its first jobs and learned, SmolLM2-135M began at 0.016. */
-const RARE = 0.025
-/** Fewer answers do not tell rare from never or now and then. */
-const RARE_ANSWERS = 32
-
-/** What rewards end at by custom: all answers at another value may be equal for want of steps. */
-const FULL_REWARD = 1
-
-function isAllFull({ facts }: JobNumbers): boolean {
-  const { min, max, total = 0 } = { ...facts['reward'], ...facts['answers'] }
-  return total >= RARE_ANSWERS && min === FULL_REWARD && max === FULL_REWARD
-}
-
-/** Nearly all groups are equal because nearly all answers are right: of equal groups alone only the custom of 1 tells that. */
-function isNearlySolved(job: JobNumbers): boolean {
-  const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
-  if (total === 0 || flat < MOSTLY_FLAT * total || !isSolved(job) || isAllFull(job)) return false
-  const { max, total: answers = 0 } = { ...job.facts['reward'], ...job.facts['answers'] }
-  return flat < total || (max === FULL_REWARD && answers >= RARE_ANSWERS)
-}
-
-/** What follows where prompts have nothing more to teach. */
-const MORE_PROMPTS = 'harder prompts, or, where held-out ones do worse, more different ones'
-
 /** Share of the sampled tokens whose distribution nobody can compute, before that is said. */
 const NOTABLE_UNMODELLED = 0.01
 
@@ -100,89 +59,9 @@ function samplingOf({ facts }: JobNumbers): Readonly<Record<string, number>> {
   return facts['sampling'] ?? {}
 }
 
-/** What makes groups differ. */
-const ADVICE =
-  'an answer is compared with the others of its group: ask more often, raise the temperature, take prompts that are solved sometimes, or a finer reward'
-
 /** Every finding, the most urgent first. */
 export const FINDINGS: readonly Row[] = [
-  {
-    name: 'reward_zero',
-    about: 'job',
-    when: ({ job }) => {
-      const { min, max, total, cut } = { ...job.facts['reward'], ...job.facts['answers'] }
-      if (total === undefined || min !== 0 || max !== 0) return null
-      const isCut = cut !== undefined && cut >= MANY_CUT * total ? `, ${cut} of them cut off` : ''
-      return {
-        says: `reward 0 everywhere: none of ${total} answers got any${isCut}, and what is never said cannot be rewarded${job.quoted}`,
-        next: 'show it good answers first (train sft on examples of yours, train distill with a stronger model), or give a reward that knows steps between nothing and all; rewards come after that',
-      }
-    },
-  },
-  {
-    name: 'reward_rare',
-    about: 'job',
-    when: ({ job }) => {
-      const { min, max = 0, mean = 0, total = 0 } = { ...job.facts['reward'], ...job.facts['answers'] }
-      if (min !== 0 || max <= 0 || total < RARE_ANSWERS || mean >= RARE * max) return null
-      return {
-        says: `reward nearly nowhere: a mean of ${short(mean)} over ${total} answers, where one alone earned ${short(max)}`,
-        next: 'show it good answers first (train sft on examples, or train distill with a stronger model): rewards raise what is right now and then',
-      }
-    },
-  },
-  {
-    name: 'all_solved',
-    about: 'job',
-    when: ({ job }) => {
-      const { total = 0 } = job.facts['answers'] ?? {}
-      if (!isAllFull(job)) return null
-      return {
-        says: `every one of ${total} answers earns ${FULL_REWARD}: these prompts have nothing left to teach`,
-        next: `stop here, take ${MORE_PROMPTS}, or give a reward that tells good answers from better ones`,
-      }
-    },
-  },
-  {
-    name: 'no_group_differs',
-    about: 'job',
-    when: ({ job }) => {
-      const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
-      if (total === 0 || flat < MOSTLY_FLAT * total || isAllZero(job) || isAllFull(job) || isNearlySolved(job))
-        return null
-      return {
-        says: `${countFlat(flat, total, job.facts['reward']?.['mean'] ?? 0)}: they teach nothing${job.quoted}`,
-        next: ADVICE,
-      }
-    },
-  },
-  {
-    name: 'nearly_solved',
-    about: 'job',
-    when: ({ job }) => {
-      const { total = 0, flat = 0 } = job.facts['groups'] ?? {}
-      const { mean = 0, max = 0 } = job.facts['reward'] ?? {}
-      if (!isNearlySolved(job)) return null
-      return {
-        says: `${flat} of ${total} groups earn the same for every answer, nearly always all of it (mean reward ${short(mean)}, at most ${short(max)}): little is left to learn`,
-        next: `stop here, or take ${MORE_PROMPTS}`,
-      }
-    },
-  },
-  {
-    name: 'answers_cut',
-    about: 'job',
-    when: ({ job }) => {
-      const { total = 0, cut = 0, cut_reward: cutReward = 0, whole_reward: whole } = job.facts['answers'] ?? {}
-      if (total === 0 || cut < MANY_CUT * total || isAllZero(job)) return null
-      if (whole !== undefined && cutReward >= whole) return null
-      const against = whole === undefined ? '' : `, ${short(whole)} of whole ones`
-      return {
-        says: `${cut} of ${total} answers were cut off at the length limit (mean reward ${short(cutReward)}${against})`,
-        next: 'raise the limit (max_tokens), or let the reward prefer short answers',
-      }
-    },
-  },
+  ...REWARD_ROWS,
   {
     name: 'answers_greedy',
     about: 'job',
@@ -280,18 +159,7 @@ export const FINDINGS: readonly Row[] = [
       }
     },
   },
-  {
-    name: 'validation_worse',
-    about: 'job',
-    when: ({ job: { validation } }) => {
-      const [before, ...after] = validation
-      if (before === undefined || after.length === 0 || after.some((loss) => loss < before)) return null
-      return {
-        says: `validation loss never fell below ${before.toPrecision(4)}, its value before training`,
-        next: 'lower the rate or look at the validation rows',
-      }
-    },
-  },
+  ...FIT_ROWS,
   {
     name: 'moved_too_far',
     about: 'course',
@@ -354,6 +222,20 @@ export const FINDINGS: readonly Row[] = [
     },
   },
   {
+    name: 'no_steps',
+    about: 'course',
+    when: ({ job, earlier }) => {
+      const jobs = [...earlier, job]
+      const idle = jobs.length - 1 - jobs.findLastIndex(({ gradientSteps }) => gradientSteps > 0)
+      // a job that still runs has made none yet
+      if (job.step === null || idle < IDLE_JOBS || isSolved(job)) return null
+      return {
+        says: `the last ${idle} jobs made no gradient step: the model is as it was before them`,
+        next: 'other prompts, a finer reward or examples (train sft) make groups differ; the same prompts again do not',
+      }
+    },
+  },
+  {
     name: 'held_out_behind',
     about: 'course',
     when: ({ job, earlier }) => {
@@ -380,7 +262,7 @@ export const FINDINGS: readonly Row[] = [
       const groups = job.facts['groups']?.['total'] ?? 0
       // 1.5 different answers to a prompt
       if (total === 0 || total < 3 * groups || distinct > (1.5 * groups) / total) return null
-      if (isAllZero(job) || isNearBest(job, earlier)) return null
+      if (isAllLeast(job) || isNearBest(job, earlier)) return null
       return {
         says: `answers to a prompt are all alike (${short((distinct * total) / groups)} different ones of ${Math.round(total / groups)}), at a mean reward of ${short(meanOf(job) ?? 0)}`,
         next: 'go back to an earlier step with a lower learning_rate, sample at a higher temperature, or show a few other good answers (train sft)',
@@ -406,8 +288,7 @@ export const FINDINGS: readonly Row[] = [
     about: 'course',
     when: ({ job, earlier }) => {
       const now = job.facts['labels']
-      const { mean = 0, max = 0 } = job.facts['reward'] ?? {}
-      if (now === undefined || mean >= SOLVED * max) return null
+      if (now === undefined || mayBeSolved(job)) return null
       for (const before of [...earlier].reverse()) {
         const forgotten = Object.entries(before.facts['labels'] ?? {}).filter(
           ([label, share]) => share >= LABEL_WAS && (now[label] ?? 0) < LABEL_IS,

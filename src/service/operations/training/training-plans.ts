@@ -6,7 +6,7 @@
 import { NotFoundError } from '#base/errors/errors.js'
 import { optionWarnings, rateWarnings } from '#contract/jobs/option-notes.js'
 import { PARENT_FILES, type WorkerJob } from '#contract/processes/worker.js'
-import type { JobKind } from '#contract/wire/job-words.js'
+import { EXAMPLES_KIND, type JobKind } from '#contract/wire/job-words.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
 import { checkpointTitle } from '#formats/checkpoint-manifest.js'
@@ -15,6 +15,7 @@ import { toLocalFiles } from '#service/storage/blobs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { ModelRecord } from '#service/storage/models.js'
+import { hasCompletedJob } from '#service/storage/training-jobs.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { keepWarnings } from '../models/kept-checkpoints.js'
 import { dataWarnings } from './data-warnings.js'
@@ -60,6 +61,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       parent_files: PARENT_FILES.filter((name) => parentFiles.some((file) => file.name === name)),
       parent_digests: {},
       reference_files: [],
+      is_shown: await hasCompletedJob(context.db, model.id, EXAMPLES_KIND),
       has_validation: files.validationPath !== null,
       base_model: { name: base.name },
       config: { ...resolvedConfig } as WorkerJob['config'],

@@ -19,6 +19,7 @@ import {
   type WorkerHeartbeat,
   type WorkerJob,
 } from '#contract/processes/worker.js'
+import { EXAMPLES_KIND } from '#contract/wire/job-words.js'
 import { encodeManifest } from '#formats/checkpoint-manifest.js'
 import { appendEvents } from '#service/queue/event-log.js'
 import { type AttemptClaim, checkLease, heartbeat, stale, withLease } from '#service/queue/lease.js'
@@ -27,13 +28,14 @@ import { isRemoteOwner } from '#service/queue/queue.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { type CheckpointRecord, findCheckpoint } from '#service/storage/checkpoints.js'
+import type { Database } from '#service/storage/database.js'
 import { countEvents } from '#service/storage/events.js'
 import { putJobFile } from '#service/storage/jobs/files.js'
 import { findKeptData, ROLLOUTS_FILE, setKeptCounts } from '#service/storage/jobs/kept-data.js'
 import { findResumePoint, putResumePoint } from '#service/storage/jobs/resume-points.js'
 import { extendLease, setJobReport, setJobTrainer, setJobWorker } from '#service/storage/jobs/states.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
-import type { JobRecord } from '#service/storage/training-jobs.js'
+import { hasCompletedJob, type JobRecord } from '#service/storage/training-jobs.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
 import { optionsOfJob, referenceOfJob } from '../job-options.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
@@ -95,6 +97,14 @@ type Context = Pick<
   | 'requestSweep'
   | 'exporter'
 >
+
+/** What a worker is told of the job's rows, and of those that the model has seen. */
+async function rowFacts(db: Database, { modelId, validationSha256 }: JobRecord) {
+  return {
+    is_shown: await hasCompletedJob(db, modelId, EXAMPLES_KIND),
+    has_validation: validationSha256 !== null,
+  }
+}
 
 export function createWorkerApiService(context: Context): WorkerApiService {
   const { db, blobs, ids, logger, signals, dispatcher } = context
@@ -191,7 +201,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         reference_files: PARENT_FILES.filter(
           (name) => name !== 'optimizer.safetensors' && reference?.files.some((file) => file.name === name) === true,
         ),
-        has_validation: job.validationSha256 !== null,
+        ...(await rowFacts(db, job)),
         base_model: { name: base.name },
         // names that no option has go along: not known here, they may be to a worker of another making
         config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],

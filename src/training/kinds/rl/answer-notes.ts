@@ -2,8 +2,9 @@
  * What the answers of an RL job's groups say, as figures of its report; the sentences about them are those of
  * `contract/jobs/diagnosis/findings.ts`.
  */
-import { type AnsweredGroup, answerFacts, quoteEqual } from '#contract/jobs/diagnosis/answers.js'
+import { type AnsweredGroup, answerFacts, type GivenAnswer, quoteEqual } from '#contract/jobs/diagnosis/answers.js'
 import { type DrawnAnswer, samplingFacts } from '#contract/jobs/diagnosis/sampling-facts.js'
+import { shareOfRange } from '#formats/rows/reward-range.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { drawnRecord, isSampledFrom } from '#training/rows/row-sampling.js'
 import type { JobReport } from '#training/trainer/report.js'
@@ -27,8 +28,12 @@ export function noteAnswers(
   },
 ): void {
   if (groups.length === 0) report.notes.unshift('no trajectory groups were sent: nothing is trained')
-  const answered: AnsweredGroup[] = groups.map(({ trajectories }) =>
-    trajectories.map((trajectory) => ({ ...lastAnswer(trajectory), reward: trajectory.reward })),
+  const answered: AnsweredGroup[] = groups.map(({ trajectories, range = null }) =>
+    trajectories.map((trajectory) => ({
+      ...lastAnswer(trajectory),
+      reward: trajectory.reward,
+      share: range === null ? undefined : shareOfRange(trajectory.reward, range),
+    })),
   )
   const counts = { total: groups.length, flat: groups.length - groupsTrainable }
   const drawn = groups.flatMap(({ trajectories }) => trajectories.flatMap((each) => drawnAnswers(each, currentStep)))
@@ -57,7 +62,7 @@ function drawnAnswers(trajectory: Trajectory, currentStep: number | undefined): 
 }
 
 /** The last turn of the main history that was sampled, or else written by an assistant. */
-function lastAnswer({ histories: [main] }: Trajectory): { readonly text: string; readonly isCut: boolean } {
+function lastAnswer({ histories: [main] }: Trajectory): Pick<GivenAnswer, 'text' | 'isCut' | 'isUnoffered'> {
   const items = main?.items ?? []
   const last =
     items.findLast((item) => item.kind === 'choice') ?? items.findLast(({ message }) => message['role'] === 'assistant')
@@ -67,5 +72,6 @@ function lastAnswer({ histories: [main] }: Trajectory): { readonly text: string;
   return {
     text: text === '' && Array.isArray(calls) ? JSON.stringify(calls) : text,
     isCut: last?.kind === 'choice' && last.finishReason === 'length',
+    isUnoffered: Array.isArray(calls) && calls.length > 0 && (main?.tools ?? []).length === 0,
   }
 }

@@ -19,6 +19,7 @@ import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
 import type { ScoringContext } from '#training/trainer/scores.js'
 import { createTrainer, type MicroBatch, type StepResult } from '#training/trainer/trainer.js'
+import { closeFit, noteFit, stepsToCompare } from './fit.js'
 import type { SftHyperparameters } from './sft-hyperparameters.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
 import { assertMeasurable, openSftLoss, unusedRows, type ValidationRows } from './validation-loss.js'
@@ -128,6 +129,7 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
     sessions.add('trainer', trainer.release)
     const measurement = validation === null ? null : await openSftLoss(validation, context)
     if (measurement !== null) sessions.add('validation', measurement.release)
+    const window = stepsToCompare({ epochs: hyperparameters.epochs, steps: job.survey.trainableBatchCount })
     const steps: BatchSteps<SftBatch> = {
       measurement,
       maxGradientNorm: settings.maxGradientNorm,
@@ -138,11 +140,15 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
         const microBatches = toMicroBatches(batch)
         const result = await trainer.step(microBatches, { learningRate, gradientStep: progress.stepCount + 1 })
         const elapsedMs = clock.monotonicMs() - startedMs
+        noteFit(progress.report, result.loss, window)
         const data = stepMetrics(batch, result, { microBatches, learningRate, elapsedMs })
         return { result, data, tokens: batch.tokenCount, trainedTokens: batch.trainableTokenCount }
       },
     }
-    return yield* trainEpochs(job, steps, context)
+    const validated = yield* trainEpochs(job, steps, context)
+    const { exampleCount, droppedCount, untrainableCount, trainableTokenCount } = job.survey
+    closeFit(progress.report, trainableTokenCount / Math.max(1, exampleCount - droppedCount - untrainableCount))
+    return validated
   } finally {
     await sessions.end()
   }

@@ -8,6 +8,7 @@ import type { JsonObject } from '#base/util/json.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
 import type { List } from '#contract/wire/list.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
+import { createClient, TrainableModel } from '../../../../src/rl.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
 
 let service: TestService
@@ -255,4 +256,28 @@ describe('rows that other trainers read', () => {
       expect(held.body.error).toMatchObject({ code, message: `validation_data_url: ${message}` })
     },
   )
+})
+
+test('the library trains until held-out rows get no better; explicit epochs are exactly that many', async () => {
+  const client = createClient({ baseUrl: service.url, apiKey: service.apiKey })
+  const { base_model: baseModel } = (await service.json<{ base_model: string }>(`/v1/preview/models/${modelId}`)).body
+  const model = await new TrainableModel(client, { name: 'until', baseModel }).register()
+  const rows = Array.from({ length: 24 }, (_, i) => ({
+    messages: [
+      { role: 'user' as const, content: `Box ${i}?` },
+      { role: 'assistant' as const, content: 'Yes.' },
+    ],
+  }))
+  const quiet = { onWarning: () => {} }
+  const open = await model.trainSft(rows, { ...quiet, config: { learning_rate: 0 } })
+  const { body: job } = await service.json<TrainingJob>(`/v1/preview/training-jobs/${open.jobId}`)
+  expect(job.config).toMatchObject({ epochs: 40, validation_split: 0.2, early_stopping_patience: 3, seed: 0 })
+  // nothing moves: one measurement before, three that are no better
+  expect(job.report).toMatchObject({ stopped_early: true, validation: { length: 4 } })
+  expect(job.report?.facts['fit']).toMatchObject({ held_out: job.report?.validation[0]?.loss })
+  const exact = await model.trainSft(rows, { ...quiet, config: { epochs: 2 } })
+  const { body: second } = await service.json<TrainingJob>(`/v1/preview/training-jobs/${exact.jobId}`)
+  expect(second.config).not.toHaveProperty('validation_split')
+  expect(second.report).toMatchObject({ stopped_early: false, validation: [] })
+  expect(exact.gradientSteps).toBe(24)
 })

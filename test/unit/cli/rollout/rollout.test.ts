@@ -186,6 +186,39 @@ describe('rollout', () => {
     expect(stderr).toContain('prompt 2 has no "answer" to compare with')
     expect((await run(['rollout', 'email-agent', '--prompts', bare, '--reward', 'echo 1'])).exitCode).toBe(0)
   })
+  test('what a reward can be is said by what is built in, the module or the flag, and groups carry it', async () => {
+    const boundsOf = (text: string) =>
+      (groupsOf(text) as { min_reward?: number; max_reward?: number }[]).map((each) => [
+        each.min_reward,
+        each.max_reward,
+      ])
+    expect(boundsOf((await run(argv())).stdout)[0]).toEqual([0, 1])
+    const ten = file('ten.mjs', 'export const reward = () => 10\nexport const range = [0, 10]\n')
+    const byModule = await run([...argv(), '--reward', ten])
+    expect(boundsOf(byModule.stdout)[0]).toEqual([0, 10])
+    expect(byModule.stderr).not.toContain('--reward-range')
+    const bare = file('bare.mjs', 'export const reward = () => -0.5\n')
+    expect(boundsOf((await run([...argv(), '--reward', bare])).stdout)[0]).toEqual([undefined, undefined])
+    const said = await run([...argv(), '--reward', bare, '--reward-range', '-1,0'])
+    expect(boundsOf(said.stdout)[0]).toEqual([-1, 0])
+    const outside = await run([...argv(), '--reward', ten, '--reward-range', '0,10', '--retries', '0'])
+    expect(outside.exitCode).toBe(0)
+    const wrong = await run([...argv(), '--reward', bare, '--reward-range', '0,1', '--retries', '0'])
+    expect(wrong.stderr).toContain('a reward of -0.5 lies outside of its range, 0 to 1')
+  })
+  test.each([
+    [['--reward-range', '1,0'], 'the least and the most'],
+    [['--reward-range', 'all'], 'the least and the most'],
+    [['--reward-range', '0,5'], '--reward-range says 0 to 5, but exact is 0 to 1'],
+  ])('%j is exit 2', async (flags, message) => {
+    const { stderr, exitCode } = await run([...argv(), ...flags])
+    expect(exitCode).toBe(2)
+    expect(stderr).toContain(message)
+  })
+  test('a module whose range is none is named', async () => {
+    const module = file('odd.mjs', 'export const reward = () => 1\nexport const range = 1\n')
+    expect((await run([...argv(), '--reward', module])).stderr).toContain('export const range = [0, 1]')
+  })
   test('a module without a reward is named', async () => {
     const { stderr, exitCode } = await run([...argv(), '--reward', file('empty.mjs', '')])
     expect(exitCode).toBe(2)

@@ -1,6 +1,6 @@
 /** Options by the size of a base model: what is chosen, what is left alone, and what is said about a rate that is too small. */
 import { describe, expect, test } from 'vitest'
-import { sizeDefaults, smallRateWarning } from '../../../../src/contract/jobs/size-defaults.js'
+import { openPasses, sizeDefaults, smallRateWarning } from '../../../../src/contract/jobs/size-defaults.js'
 
 const SPARK = 4_491_520
 
@@ -24,6 +24,42 @@ describe('sizeDefaults', () => {
     const given = { learning_rate: null, advantage_balance: 0, target_kl: 0.5, grad_accumulation_sequences: 2 }
     expect(sizeDefaults('rl', given, SPARK)).toEqual({})
     expect(sizeDefaults('rl', { packed_sequence_length: 64 }, SPARK)).not.toHaveProperty('tokens_per_step')
+  })
+})
+
+describe('openPasses', () => {
+  const at = { rows: 128, bytes: 20_000, parameters: SPARK, hasValidation: false }
+  const stop = { early_stopping_patience: 3, early_stopping_min_delta: 0.001 }
+  test('holds rows out and trains until they get no better, within bounds that follow from the data', () => {
+    expect(openPasses({}, at)).toEqual({ epochs: 40, ...stop, validation_split: 0.1, seed: 0 })
+    expect(openPasses({}, { ...at, rows: 40, bytes: 6000 })).toMatchObject({ epochs: 40, validation_split: 0.2 })
+    // 540,000 tokens of the built-in model, and 18,000 of one thirty times as large, are about ten minutes
+    expect(openPasses({}, { ...at, rows: 2000, bytes: 400_000 }).epochs).toBe(13)
+    expect(openPasses({}, { ...at, parameters: 135e6 }).epochs).toBe(8)
+    expect(openPasses({}, { ...at, rows: 50_000, bytes: 10_000_000 })).toEqual({
+      epochs: 1,
+      ...stop,
+      validation_split: 0.01,
+      seed: 0,
+    })
+  })
+  test('rows of another file are measured, and none is held out', () => {
+    expect(openPasses({}, { ...at, hasValidation: true })).toEqual({ epochs: 40, ...stop })
+  })
+  test.each([
+    ['a large model', {}, { ...at, parameters: 1e9 }, 4],
+    ['one of unknown size', {}, { ...at, parameters: null }, 4],
+    ['rows too few to hold some out', {}, { ...at, rows: 19 }, 6],
+    ['a split of none', { validation_split: 0 }, at, 4],
+    ['a schedule over all passes', { learning_rate_schedule: 'cosine' }, at, 4],
+  ])('%s has a number of passes', (_, given, where, epochs) => {
+    expect(openPasses(given, where)).toEqual({ epochs })
+  })
+  test('what is given stays', () => {
+    expect(openPasses({ epochs: 2 }, at)).toEqual({})
+    expect(openPasses({ learning_rate: [1e-3, 1e-4] }, at)).toEqual({})
+    const given = { validation_split: 0.3, early_stopping_patience: 1, seed: 7 }
+    expect(openPasses(given, at)).toEqual({ epochs: 40 })
   })
 })
 

@@ -62,7 +62,27 @@ describe('parseTrajectoryGroups', () => {
       exceptions: [{ type: 'TimeoutError', message: 'late' }],
       metadata: {},
       metrics: { pass: 0 },
+      range: null,
     })
+  })
+
+  it('keeps what a reward can be; the least is 0 or the least of the group where only the most is said', () => {
+    const rangeOf = (bounds: object, ...rewards: readonly number[]) =>
+      parseTrajectoryGroups([{ ...bounds, trajectories: rewards.map((reward) => ({ reward })) }])[0].range
+    expect(rangeOf({ min_reward: -1, max_reward: 2 }, 0, 1)).toEqual([-1, 2])
+    expect(rangeOf({ max_reward: 10 }, 3)).toEqual([0, 10])
+    expect(rangeOf({ max_reward: 0 }, -3, 0)).toEqual([-3, 0])
+    expect(rangeOf({ min_reward: 0, max_reward: null }, 0)).toBeNull()
+  })
+
+  it.each([
+    [{ max_reward: 'ten' }, 'trajectory_groups[0].max_reward', 'finite number'],
+    [{ min_reward: 2, max_reward: 1 }, 'trajectory_groups[0].min_reward', 'more than max_reward, which is 1'],
+    [{ max_reward: 0.5 }, 'trajectory_groups[0].trajectories[1].reward', 'is 1, outside of'],
+  ])('refuses %j for rewards of 0 and 1', (bounds, param, problem) => {
+    expect(() => parseTrajectoryGroups([{ ...bounds, trajectories: [{ reward: 0 }, { reward: 1 }] }])).toThrow(
+      expect.objectContaining({ code: 'invalid_reward', param, message: expect.stringContaining(problem) }),
+    )
   })
 
   it('takes a missing reward as 0, as newer clients leave defaults out', () => {

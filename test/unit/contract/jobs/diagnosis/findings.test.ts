@@ -35,7 +35,16 @@ function job(step: number, recorded: Recorded): JobNumbers {
     gradientSteps: steps,
     facts: {
       groups: { total: 20, flat: 20 - differ },
-      reward: { mean: reward, std_dev: 0.1, min: 0, max, standard_error: 0.055 },
+      reward: {
+        mean: reward,
+        std_dev: 0.1,
+        min: 0,
+        max,
+        standard_error: 0.055,
+        share: reward,
+        least_share: 0,
+        most_share: max,
+      },
       answers: { total: 160, distinct, cut: 2, cut_reward: 0, whole_reward: reward },
       trust_region: { updates: steps, shortened: 0, smallest_scale: 1, moved },
       ...(labels === undefined ? {} : { labels }),
@@ -240,7 +249,7 @@ describe('answers', () => {
   test('equal rewards are told with two answers, not where groups differ', () => {
     expect(say([group(['a', 0.5], ['b\nc', 0.5])])).toEqual([
       expect.stringMatching(
-        /^reward variance zero in 100% of groups \(1 of 1, mean reward 0\.5\): they teach nothing; for example "a" and "b c" to one prompt, both worth 0\.5; an answer is compared/,
+        /^reward variance zero in 100% of groups \(1 of 1, mean reward 0\.5\): they teach nothing; for example "a" and "b c" to one prompt, both worth 0\.5; say what an answer can earn at most .*; if it is not, an answer is compared/,
       ),
     ])
     expect(say([group(['a', 0], ['b', 1]), group(['a', 1], ['b', 1])])).toEqual([])
@@ -249,7 +258,7 @@ describe('answers', () => {
   test('cut-off answers are told where they earn less than whole ones', () => {
     const cut = [group(['long…', 0], ['short', 1]), group(['long…', 0], ['short', 1])]
     expect(say(cut)).toEqual([
-      '2 of 4 answers were cut off at the length limit (mean reward 0, 1 of whole ones); raise the limit (max_tokens), or let the reward prefer short answers',
+      '2 of 4 answers were cut off at the length limit (mean reward 0, 1 of whole ones); raise the limit (--max-tokens, max_tokens), or let the reward prefer short answers',
     ])
     expect(say([group(['long…', 1], ['short', 0])])).toEqual([])
   })
@@ -278,17 +287,19 @@ describe('answers', () => {
 
 test('prompts whose every answer earns all there is have nothing left to teach; at another reward it is steps that are missing', () => {
   const groupsAt = (reward: number): AnsweredGroup[] =>
-    Array.from({ length: 8 }, (_, i) => Array.from({ length: 4 }, () => ({ text: `${i}`, reward, isCut: false })))
+    Array.from({ length: 8 }, (_, i) =>
+      Array.from({ length: 4 }, () => ({ text: `${i}`, reward, share: reward, isCut: false })),
+    )
   const namesAt = (reward: number) => diagnoseGroups(groupsAt(reward)).map(({ name }) => name)
   expect(namesAt(1)).toEqual(['all_solved'])
   expect(diagnoseGroups(groupsAt(1)).map(sayFinding)).toEqual([
     'every one of 32 answers earns 1: these prompts have nothing left to teach; stop here, take harder prompts, or, where held-out ones do worse, more different ones, or give a reward that tells good answers from better ones',
   ])
-  expect(namesAt(0.5)).toEqual(['no_group_differs'])
-  // one prompt is always answered wrongly, all others rightly: no group differs, and the advice is still not to ask more often
+  expect(namesAt(0.5)).toEqual(['one_reward'])
+  // one prompt always earns two thirds, all others everything: no group differs, and the advice is still not to ask more often
   const solved = [...Array.from({ length: 3 }, () => groupsAt(1)).flat(), ...groupsAt(0.67).slice(0, 1)]
   expect(diagnoseGroups(solved).map(sayFinding)).toEqual([
-    '25 of 25 groups earn the same for every answer, nearly always all of it (mean reward 0.99, at most 1): little is left to learn; stop here, or take harder prompts, or, where held-out ones do worse, more different ones',
+    '25 of 25 groups earn the same for every answer, nearly always all of it (mean reward 0.99, 99% of what can be earned): little is left to learn; stop here, or take harder prompts, or, where held-out ones do worse, more different ones',
   ])
   // too few answers to say so
   expect(diagnoseGroups(groupsAt(1).slice(0, 2)).map(({ name }) => name)).toEqual(['no_group_differs'])

@@ -1,0 +1,98 @@
+/**
+ * What a measurement means, and the command that follows from it: one sentence at every number.
+ */
+import { command } from '#contract/wire/command-words.js'
+import { shareOfRange } from '#formats/rows/reward-range.js'
+import { formatNumber } from '../terminal/format.js'
+import type { Missing } from './missing.js'
+import type { RolloutPlan } from './sample.js'
+
+/** Share of the range from which prompts count as learned, and below which rewards have too little to raise. */
+const [LEARNED, TOO_LITTLE] = [0.95, 0.025]
+/** Share of cut answers that makes the limit the first thing to change. */
+const MOSTLY_CUT = 0.5
+/** Answers of some length were cut at this one: the next that is tried. */
+const MORE_TOKENS = 4
+
+export interface Measured {
+  /** As the command was given it. */
+  readonly model: string
+  /** Whether it is a model that can be trained on, at its latest step. */
+  readonly isTrainable: boolean
+  readonly reward: number
+  readonly range: RolloutPlan['range']
+  readonly cutShare: number
+  readonly isGuessing: boolean
+  readonly isShown: boolean
+  readonly missing: Missing | null
+  readonly flags: { readonly prompts: string; readonly reward: string | undefined; readonly maxTokens: number }
+  /** Flags of the reward and the limit, as the next command takes them. */
+  readonly asked: readonly string[]
+}
+
+export interface Verdict {
+  readonly says: string
+  readonly command: string
+}
+
+/** Always one. */
+export function verdictOf(measured: Measured): Verdict {
+  const { model, isTrainable, reward, range, cutShare, isGuessing, isShown, missing, flags, asked } = measured
+  const share = range === null ? null : shareOfRange(reward, range)
+  const isLittle = (share ?? (reward === 0 ? 0 : 1)) < TOO_LITTLE
+  if (share !== null && share >= LEARNED) {
+    return {
+      says: `learned: ${percent(share)} of what can be earned on these prompts`,
+      command: command`trainyard chat ${model}`,
+    }
+  }
+  if (cutShare >= MOSTLY_CUT) {
+    const more = command`trainyard eval ${model} --prompts ${flags.prompts} ${withLimit(asked, MORE_TOKENS * flags.maxTokens)}`
+    return {
+      says: `${percent(cutShare)} of the answers are cut off at ${flags.maxTokens} tokens, so nothing else is sure`,
+      command: more,
+    }
+  }
+  if (!isTrainable) {
+    const named = model.split('/').at(-1) ?? model
+    return {
+      says: 'a base model or an older step is only measured: a model of its own is trained',
+      command: command`trainyard models create ${`my-${named.split(':')[0] ?? named}`} ${model.includes(':step') ? ['--from-checkpoint', model] : ['--base-model', model]}`,
+    }
+  }
+  const show = command`trainyard train sft ${model} --file examples.jsonl --watch`
+  const rewards = command`trainyard rollout ${model} --prompts train.jsonl ${asked} | trainyard train rl ${model} --file - --watch`
+  const lacks = missing === null ? '' : `: ${missing.says}`
+  if (isLittle && !isShown) return { says: `not learned yet${lacks}; right answers come first`, command: show }
+  if (missing?.kind === 'characters' && (isLittle || isShown)) {
+    return {
+      says: `examples did not bring what is missing${lacks}; a model that has no such characters cannot learn them, another base model may have them`,
+      command: 'trainyard base-models list',
+    }
+  }
+  if (isLittle) {
+    const next =
+      missing?.kind === 'content'
+        ? 'more different examples, which hold the parts that held-out prompts ask for'
+        : 'more examples in the wanted form, with other words'
+    return { says: `not learned from its examples${lacks}; ${next}`, command: show }
+  }
+  if (isGuessing) {
+    return {
+      says: `no better than guessing${lacks}; ${isShown ? 'more different examples show' : 'examples show'} which answer belongs where`,
+      command: show,
+    }
+  }
+  const part = share === null ? `reward ${formatNumber(reward)}` : `${percent(share)} of what can be earned`
+  const ask = share === null ? '; --reward-range says whether more can be' : ''
+  return { says: `partly learned, ${part}${lacks}${ask}; rewards raise what is right now and then`, command: rewards }
+}
+
+const percent = (share: number): string => `${Math.round(100 * share)}%`
+
+/** The same flags with another limit. */
+function withLimit(asked: readonly string[], limit: number): string[] {
+  const at = asked.indexOf('--max-tokens')
+  const others = at < 0 ? asked : asked.filter((_, i) => i !== at && i !== at + 1)
+  return [...others, '--max-tokens', String(limit)]
+}

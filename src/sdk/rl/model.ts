@@ -204,7 +204,8 @@ export class TrainableModel {
 
   /**
    * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it shuffles
-   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where `config.shuffle`,
+   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where
+   * `config.shuffle`,
    * `config.validation_split` and `config.epochs` do not say otherwise.
    */
   async trainSft(
@@ -271,7 +272,8 @@ export class TrainableModel {
   }
 
   /**
-   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement again replaces
+   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement
+   * again replaces
    * them; another needs a split of its own, and is told of and not stored without.
    *
    * @throws {ApiError} `other_measurement` where `measurement` says that it is another

@@ -58,7 +58,8 @@ export const logTrajectoriesRequestSchema = z.object({
   model_id: byBody(z.unknown()).optional(),
   split: z.string().min(1).max(256),
   /**
-   * Names what was measured (prompts, reward, sampling), an addition of ours: the newest log of the same replaces those before it in the
+   * Names what was measured (prompts, reward, sampling), an addition of ours: the newest log of the same replaces those before
+   * it in the
    * metrics of its split and step, and another is refused there. Without it logs are pooled.
    */
   measurement: z.string().min(1).max(128).nullish(),

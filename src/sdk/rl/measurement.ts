@@ -1,5 +1,6 @@
 /**
- * What a measurement is of: the same prompts, reward and sampling have the same name, so that the newest replaces those before it and
+ * What a measurement is of: the same prompts, reward and sampling have the same name, so that the newest replaces those before
+ * it and
  * others are not averaged with it. How often each prompt is asked, and the seed, are no part of it.
  */
 import { createHash } from 'node:crypto'
@@ -18,7 +19,10 @@ export function nameMeasurement(prompts: readonly (readonly Message[])[], of: Js
     .slice(0, LENGTH)
 }
 
-/** The same of groups that were gathered: what was said before the first answer, and how that was drawn. The reward is not known here. */
+/**
+ * The same of groups that were gathered: what was said before the first answer, and how that was drawn. The reward is not known
+ * here.
+ */
 export function nameGroups(groups: readonly TrajectoryGroup[]): string {
   const firsts = groups.flatMap(({ trajectories: [first] }) => first?.histories[0] ?? [])
   const prompts = firsts.map(({ items }) => {

@@ -17,6 +17,7 @@ import type { Model } from '#contract/wire/models.js'
 import type { LogTrajectoriesResponse } from '#contract/wire/trajectories.js'
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import type { CallOptions, Client } from '#sdk/client/client.js'
+import { ApiError } from '#sdk/client/errors.js'
 import { inferenceName } from '#sdk/client/inference-name.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import { eachItem } from '#sdk/client/pages.js'
@@ -203,7 +204,8 @@ export class TrainableModel {
 
   /**
    * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it shuffles
-   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where `config.shuffle`,
+   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where
+   * `config.shuffle`,
    * `config.validation_split` and `config.epochs` do not say otherwise.
    */
   async trainSft(
@@ -270,10 +272,11 @@ export class TrainableModel {
   }
 
   /**
-   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement again replaces
-   * them; another needs a split of its own.
+   * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement
+   * again replaces
+   * them; another needs a split of its own, and is told of and not stored without.
    *
-   * @throws {ApiError} `other_measurement`
+   * @throws {ApiError} `other_measurement` where `measurement` says that it is another
    * @returns the metrics, and `warnings`: what the answers say about where to begin, for example that none earned anything; told of as
    *   those of a job are
    */
@@ -289,9 +292,15 @@ export class TrainableModel {
   ): Promise<LogTrajectoriesResponse & { readonly warnings: readonly string[] }> {
     const { split = 'val', measurement = nameGroups(groups) } = options
     const body = { split, measurement, trajectory_groups: groups.map((group) => group.toJSON()) }
-    const logged = await this.client.models.log(this.id, body, { signal: options.signal })
+    const refused: string[] = []
+    const logged = await this.client.models.log(this.id, body, { signal: options.signal }).catch((error: unknown) => {
+      const isOther = error instanceof ApiError && error.code === 'other_measurement'
+      if (!isOther || options.measurement !== undefined) throw error
+      refused.push(`not stored: ${error.message}; evaluate(groups, { split }) stores it beside that`)
+      return this.#measured(groups, split)
+    })
     const isShown = needsExamples(groups) && (await wasShown(this.client, this.id, options.signal))
-    const warnings = sayOfMeasured(groups, { isShown })
+    const warnings = [...refused, ...sayOfMeasured(groups, { isShown })]
     this.#warn(warnings, options)
     return { ...logged, warnings }
   }
@@ -320,6 +329,16 @@ export class TrainableModel {
     const deletedSteps = best === null ? [] : steps.filter((step) => step > 0 && step !== best && step !== latest)
     if (deletedSteps.length > 0) await this.client.checkpoints.delete(this.id, deletedSteps)
     return { best, deletedSteps }
+  }
+
+  /** What a log would have answered. */
+  #measured(groups: readonly TrajectoryGroup[], split: string): LogTrajectoriesResponse {
+    const trajectories = groups.flatMap((each) => each.trajectories)
+    const reward = mean(trajectories.map((each) => each.reward)) ?? 0
+    return {
+      ...{ model_id: this.id, split, step: this.step, groups: groups.length, trajectories: trajectories.length },
+      metrics: { [`${split}/reward`]: reward },
+    }
   }
 
   get #registered(): Model {

@@ -1,12 +1,16 @@
 /**
  * Does my own task work? Twenty of them (`tasks.js`) × seeds by the command line, on its defaults and its own advice alone:
  *
- *     npm run build && node test/bench/own-tasks/run.js [--tasks dates,units] [--seeds 1,2] [--minutes 10] [--rise 0.3] [--url URL]
+ *     npm run build && node test/bench/own-tasks/run.js [--tasks dates,units] [--seeds 1,2] [--minutes 10] [--rise 0.3] [--url
+ *     URL]
  *         [--out FILE]
  *
- * The way: measure held-out prompts and do what that says (show right answers, or answers with rewards), until the held-out reward has
- * risen by `--rise`, or the time is over, or the product says that there is nothing to be had. Nothing is chosen here: no rate, no
- * passes, no form of a reward that grew with the results. Prints a table of Markdown with the failures, and for each of them what its
+ * The way: measure held-out prompts and do what that says (show right answers, or answers with rewards), until the held-out
+ * reward has
+ * risen by `--rise`, or the time is over, or the product says that there is nothing to be had. Nothing is chosen here: no rate,
+ * no
+ * passes, no form of a reward that grew with the results. Prints a table of Markdown with the failures, and for each of them
+ * what its
  * first job said, which somebody reads: does it say truly why not, and what to do?
  */
 import { appendFile } from 'node:fs/promises'

@@ -1,5 +1,6 @@
 /**
- * Logs that say what they measure: the newest of the same counts, another is refused at its place, and those without a word are pooled as before.
+ * Logs that say what they measure: the newest of the same counts, another is refused at its place, and those without a word are
+ * pooled as before.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { LogComparison } from '#contract/wire/log-comparison.js'

@@ -1,7 +1,8 @@
 /**
  * Rows of the table of findings about jobs on examples: what their losses say of whole answers, and what lowers them.
  *
- * A loss in nats per token says little to anybody; that of an answer as a whole is exp(-loss * tokens), the share of sampled answers that
+ * A loss in nats per token says little to anybody; that of an answer as a whole is exp(-loss * tokens), the share of sampled
+ * answers that
  * come out as the example has them. Informal dates of 11 tokens at 0.165: 0.16, and 0.13 to 0.25 were right.
  */
 import { type JobNumbers, short } from './course.js'
@@ -11,7 +12,9 @@ import type { Row } from './finding.js'
 const LONGEST_ANSWER = 40
 /** A loss that fell by less stands still. */
 const STILL_FALLS = 0.98
-/** Share of whole answers above which a job did what it could, and below which one that stopped by itself says what is missing. */
+/**
+ * Share of whole answers above which a job did what it could, and below which one that stopped by itself says what is missing.
+ */
 const [NEARLY_ALL, HALF] = [0.9, 0.5]
 /** Rows that were trained on are at this share of the held-out loss where they are known by heart. */
 const BY_HEART = 0.5

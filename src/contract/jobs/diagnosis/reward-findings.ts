@@ -1,8 +1,10 @@
 /**
  * Rows of the table of findings about what answers earned: nothing, the same everywhere, all there is.
  *
- * Whether a reward is all there is follows from its range alone, which `exact`, `contains`, a module or a group says. The best reward of a
- * job is no range: where every answer earns 0.1 and one 0, that is the best, and little is learned. Without a range no row says that a
+ * Whether a reward is all there is follows from its range alone, which `exact`, `contains`, a module or a group says. The best
+ * reward of a
+ * job is no range: where every answer earns 0.1 and one 0, that is the best, and little is learned. Without a range no row says
+ * that a
  * model is done.
  */
 import { countFlat, isAllLeast, isShown, isSolved, type JobNumbers, mayBeSolved, percent, short } from './course.js'
@@ -10,9 +12,15 @@ import type { Finding, Row } from './finding.js'
 
 /** Runs from 0.2 to 0.99 within four jobs had 60 to 80% of groups equal; "larger" has 95% in its slow first jobs. */
 const MOSTLY_FLAT = 0.9
-/** Share of cut-off answers; at most 0.1 in runs that learned, where twelve tokens are enough. From the second on the limit comes first. */
+/**
+ * Share of cut-off answers; at most 0.1 in runs that learned, where twelve tokens are enough. From the second on the limit
+ * comes first.
+ */
 const [MANY_CUT, MOSTLY_CUT] = [0.2, 0.5]
-/** Share of what can be earned below which rewards alone take long: "larger" had 0.037 once and learned, SmolLM2-135M began at 0.016. */
+/**
+ * Share of what can be earned below which rewards alone take long: "larger" had 0.037 once and learned, SmolLM2-135M began at
+ * 0.016.
+ */
 const RARE = 0.025
 /** Fewer answers do not tell rare from never or now and then. */
 const RARE_ANSWERS = 32

@@ -1,5 +1,6 @@
 /**
- * How well a supervised job fits its rows at its end: what `findings.ts` says of whole answers, and of a job that was cut while it still
+ * How well a supervised job fits its rows at its end: what `findings.ts` says of whole answers, and of a job that was cut while
+ * it still
  * learned. Counted in the report's facts, so that a job that goes on from a resume point ends with the same figures.
  */
 import type { JobReport } from '#training/trainer/report.js'
@@ -26,7 +27,8 @@ export function noteFit({ facts }: JobReport, loss: number, window: number): voi
 }
 
 /**
- * Writes the figures of a job that has ended: `trained` loss of its last steps and `trained_before` of as many before them, `held_out` and
+ * Writes the figures of a job that has ended: `trained` loss of its last steps and `trained_before` of as many before them,
+ * `held_out` and
  * `held_out_before` where rows were measured, and the tokens of an answer.
  */
 export function closeFit(report: JobReport, answerTokens: number): void {

@@ -1,4 +1,6 @@
-/** `train rl --prompts`: what excludes what, before anything is asked, and a loop that ends at once where everything is earned. */
+/**
+ * `train rl --prompts`: what excludes what, before anything is asked, and a loop that ends at once where everything is earned.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

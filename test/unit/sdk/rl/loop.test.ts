@@ -21,6 +21,7 @@ import {
 import { createClient } from '../../../../src/sdk/client/client.js'
 import {
   checkpoint,
+  errorBody,
   JOB,
   MODEL,
   page,
@@ -347,6 +348,17 @@ describe('train', () => {
     expect((await model.evaluate(groups(0), { onWarning })).warnings).toHaveLength(1)
     expect(told).toHaveLength(1)
     expect((await model.evaluate(groups(1), { onWarning })).warnings).toEqual([])
+  })
+  test('what belongs to another measurement is returned and told of, not stored; a name of one’s own is refused', async () => {
+    const refusal = errorBody('other_measurement', 'split "val" holds another')
+    const { model } = await scripted({ [`POST /v1/preview/models/${MODEL.id}/log`]: { status: 409, body: refusal } })
+    const groups = [new TrajectoryGroup([rewarded(0.25), rewarded(0.75)])]
+    const { metrics, warnings } = await model.evaluate(groups, { onWarning: () => undefined })
+    expect(metrics).toEqual({ 'val/reward': 0.5 })
+    expect(warnings).toEqual([
+      'not stored: split "val" holds another; evaluate(groups, { split }) stores it beside that',
+    ])
+    await expect(model.evaluate(groups, { measurement: 'mine' })).rejects.toMatchObject({ code: 'other_measurement' })
   })
   test('when no group differs no job is started, and that is said with numbers; a KL penalty changes nothing of it, other advantages do', async () => {
     const { model, requests } = await scripted(routes('completed'))

@@ -1,4 +1,6 @@
-/** What losses of a job on examples say of whole answers: when it was cut, when examples are used up, and when nothing is said. */
+/**
+ * What losses of a job on examples say of whole answers: when it was cut, when examples are used up, and when nothing is said.
+ */
 import { describe, expect, test } from 'vitest'
 import { diagnoseJob, NO_NUMBERS } from '../../../../../src/contract/jobs/diagnosis/diagnose.js'
 

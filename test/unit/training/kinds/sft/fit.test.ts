@@ -1,4 +1,7 @@
-/** Figures of how a supervised job fits its rows: windows of steps, held-out measurements, and a job that goes on from a resume point. */
+/**
+ * Figures of how a supervised job fits its rows: windows of steps, held-out measurements, and a job that goes on from a resume
+ * point.
+ */
 import { expect, test } from 'vitest'
 import { closeFit, noteFit, stepsToCompare } from '../../../../../src/training/kinds/sft/fit.js'
 import { createReport, restoreReport } from '../../../../../src/training/trainer/report.js'

@@ -1,5 +1,6 @@
 /**
- * Charts: every point is reached by keyboard, a click and Enter lead to what made it, a finger only reads, numbers and picture are saved.
+ * Charts: every point is reached by keyboard, a click and Enter lead to what made it, a finger only reads, numbers and picture
+ * are saved.
  */
 import { readFile } from 'node:fs/promises'
 import type { Browser } from 'playwright-core'

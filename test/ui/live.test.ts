@@ -66,6 +66,9 @@ describe.skipIf(CHROMIUM === null)('the page while a loop runs', () => {
     await page.goto('/ui/models/tests/loop')
     await page.locator('canvas').first().waitFor()
     await page.locator('tbody tr').nth(5).waitFor()
+    // what stands above the charts has come
+    await page.locator('.verdict .word').waitFor()
+    await page.locator('.findings').waitFor()
     // a part of the axis is chosen: it is in the address, for all charts, and stays
     const box = await page.locator('.u-over').first().boundingBox()
     if (box === null) throw new Error('no chart')

@@ -11,7 +11,7 @@ export const stopJob = defineCommand({
   details: 'It makes a checkpoint after its current gradient step, as at its end. jobs cancel keeps nothing.',
   examples: [
     ['trainyard jobs stop', 'the newest job'],
-    ['trainyard jobs stop 4c1d009c && trainyard jobs wait 4c1d009c', 'and wait for its checkpoint'],
+    ['trainyard jobs stop 4c1d009c', 'this one'],
   ],
   args: { job: argument.optional(JOB_ARGUMENT) },
   flags: {},

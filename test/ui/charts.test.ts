@@ -1,5 +1,6 @@
 /**
- * Charts: every point is reached by keyboard, a click and Enter lead to what made it, a finger only reads, numbers and picture are saved.
+ * Charts: every point is reached by keyboard, a click and Enter lead to what made it, a finger only reads, numbers and picture
+ * are saved.
  */
 import { readFile } from 'node:fs/promises'
 import type { Browser } from 'playwright-core'
@@ -60,6 +61,9 @@ describe.skipIf(CHROMIUM === null)('a chart', () => {
   test('a click goes to what made the step; a finger reads, and a button goes', async () => {
     const { context, page } = await open()
     await page.goto('/ui/models/tests/learner')
+    // what stands above the charts has come
+    await page.locator('.verdict .word').waitFor()
+    await page.locator('.findings').waitFor()
     const over = page.locator('.u-over').first()
     const box = await over.boundingBox()
     if (box === null) throw new Error('no chart')

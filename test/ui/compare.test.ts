@@ -1,5 +1,6 @@
 /**
- * Runs side by side, two clicks from Models: curves over each other, only the options that differ, the same prompts with an interval.
+ * Runs side by side, two clicks from Models: curves over each other, only the options that differ, the same prompts with an
+ * interval.
  */
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

@@ -138,7 +138,10 @@ describe.skipIf(CHROMIUM === null)('by keyboard alone', () => {
     expect(first).toBeGreaterThan(0)
     await page.keyboard.press('ArrowRight')
     await page.waitForURL(`**at=${first + 1}*`)
-    await until(() => page.evaluate<boolean>(`document.activeElement.dataset.token === "${first + 1}"`), 'the next token')
+    await until(
+      () => page.evaluate<boolean>(`document.activeElement.dataset.token === "${first + 1}"`),
+      'the next token',
+    )
     expect((await page.evaluate<Stop>(STOP)).isSeen).toBe(true)
     await page.keyboard.press('Tab')
     expect(await page.evaluate<boolean>('document.activeElement.dataset.token === undefined')).toBe(true)

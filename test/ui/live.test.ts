@@ -1,5 +1,6 @@
 /**
- * The page while things happen: what is read stays where it is, the server is asked little, however slow or fast it is, and every window
+ * The page while things happen: what is read stays where it is, the server is asked little, however slow or fast it is, and
+ * every window
  * of a browser is told.
  */
 import type { Browser, Page } from 'playwright-core'
@@ -65,6 +66,9 @@ describe.skipIf(CHROMIUM === null)('the page while a loop runs', () => {
     await page.goto('/ui/models/tests/loop')
     await page.locator('canvas').first().waitFor()
     await page.locator('tbody tr').nth(5).waitFor()
+    // what stands above the charts has come
+    await page.locator('.verdict .word').waitFor()
+    await page.locator('.findings').waitFor()
     // a part of the axis is chosen: it is in the address, for all charts, and stays
     const box = await page.locator('.u-over').first().boundingBox()
     if (box === null) throw new Error('no chart')

@@ -1,8 +1,7 @@
 /**
  * What the client needs of each answer: the types of `contract/wire` once more as checks, which the compiler compares.
  *
- * Only what some reader cannot do without is demanded. Additions that other or older servers lack are `maybe`, words that may
- * grow (a status, a kind) are any text.
+ * Only what some reader cannot do without is demanded. What other or older servers lack is `maybe`; words that may grow are any text.
  */
 import type { WorkerClaim } from '#contract/processes/worker-claim.js'
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'

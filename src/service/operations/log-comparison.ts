@@ -1,5 +1,6 @@
 /**
- * Evaluations of a model at two steps, or of two models, in pairs of prompts. Groups are paired by `metadata.id`, else by what was said before the first answer;
+ * Evaluations of a model at two steps, or of two models, in pairs of prompts. Groups are paired by `metadata.id`, else by what
+ * was said before the first answer;
  * logs of a split at one step are pooled, as their metrics are.
  *
  * Reads at most so many groups and bytes of each step, and says how many groups it left out: it runs on the event loop, a line at a time,

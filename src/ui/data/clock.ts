@@ -1,5 +1,6 @@
 /**
- * The page's clock: the server's, as far as its answers tell, for times are the server's. Nothing else of the page reads the time.
+ * The page's clock: the server's, as far as its answers tell, for times are the server's. Nothing else of the page reads the
+ * time.
  */
 
 /** Below it the two clocks agree: an answer takes a while. */

@@ -60,7 +60,7 @@ export function deedsOf({ sentence, job }: Found, model: Model): readonly FoundD
   if (/train sft|good answers first|examples/.test(sentence)) {
     deeds.push({
       title: 'Train on good answers first',
-      path: `/train?${new URLSearchParams({ kind: 'sft', m: name })}`,
+      path: `/train?kind=sft&${new URLSearchParams({ m: name })}`,
     })
   }
   if (step === undefined && /lower(?:ing)? (?:the )?(?:learning_)?rate/.test(sentence) && typeof rate === 'number') {

@@ -1,5 +1,6 @@
 /**
- * News from the server, while this window is seen and some part of it listens: from the browser's one stream (`feed.ts`), in a shared
+ * News from the server, while this window is seen and some part of it listens: from the browser's one stream (`feed.ts`), in a
+ * shared
  * worker where there is one.
  */
 import { computed, effect, signal } from '@preact/signals'

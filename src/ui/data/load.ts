@@ -1,5 +1,6 @@
 /**
- * Shows what the server has: asked once its key is known, again when the key changes, when news is about it, and when somebody wants it.
+ * Shows what the server has: asked once its key is known, again when the key changes, when news is about it, and when somebody
+ * wants it.
  * What is there stays until the new is: also that of the key before, unless it would say something of another thing.
  */
 import { useEffect, useReducer, useRef, useState } from 'preact/hooks'

@@ -1,5 +1,6 @@
 /**
- * Whether a model learns: by the interval that Evaluations computes, between the first step that was evaluated and the newest. Pure.
+ * Whether a model learns: by the interval that Evaluations computes, between the first step that was evaluated and the newest.
+ * Pure.
  */
 import type { LogComparison } from '#contract/wire/log-comparison.js'
 import type { Curves } from './curves.js'

@@ -312,35 +312,38 @@ function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element 
           </tbody>
         </table>
       </div>
-      {shown.length > 0 && (
-        <p class="row chosen">
-          {formatCount(shown.length)} chosen
-          <button
-            type="button"
-            class="primary"
-            disabled={shown.length < 2 || shown.length > 6}
-            title={shown.length < 2 ? 'choose two' : shown.length > 6 ? 'at most six beside each other' : undefined}
-            onClick={() =>
-              go(
-                `/compare?${shown.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`,
-              )
-            }
-          >
-            Compare
-          </button>
-          <button
-            type="button"
-            disabled={shown.length > 4}
-            title={shown.length > 4 ? 'at most four beside each other' : undefined}
-            onClick={() =>
-              go(`/play?${shown.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
-            }
-          >
-            Chat side by side
-          </button>
-        </p>
-      )}
+      {shown.length > 0 && <Chosen models={shown} />}
     </>
+  )
+}
+
+/** What can be done with several. */
+function Chosen({ models }: { readonly models: readonly ListedModel[] }): JSX.Element {
+  return (
+    <p class="row chosen">
+      {formatCount(models.length)} chosen
+      <button
+        type="button"
+        class="primary"
+        disabled={models.length < 2 || models.length > 6}
+        title={models.length < 2 ? 'choose two' : models.length > 6 ? 'at most six beside each other' : undefined}
+        onClick={() =>
+          go(`/compare?${models.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
+        }
+      >
+        Compare
+      </button>
+      <button
+        type="button"
+        disabled={models.length > 4}
+        title={models.length > 4 ? 'at most four beside each other' : undefined}
+        onClick={() =>
+          go(`/play?${models.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
+        }
+      >
+        Chat side by side
+      </button>
+    </p>
   )
 }
 

@@ -1,6 +1,8 @@
 /**
- * Lines over steps, drawn by uPlot: one or several, the raw values always, a smooth line over them when asked, one cursor over all charts of a
- * page, a part of the axis that is kept in the address. Arrows move along the points; a finger reads and never goes away. Who does not see
+ * Lines over steps, drawn by uPlot: one or several, the raw values always, a smooth line over them when asked, one cursor over
+ * all charts of a
+ * page, a part of the axis that is kept in the address. Arrows move along the points; a finger reads and never goes away. Who
+ * does not see
  * it hears a sentence and each point; the numbers are in the table that every page with charts has.
  */
 import type { JSX } from 'preact'
@@ -31,8 +33,7 @@ export function Chart(props: ChartProps): JSX.Element {
   const [at, setAt] = useState<number | null>(null)
   const { height = 170, title, steps, lines, positions } = props
   const [main] = lines
-  const canBeLogarithmic = lines.every(({ values }) => values.every((value) => value === null || value > 0))
-  const isLogarithmic = canBeLogarithmic && (props.isLogarithmic === true || query.value.getAll('lg').includes(title))
+  const isLogarithmic = isPositive(props) && (props.isLogarithmic === true || query.value.getAll('lg').includes(title))
   const colours = look.value
   const zoom = zoomInAddress()
   const shape = JSON.stringify([
@@ -106,30 +107,7 @@ export function Chart(props: ChartProps): JSX.Element {
   const point = lines.map(({ name, values }) => `${name} ${formatNumber(values[shown])}`).join(', ')
   return (
     <figure class="card chart">
-      <figcaption>
-        <h3>{title}</h3>
-        {lines.length === 1 && (
-          <span class="number">
-            {at !== null && (
-              <span class="soft">{props.unit === 'gradient step' ? '' : `step ${steps[at] ?? ''} `}</span>
-            )}
-            {formatNumber(main?.values[shown])}
-          </span>
-        )}
-      </figcaption>
-      {lines.length > 1 && (
-        <ul class="plain legend-of-lines small">
-          <li class="soft">
-            {props.unit} {formatNumber(steps[shown])}
-          </li>
-          {lines.map(({ name, values }, i) => (
-            <li key={name}>
-              <span class={`swatch line-${i % 6}`} aria-hidden="true" /> {name}{' '}
-              <strong class="number">{formatNumber(values[at ?? lastIndex(values)])}</strong>
-            </li>
-          ))}
-        </ul>
-      )}
+      <Head chart={props} at={at} />
       <div
         ref={holder}
         class="plot"
@@ -142,36 +120,84 @@ export function Chart(props: ChartProps): JSX.Element {
         aria-valuetext={`step ${steps[shown] ?? ''}: ${point}`}
         onKeyDown={onKey}
       />
-      <p class="row chart-tools small">
-        {at !== null && props.onPick !== undefined && (
-          <button type="button" class="link" onClick={() => props.onPick?.(at)}>
-            open step {steps[at]}
-          </button>
-        )}
-        {zoom !== null && (
-          <button type="button" class="link" onClick={() => setQuery({ [ZOOM]: null })}>
-            all steps
-          </button>
-        )}
-        <span class="push" />
-        {canBeLogarithmic && props.isLogarithmic !== true && (
-          <button type="button" class="link" aria-pressed={isLogarithmic} onClick={() => toggleLogarithmic(title)}>
-            log<span class="visually-hidden"> scale of {title}</span>
-          </button>
-        )}
-        <button
-          type="button"
-          class="link"
-          onClick={() => saveBlob(new Blob([toCsv(props)], { type: 'text/csv' }), `${title}.csv`)}
-        >
-          CSV<span class="visually-hidden"> of {title}</span>
-        </button>
-        <button type="button" class="link" onClick={() => savePicture(plot.current, title)}>
-          PNG<span class="visually-hidden"> of {title}</span>
-        </button>
-      </p>
+      <Tools chart={props} at={at} isLogarithmic={isLogarithmic} onPicture={() => savePicture(plot.current, title)} />
     </figure>
   )
+}
+
+/** Title, and the values where the cursor is, else the last of each line. */
+function Head({ chart, at }: { readonly chart: ChartProps; readonly at: number | null }): JSX.Element {
+  const { title, lines, steps, unit } = chart
+  const shownOf = (values: readonly (number | null)[]) => formatNumber(values[at ?? lastIndex(values)])
+  return (
+    <>
+      <figcaption>
+        <h3>{title}</h3>
+        {lines.length === 1 && (
+          <span class="number">
+            {at !== null && <span class="soft">{unit === 'gradient step' ? '' : `step ${steps[at] ?? ''} `}</span>}
+            {shownOf(lines[0]?.values ?? [])}
+          </span>
+        )}
+      </figcaption>
+      {lines.length > 1 && (
+        <ul class="plain legend-of-lines small">
+          <li class="soft">{at === null ? `last ${unit}` : `${unit} ${formatNumber(steps[at])}`}</li>
+          {lines.map(({ name, values }, i) => (
+            <li key={name}>
+              <span class={`swatch line-${i % 6}`} aria-hidden="true" /> {name}{' '}
+              <strong class="number">{shownOf(values)}</strong>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  )
+}
+
+function Tools(props: {
+  readonly chart: ChartProps
+  readonly at: number | null
+  readonly isLogarithmic: boolean
+  readonly onPicture: () => void
+}): JSX.Element {
+  const { chart, at } = props
+  const { title, steps, onPick } = chart
+  return (
+    <p class="row chart-tools small">
+      {at !== null && onPick !== undefined && (
+        <button type="button" class="link" onClick={() => onPick(at)}>
+          open step {steps[at]}
+        </button>
+      )}
+      {zoomInAddress() !== null && (
+        <button type="button" class="link" onClick={() => setQuery({ [ZOOM]: null })}>
+          all steps
+        </button>
+      )}
+      <span class="push" />
+      {isPositive(chart) && chart.isLogarithmic !== true && (
+        <button type="button" class="link" aria-pressed={props.isLogarithmic} onClick={() => toggleLogarithmic(title)}>
+          log<span class="visually-hidden"> scale of {title}</span>
+        </button>
+      )}
+      <button
+        type="button"
+        class="link"
+        onClick={() => saveBlob(new Blob([toCsv(chart)], { type: 'text/csv' }), `${title}.csv`)}
+      >
+        CSV<span class="visually-hidden"> of {title}</span>
+      </button>
+      <button type="button" class="link" onClick={props.onPicture}>
+        PNG<span class="visually-hidden"> of {title}</span>
+      </button>
+    </p>
+  )
+}
+
+/** A log scale has a place for each of its values. */
+function isPositive({ lines }: ChartProps): boolean {
+  return lines.every(({ values }) => values.every((value) => value === null || value > 0))
 }
 
 /** Null: all of it. */

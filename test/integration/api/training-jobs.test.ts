@@ -166,7 +166,9 @@ describe('a job', () => {
   it('that waits has nothing to keep: it is not stopped but cancelled', async () => {
     const first = await submit({ steps: 400, delay_ms: 20 })
     const second = await submit({ steps: 1 })
-    const refused = await service.json<{ error: { code: string; hint: string } }>(`${RL}/${second}/stop`, { method: 'POST' })
+    const refused = await service.json<{ error: { code: string; hint: string } }>(`${RL}/${second}/stop`, {
+      method: 'POST',
+    })
     expect(refused).toMatchObject({ status: 409, body: { error: { code: 'job_not_running' } } })
     expect(refused.body.error.hint).toContain('jobs cancel')
     for (const id of [second, first]) await service.json(`${RL}/${id}/cancel`, { method: 'POST' })

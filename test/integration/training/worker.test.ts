@@ -106,9 +106,9 @@ async function startServer(options: FakeOptions): Promise<{ url: string; recorde
     if (path === '/heartbeat') {
       recorded.heartbeats++
       return void reply(200, {
-          is_cancel_requested: options.isCancelRequested?.(recorded) ?? false,
-          is_stop_requested: options.isStopRequested?.(recorded) ?? false,
-        })
+        is_cancel_requested: options.isCancelRequested?.(recorded) ?? false,
+        is_stop_requested: options.isStopRequested?.(recorded) ?? false,
+      })
     }
     if (path === '/events') {
       const { offset, events } = JSON.parse(body.toString()) as WorkerEvents

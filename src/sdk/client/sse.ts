@@ -2,6 +2,7 @@
  * Server-sent events of an open answer, over `eventsource-parser`. Knows no endpoint.
  */
 import { createParser, type EventSourceMessage } from 'eventsource-parser'
+import { ProtocolError } from './errors.js'
 
 /** Whether an answer is an event stream. */
 export function isEventStream(response: Response): boolean {
@@ -36,4 +37,11 @@ export function createEventReader(onData: (data: string) => void): (bytes: Uint8
   const parser = createParser({ onEvent: (event) => onData(event.data) })
   const decoder = new TextDecoder()
   return (bytes) => parser.feed(decoder.decode(bytes, { stream: true }))
+}
+
+/** @throws {ProtocolError} for an answer in one piece where events were asked for */
+export function assertStream(response: Response, source: string): void {
+  if (isEventStream(response)) return
+  const type = response.headers.get('content-type') ?? 'nothing'
+  throw new ProtocolError(`${source} answered with ${type}, expected a stream of events`)
 }

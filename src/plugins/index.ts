@@ -3,11 +3,12 @@
  * one, the rows of the first come first.
  */
 import type { Installed } from '#service/plugin.js'
+import { fineTuning } from './fine-tuning/plugin.js'
 import { messages } from './messages/plugin.js'
 import { responses } from './responses/plugin.js'
 import { wandb } from './wandb/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, wandb],
+  plugins: [responses, messages, fineTuning, wandb],
   bodyThread: 'plugins/body-thread.js',
 }

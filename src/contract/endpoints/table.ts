@@ -14,7 +14,7 @@ import { PROBES } from './probes.js'
 import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
-import { FINE_TUNING, TRAINING } from './training.js'
+import { TRAINING } from './training.js'
 import { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
 
@@ -27,7 +27,6 @@ export const ENDPOINTS = Object.freeze({
   ...MARKS_OF_ANSWERS,
   ...WEBHOOKS,
   ...FILES,
-  ...FINE_TUNING,
   ...ACCESS,
   ...TINKER,
   ...SERVER,

@@ -3,7 +3,6 @@
  */
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { createFineTuningService } from '../facades/fine-tuning/fine-tuning.js'
 import { createTinkerService } from '../facades/tinker/tinker.js'
 import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
@@ -214,7 +213,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     logComparison: createLogComparisonService(context),
     files,
     probes: createProbeService(context, probes),
-    fineTuning: createFineTuningService(context, { models, trainingJobs }),
     chat,
     completions: createCompletionService(context),
     tokens,

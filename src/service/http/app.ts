@@ -24,7 +24,6 @@ import { chatHandlers } from './routes/chat-completions.js'
 import { checkpointHandlers } from './routes/checkpoints.js'
 import { docsHandlers } from './routes/docs.js'
 import { fileHandlers } from './routes/files.js'
-import { fineTuningHandlers } from './routes/fine-tuning.js'
 import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
@@ -55,7 +54,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...docsHandlers(options),
     ...engineNodeHandlers(options),
     ...fileHandlers(options),
-    ...fineTuningHandlers(options),
     ...healthHandlers(options),
     ...logHandlers(options),
     ...markHandlers(options),

@@ -8,7 +8,6 @@ import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { EndpointTable, Key } from '#contract/endpoints/table.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
-import type { FineTuningService } from '#service/facades/fine-tuning/fine-tuning.js'
 import type { TinkerService } from '#service/facades/tinker/tinker.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
@@ -108,7 +107,6 @@ export interface AppOptions {
     readonly marks: MarkService
     readonly marksFile: MarksFileService
     readonly files: FileService
-    readonly fineTuning: FineTuningService
     readonly chat: ChatService
     readonly completions: CompletionService
     readonly tokens: TokenService

@@ -5,7 +5,6 @@
  * never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
-import type { FineTuningTables } from './fine-tuning/tables.js'
 import type { ProbeTables } from './probes/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
 import type { WebhookTables } from './webhooks/tables.js'
@@ -375,7 +374,7 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema extends FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
+export interface Schema extends WebhookTables, TinkerTables, ProbeTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable

@@ -18,6 +18,7 @@ import { wandbTables } from '#plugins/wandb/storage/tables.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
+import { countRows } from '#service/storage/move/copy-rows.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 import { openDatabase } from '../../support/service/with-plugins.js'
@@ -46,7 +47,7 @@ const COUNTED = [
   'wandb_artifacts',
   'wandb_artifact_files',
   'wandb_metadata',
-] as const
+]
 
 interface Outcome {
   readonly point: number
@@ -91,9 +92,8 @@ async function stateOf(dataDir: string): Promise<unknown> {
     const ends = events.filter((event) => event.job_id === job.id && terminal.has(event.type))
     expect(ends.length, `terminal events of a ${job.status} job`).toBe(job.ended_at_ms === null ? 0 : 1)
   }
-  const count = async (table: (typeof COUNTED)[number]) => (await db.selectFrom(table).selectAll().execute()).length
-  const counts: Record<string, number> = {}
-  for (const table of COUNTED) counts[table] = await count(table)
+  const counts = (await countRows(own)).filter(({ name }) => COUNTED.includes(name))
+  expect(counts.length).toBe(COUNTED.length)
   const usage = db.selectFrom('usage_days').select(['requests', 'prompt_tokens', 'completion_tokens'])
   const state = {
     usage: await usage.orderBy('model').execute(),

@@ -10,7 +10,6 @@ import { up as counters } from './0001-to-0010/0004-counters.js'
 import { up as logPages } from './0001-to-0010/0005-log-pages.js'
 import { up as keysAndUsage } from './0001-to-0010/0006-keys-and-usage.js'
 import { up as jobReports } from './0001-to-0010/0007-job-reports.js'
-import { up as fineTuning } from './0001-to-0010/0009-fine-tuning.js'
 import { up as webhooks } from './0001-to-0010/0010-webhooks.js'
 import { up as listIndexes } from './0011-list-indexes.js'
 import { up as filterIndexes } from './0012-filter-indexes.js'
@@ -43,7 +42,6 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0005-log-pages': { up: logPages },
   '0006-keys-and-usage': { up: keysAndUsage },
   '0007-job-reports': { up: jobReports },
-  '0009-fine-tuning': { up: fineTuning },
   '0010-webhooks': { up: webhooks },
   '0011-list-indexes': { up: listIndexes },
   '0012-filter-indexes': { up: filterIndexes },

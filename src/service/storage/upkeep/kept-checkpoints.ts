@@ -70,7 +70,7 @@ export async function setKeepRule(db: Database, modelId: string, rule: string | 
 }
 
 /**
- * Steps of a model that no rule deletes: those that somebody saved under a name, published as a result or marked answers of, that watched prompts were
+ * Steps of a model that no rule deletes: those that somebody saved under a name or marked answers of, that watched prompts were
  * asked of by name, and those that an unfinished job begins from.
  */
 export async function listNamedSteps(db: Database, modelId: string): Promise<ReadonlySet<number>> {
@@ -81,12 +81,6 @@ export async function listNamedSteps(db: Database, modelId: string): Promise<Rea
       .select('w.step')
       .where('s.model_id', '=', modelId)
       .where('w.name', 'is not', null)
-      .execute(),
-    db
-      .selectFrom('fine_tuning_jobs as f')
-      .innerJoin('training_jobs as j', 'j.id', 'f.job_id')
-      .select('j.step')
-      .where('j.model_id', '=', modelId)
       .execute(),
     db.selectFrom('marks').select('step').where('model_id', '=', modelId).execute(),
     db

@@ -1,6 +1,9 @@
 /**
  * The table of fine-tuning jobs, as Kysely sees it.
  */
+import type { Kysely } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
 
 export interface FineTuningJobsTable {
   job_id: string
@@ -19,6 +22,12 @@ export interface FineTuningJobsTable {
   created_at_ms: number
 }
 
-export interface FineTuningTables {
+/** No interface: Kysely wants an index. */
+export type FineTuningTables = {
   fine_tuning_jobs: FineTuningJobsTable
+}
+
+/** The same database, or open transaction, with this table. */
+export function fineTuningTables(db: Database): Kysely<Schema & FineTuningTables> {
+  return (db as Kysely<Schema>).withTables<FineTuningTables>()
 }

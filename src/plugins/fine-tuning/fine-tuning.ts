@@ -7,22 +7,25 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import { AppError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import {
-  type CreateFineTuningJobRequest,
-  type FineTuningCheckpoint,
-  type FineTuningEvent,
-  type FineTuningJob,
-  type FineTuningPageQuery,
-  JOB_KIND_OF_METHOD,
-} from '#contract/jobs/fine-tuning.js'
 import { MAX_METADATA } from '#contract/wire/compatible/metadata.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import { countPreferenceExamples } from '#formats/rows/examples/preference-example.js'
 import { countSftExamples } from '#formats/rows/examples/sft-example.js'
+import { digestOf } from '#service/operations/access/request-digest.js'
+import { ownerOf } from '#service/operations/access/tenant.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import { resolvePolicy } from '#service/operations/generation/chat/served-models.js'
+import type { ModelService } from '#service/operations/models/models.js'
+import type { CreateHeaders, TrainingJobService } from '#service/operations/training/training-jobs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { findFile } from '#service/storage/files.js'
+import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
+import type { ModelRecord } from '#service/storage/models.js'
+import { unknownCursor } from '#service/storage/paging.js'
+import { findJob, findJobs, type JobRecord } from '#service/storage/training-jobs.js'
+import { chooseHyperparameters, methodOf } from './hyperparameters.js'
 import {
   type FineTuningRecord,
   findFineTuningByDigest,
@@ -30,18 +33,7 @@ import {
   insertFineTuningJob,
   listFineTuningJobs,
   setTrainedTokens,
-} from '#service/storage/fine-tuning/jobs.js'
-import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
-import type { ModelRecord } from '#service/storage/models.js'
-import { unknownCursor } from '#service/storage/paging.js'
-import { findJob, findJobs, type JobRecord } from '#service/storage/training-jobs.js'
-import { digestOf } from '../../operations/access/request-digest.js'
-import { ownerOf } from '../../operations/access/tenant.js'
-import type { Principal, ServiceContext } from '../../operations/context.js'
-import { resolvePolicy } from '../../operations/generation/chat/served-models.js'
-import type { ModelService } from '../../operations/models/models.js'
-import type { CreateHeaders, TrainingJobService } from '../../operations/training/training-jobs.js'
-import { chooseHyperparameters, methodOf } from './hyperparameters.js'
+} from './storage/jobs.js'
 import {
   fromFineTuningId,
   toFineTuningCheckpoint,
@@ -49,6 +41,14 @@ import {
   toFineTuningId,
   toFineTuningJob,
 } from './to-openai.js'
+import {
+  type CreateFineTuningJobRequest,
+  type FineTuningCheckpoint,
+  type FineTuningEvent,
+  type FineTuningJob,
+  type FineTuningPageQuery,
+  JOB_KIND_OF_METHOD,
+} from './wire.js'
 
 export interface FineTuningService {
   create(principal: Principal, request: CreateFineTuningJobRequest, headers: CreateHeaders): Promise<FineTuningJob>

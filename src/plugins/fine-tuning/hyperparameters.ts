@@ -5,14 +5,14 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { DPO } from '#contract/jobs/dpo.js'
+import { advisedOptions, measuredRate, publishedRate } from '#contract/jobs/size-defaults.js'
 import {
   type CreateFineTuningJobRequest,
   type DpoHyperparameters,
   FINE_TUNING_METHODS,
   type FineTuningMethod,
   JOB_KIND_OF_METHOD,
-} from '#contract/jobs/fine-tuning.js'
-import { advisedOptions, measuredRate, publishedRate } from '#contract/jobs/size-defaults.js'
+} from './wire.js'
 
 /** What was chosen: shown on the job, and the configuration of the training job. */
 export interface ChosenHyperparameters {

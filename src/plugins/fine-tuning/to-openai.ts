@@ -3,12 +3,12 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
-import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from '#contract/jobs/fine-tuning.js'
 import type { JobStatus } from '#contract/wire/job-words.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'
-import type { FineTuningRecord } from '#service/storage/fine-tuning/jobs.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
+import type { FineTuningRecord } from './storage/jobs.js'
+import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from './wire.js'
 
 const STATUSES: Readonly<Record<JobStatus, FineTuningJob['status']>> = {
   queued: 'queued',

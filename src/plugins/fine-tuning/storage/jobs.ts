@@ -3,10 +3,10 @@
  */
 import type { Selectable } from 'kysely'
 import type { JsonObject } from '#base/util/json.js'
-import { type Database, databaseNowMs } from '../database.js'
-import { type Page, type PageOptions, toPage } from '../paging.js'
-import { readObject } from '../row-values.js'
-import type { FineTuningJobsTable } from './tables.js'
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { type Page, type PageOptions, toPage } from '#service/storage/paging.js'
+import { readObject } from '#service/storage/row-values.js'
+import { type FineTuningJobsTable, fineTuningTables } from './tables.js'
 
 export interface FineTuningRecord {
   readonly jobId: string
@@ -26,7 +26,7 @@ export async function insertFineTuningJob(
   db: Database,
   job: Omit<FineTuningRecord, 'trainedTokens' | 'createdAtMs'>,
 ): Promise<void> {
-  await db
+  await fineTuningTables(db)
     .insertInto('fine_tuning_jobs')
     .values({
       job_id: job.jobId,
@@ -78,11 +78,23 @@ export async function listFineTuningJobs(
 }
 
 export async function setTrainedTokens(db: Database, jobId: string, trainedTokens: number): Promise<void> {
-  await db.updateTable('fine_tuning_jobs').set({ trained_tokens: trainedTokens }).where('job_id', '=', jobId).execute()
+  const job = fineTuningTables(db).updateTable('fine_tuning_jobs').where('job_id', '=', jobId)
+  await job.set({ trained_tokens: trainedTokens }).execute()
+}
+
+/** Steps of a model that are what a job was asked for. */
+export async function listResultSteps(db: Database, modelId: string): Promise<readonly number[]> {
+  const rows = await fineTuningTables(db)
+    .selectFrom('fine_tuning_jobs as f')
+    .innerJoin('training_jobs as j', 'j.id', 'f.job_id')
+    .select('j.step')
+    .where('j.model_id', '=', modelId)
+    .execute()
+  return rows.flatMap(({ step }) => step ?? [])
 }
 
 function ownedBy(db: Database, owner: Owner) {
-  const query = db.selectFrom('fine_tuning_jobs').selectAll().where('entity', '=', owner.entity)
+  const query = fineTuningTables(db).selectFrom('fine_tuning_jobs').selectAll().where('entity', '=', owner.entity)
   return owner.project === null ? query : query.where('project', '=', owner.project)
 }
 

@@ -1,12 +1,17 @@
 /**
  * OpenAI's fine-tuning jobs.
  */
-import type { AppOptions } from '../environment.js'
-import { handlers } from '../handlers.js'
-import { createHeaders } from '../headers.js'
+import { createHeaders } from '#service/http/headers.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { fineTuningEndpoints } from './endpoints.js'
+import { createFineTuningService } from './fine-tuning.js'
 
-export function fineTuningHandlers({ services: { fineTuning } }: AppOptions) {
-  return handlers({
+export function fineTuningHandlers({
+  context,
+  app: { services },
+}: PluginService): PluginHandlers<typeof fineTuningEndpoints> {
+  const fineTuning = createFineTuningService(context, services)
+  return {
     'POST /v1/fine_tuning/jobs': async ({ principal, body, c }) =>
       fineTuning.create(principal, await body(), createHeaders(c)),
     'GET /v1/fine_tuning/jobs': ({ principal, query }) => fineTuning.list(principal, query()),
@@ -18,5 +23,5 @@ export function fineTuningHandlers({ services: { fineTuning } }: AppOptions) {
       fineTuning.events(principal, params.fine_tuning_job_id, query()),
     'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}/checkpoints': ({ principal, params, query }) =>
       fineTuning.checkpoints(principal, params.fine_tuning_job_id, query()),
-  })
+  }
 }

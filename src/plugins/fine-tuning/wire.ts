@@ -5,12 +5,12 @@
  * and integrations, are refused by name.
  */
 import { z } from 'zod'
+import { DPO } from '#contract/jobs/dpo.js'
 import { metadataSchema } from '#contract/wire/compatible/metadata.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { laxInteger, laxNumber } from '#contract/wire/lax.js'
 import { listSchema } from '#contract/wire/list.js'
 import { kept } from '#contract/wire/maxima.js'
-import { DPO } from './dpo.js'
 
 const auto = z.literal('auto')
 

@@ -7,8 +7,9 @@ import { fineTuning } from './fine-tuning/plugin.js'
 import { messages } from './messages/plugin.js'
 import { responses } from './responses/plugin.js'
 import { wandb } from './wandb/plugin.js'
+import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb],
+  plugins: [responses, messages, fineTuning, wandb, webhooks],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -14,7 +14,6 @@ import type { BuiltInModel } from './built-in-models.js'
 import type { SampleTiming } from './facades/tinker/samples.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
-import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
 import type { DEFAULT_S3_TUNING } from './storage/blobs/s3-objects.js'
@@ -52,8 +51,6 @@ export interface ServiceTuning {
   readonly bodies?: Partial<BodyLimits>
   /** How long a client may take nothing of an answer that waits for it, milliseconds. Default: `connections.ts`. */
   readonly unreadAnswerMs?: number
-  /** Waits of webhook deliveries. Defaults: `DEFAULT_OUTBOX_TIMING`. */
-  readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
   /** How long a server that says nothing counts as alive for those beside it, milliseconds. Default 15,000. */

@@ -12,6 +12,7 @@ import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
+import type { ResolvedSettings } from './options.js'
 import type { DatabaseHandle } from './storage/database.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
@@ -33,6 +34,11 @@ export interface PluginStart {
   readonly lifetimes: Pick<Lifetimes, 'add'>
   /** Times and limits that only tests change; the plugin knows which. */
   readonly tuning: object | undefined
+  readonly settings: ResolvedSettings
+  /** Whether no other server works with the database. */
+  readonly isAlone: boolean
+  /** What runs by itself begins when the port is this server's. */
+  onListening(begin: () => void): void
 }
 
 /** A running service, as handlers of a plugin find it. */

@@ -13,7 +13,6 @@ export const TAGS = [
   'Models',
   'Training',
   'Files',
-  'Webhooks',
   'Keys and usage',
   'Tinker client',
   'Server',

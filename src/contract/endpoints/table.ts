@@ -15,7 +15,7 @@ import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
 import { TRAINING } from './training.js'
-import { WEBHOOKS } from './webhooks.js'
+import type { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
 
 export const ENDPOINTS = Object.freeze({
@@ -25,7 +25,6 @@ export const ENDPOINTS = Object.freeze({
   ...TRAINING,
   ...ROLLOUTS,
   ...MARKS_OF_ANSWERS,
-  ...WEBHOOKS,
   ...FILES,
   ...ACCESS,
   ...TINKER,
@@ -35,7 +34,9 @@ export const ENDPOINTS = Object.freeze({
   ...ENGINE_NODE,
 })
 
-type Endpoints = typeof ENDPOINTS
+/** Rows of plugins that the client has methods for. */
+type OfPlugins = typeof WEBHOOKS
+type Endpoints = typeof ENDPOINTS & OfPlugins
 export type EndpointKey = keyof Endpoints
 export type EndpointOf<K extends EndpointKey> = Endpoints[K]
 
@@ -92,7 +93,7 @@ export interface Route extends Endpoint {
 /** Rows of a plugin that stand together in the table. */
 export interface EndpointRun<T extends Rows = Rows> {
   /** The row of the core that they stand behind. */
-  readonly after: EndpointKey
+  readonly after: keyof typeof ENDPOINTS
   readonly rows: T
 }
 

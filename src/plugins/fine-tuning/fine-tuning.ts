@@ -50,7 +50,7 @@ import {
   JOB_KIND_OF_METHOD,
 } from './wire.js'
 
-export interface FineTuningService {
+interface FineTuningService {
   create(principal: Principal, request: CreateFineTuningJobRequest, headers: CreateHeaders): Promise<FineTuningJob>
   get(principal: Principal, id: string): Promise<FineTuningJob>
   list(principal: Principal, query: FineTuningPageQuery): Promise<List<FineTuningJob>>

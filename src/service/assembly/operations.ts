@@ -9,6 +9,7 @@ import { createAuthService } from '../operations/access/auth.js'
 import { createDownloadService } from '../operations/access/downloads.js'
 import { createKeyService } from '../operations/access/keys.js'
 import { createSessionService } from '../operations/access/sessions.js'
+import { createNameService } from '../operations/address-rules.js'
 import { createVerifyService } from '../operations/backup/verify-storage.js'
 import { createBaseModelFilesBook } from '../operations/base-models/base-model-files.js'
 import { createBaseModelService } from '../operations/base-models/base-models.js'
@@ -41,9 +42,6 @@ import { createTrainingSessionService } from '../operations/training/training-se
 import { createWorkerApiService } from '../operations/training/worker-api.js'
 import { createWorkerClaimService } from '../operations/training/worker-claims.js'
 import { createTrajectoryLogService } from '../operations/trajectory-log.js'
-import { createAddressRules, createNameService } from '../operations/webhooks/address-rules.js'
-import { createOutbox, type Outbox } from '../operations/webhooks/outbox.js'
-import { createWebhookService } from '../operations/webhooks/webhooks.js'
 import { resolveHub } from '../options.js'
 import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
@@ -54,13 +52,12 @@ import { findArtifactRows } from './plugins.js'
 import type { Processes } from './processes.js'
 import type { ServedModels } from './served-models.js'
 import type { Start } from './start.js'
-import { type Storage, webhookTiming } from './storage.js'
+import type { Storage } from './storage.js'
 
 export interface Operations {
   readonly services: AppOptions['services']
   /** What operations of plugins work with, too. */
   readonly context: ServiceContext
-  readonly outbox: Outbox
   readonly probes: ProbeRunner
 }
 
@@ -73,7 +70,7 @@ export interface OperationsInput {
 }
 
 /**
- * Downloads, deliveries and fetches begin when somebody asks for them; outbox and watched prompts begin when the server listens.
+ * Downloads and fetches begin when somebody asks for them; watched prompts begin when the server listens.
  */
 export function createOperations(start: Start, input: OperationsInput): Operations {
   const { options, settings, logger, lifetimes } = start
@@ -126,19 +123,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     ...options.tuning?.remoteData,
   })
   lifetimes.add('remote data', () => remoteData.stop())
-  const rules = createAddressRules(settings.webhookHosts, lookUp)
-  const timing = webhookTiming(start)
-  const outbox = createOutbox({
-    db,
-    ids: storage.ids,
-    clock: systemClock,
-    logger,
-    rules,
-    version,
-    timing,
-    isAlone: storage.group === null,
-  })
-  lifetimes.add('outbox', () => outbox.stop())
 
   const { engines } = processes
   storage.group?.on('adapter', engines.forgetAdapter)
@@ -153,6 +137,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     engines: { ...engines, forgetAdapter },
     clock: systemClock,
     logger,
+    lookUp,
     baseModels: served,
     modelFacts,
     baseModelFiles: createBaseModelFilesBook(),
@@ -229,7 +214,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       hosts: createEngineNodeHosts(settings.engineNodeHosts, lookUp),
     }),
     modelMetrics: createModelMetricsService(context),
-    webhooks: createWebhookService(context, { rules, outbox }),
   }
-  return { services, context, outbox, probes }
+  return { services, context, probes }
 }

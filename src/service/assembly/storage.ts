@@ -13,7 +13,6 @@ import { createUsageService, type UsageService } from '../operations/access/usag
 import { createBlobSweeper } from '../operations/blob-sweeper.js'
 import { assertKeepRule, dropByRule } from '../operations/models/kept-checkpoints.js'
 import { dropOldTrainingData } from '../operations/training/rollouts/retention.js'
-import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
 import { recoverInterrupted } from '../queue/recovery.js'
@@ -82,7 +81,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const newestIds = await listNewestIds(db)
   for (const id of newestIds) ids.continueAfter(id)
   // another machine's clock is its own business
-  if (settings.database === null) await shortenWaits(db, 2 * maxOf(webhookTiming(start).retryMs, 0))
+  if (settings.database === null) await shortenWaits(db)
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const leaseMs = options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs
   const beside = group === null ? null : { earlierId, isFirst: group.count() === 1 }
@@ -208,11 +207,6 @@ function assertAlone({ database, blobStore, singleServer }: ResolvedSettings): v
       hint: 'name a bucket with --blob-store s3://…, or start with --single-server',
     },
   )
-}
-
-/** Waits of webhook deliveries. */
-export function webhookTiming({ options }: Pick<Start, 'options'>): OutboxTiming {
-  return { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks }
 }
 
 function bodyLimits({ options, settings }: Start): BodyLimits {

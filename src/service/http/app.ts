@@ -38,7 +38,6 @@ import { sessionHandlers } from './routes/sessions.js'
 import { tinkerHandlers } from './routes/tinker.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
 import { uiHandlers } from './routes/ui.js'
-import { webhookHandlers } from './routes/webhooks.js'
 import { requireLease, workerHandlers } from './routes/worker.js'
 
 /** One handler for each row of the table of endpoints. */
@@ -66,7 +65,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
     ...uiHandlers(options),
-    ...webhookHandlers(options),
     ...workerHandlers(options),
   }
 }

@@ -41,7 +41,6 @@ import type { TrainingSessionService } from '#service/operations/training/traini
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
-import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
 import type { StreamShares } from './connections/stream-shares.js'
 import type { PublicAddress } from './public-address.js'
 
@@ -118,7 +117,6 @@ export interface AppOptions {
     readonly workerClaims: WorkerClaimService
     readonly engineNodes: EngineNodeService
     readonly modelMetrics: ModelMetricsService
-    readonly webhooks: WebhookService
   }
   readonly logger: Logger
   readonly clock: Clock

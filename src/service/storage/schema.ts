@@ -7,7 +7,6 @@
 import type { Generated } from 'kysely'
 import type { ProbeTables } from './probes/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
-import type { WebhookTables } from './webhooks/tables.js'
 
 export interface ApiKeysTable {
   id: string
@@ -374,7 +373,7 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema extends WebhookTables, TinkerTables, ProbeTables {
+export interface Schema extends TinkerTables, ProbeTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable

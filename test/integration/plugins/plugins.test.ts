@@ -36,7 +36,7 @@ const rows = endpoints({
 })
 const noteEndpoints = {
   runs: [{ after: 'GET /v1/whoami', rows }],
-  sections: [{ name: 'Notes', after: 'Webhooks' }],
+  sections: [{ name: 'Notes', after: 'Files' }],
 } as const
 
 type Tables = { notes: { id: string; text: string; created_at_ms: Generated<number> } }

@@ -15,6 +15,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { wandbTables } from '#plugins/wandb/storage/tables.js'
+import { webhookTables } from '#plugins/webhooks/storage/tables.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
@@ -97,7 +98,11 @@ async function stateOf(dataDir: string): Promise<unknown> {
   const usage = db.selectFrom('usage_days').select(['requests', 'prompt_tokens', 'completion_tokens'])
   const state = {
     usage: await usage.orderBy('model').execute(),
-    deliveries: await db.selectFrom('webhook_deliveries').select(['status', 'attempts']).orderBy('id').execute(),
+    deliveries: await webhookTables(own)
+      .selectFrom('webhook_deliveries')
+      .select(['status', 'attempts'])
+      .orderBy('id')
+      .execute(),
     runs: await db.selectFrom('wandb_runs').select(['state', 'summary']).execute(),
     versions: await db.selectFrom('wandb_artifacts').select(['version_index']).orderBy('id').execute(),
     aliases: await db.selectFrom('wandb_aliases').select('alias').orderBy('alias').execute(),

@@ -56,23 +56,15 @@ export interface Refusal {
   readonly instead?: string
 }
 
-const WEBHOOK_REFUSAL: Refusal = {
-  code: 'webhook_refused',
-  param: 'url',
-  subject: 'url',
-  flag: '--webhook-host',
-}
-
 /**
  * @param allowedHosts names or addresses, optionally with `:port`, that may be anywhere and plain http
  * @param lookUp shared by all rules of a process
  */
 export function createAddressRules(
   allowedHosts: readonly string[],
+  { code, param, subject, flag, instead }: Refusal,
   lookUp: NameService = createNameService(),
-  refusal: Refusal = WEBHOOK_REFUSAL,
 ): AddressRules {
-  const { code, param, subject, flag, instead } = refusal
   /** @param host allowing it would help; absent: nothing would, the address is wrong whatever its host */
   const refused = (reason: string, host?: string): InvalidRequestError => {
     const allow =

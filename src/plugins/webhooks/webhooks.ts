@@ -19,8 +19,15 @@ import type {
   Webhook,
   WebhookDelivery,
 } from '#contract/wire/webhooks/webhooks.js'
+import { checkName } from '#service/operations/access/names.js'
+import type { Principal } from '#service/operations/access/principal.js'
+import { digestOf } from '#service/operations/access/request-digest.js'
+import { checkProject, ownerOf } from '#service/operations/access/tenant.js'
+import type { AddressRules } from '#service/operations/address-rules.js'
+import type { ServiceContext } from '#service/operations/context.js'
 import { findIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import type { Outbox } from './outbox.js'
 import {
   type DeliveryRecord,
   deleteWebhookRow,
@@ -31,16 +38,9 @@ import {
   listDeliveries,
   listWebhooks,
   type WebhookRecord,
-} from '#service/storage/webhooks/webhooks.js'
-import { checkName } from '../access/names.js'
-import type { Principal } from '../access/principal.js'
-import { digestOf } from '../access/request-digest.js'
-import { checkProject, ownerOf } from '../access/tenant.js'
-import type { ServiceContext } from '../context.js'
-import type { AddressRules } from './address-rules.js'
-import type { Outbox } from './outbox.js'
+} from './storage/webhooks.js'
 
-export interface WebhookService {
+interface WebhookService {
   /** A repeated key answers with the webhook it made, and its secret. @throws {ConflictError} `idempotency_key_reused` */
   create(principal: Principal, request: CreateWebhookRequest, idempotencyKey: string | null): Promise<CreatedWebhook>
   /** @throws {AppError} `forbidden` for a project that is not the key's own */

@@ -1,12 +1,15 @@
 /**
  * Webhooks, their deliveries, and sending one again.
  */
-import type { AppOptions } from '../environment.js'
-import { handlers } from '../handlers.js'
-import { idempotencyKey } from '../headers.js'
+import { idempotencyKey } from '#service/http/headers.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { webhookEndpoints } from './endpoints.js'
+import type { Sending } from './start.js'
+import { createWebhookService } from './webhooks.js'
 
-export function webhookHandlers({ services: { webhooks } }: AppOptions) {
-  return handlers({
+export function webhookHandlers({ context, started }: PluginService<Sending>): PluginHandlers<typeof webhookEndpoints> {
+  const webhooks = createWebhookService(context, started)
+  return {
     'POST /v1/preview/webhooks': async ({ principal, body, c }) => {
       const created = await webhooks.create(principal, await body(), idempotencyKey(c))
       // a proxy must not keep the one answer that holds the secret
@@ -23,5 +26,5 @@ export function webhookHandlers({ services: { webhooks } }: AppOptions) {
       webhooks.redeliver(principal, params.webhook_id, params.delivery_id),
     'POST /v1/preview/webhooks/{webhook_id}/test': ({ principal, params }) =>
       webhooks.test(principal, params.webhook_id),
-  })
+  }
 }

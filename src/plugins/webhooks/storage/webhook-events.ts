@@ -3,7 +3,8 @@
  * whichever server stored it and whatever its clock says, and gone in the transaction that makes the deliveries.
  */
 import { sql } from 'kysely'
-import type { Database } from '../database.js'
+import type { Database } from '#service/storage/database.js'
+import { webhookTables } from './tables.js'
 
 export interface TailEvent {
   readonly id: string
@@ -22,13 +23,23 @@ export async function noteForWebhooks(db: Database, eventId: string, jobId: stri
     where job.id = ${jobId} and (webhooks.project is null or webhooks.project = job.project)`.execute(db)
 }
 
+export async function countWebhooks(db: Database): Promise<number> {
+  const row = await webhookTables(db)
+    .selectFrom('webhooks')
+    .select((e) => e.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow()
+  return Number(row.count)
+}
+
 export async function hasWebhookEvents(db: Database): Promise<boolean> {
-  return (await db.selectFrom('webhook_events').select('event_id').limit(1).executeTakeFirst()) !== undefined
+  return (
+    (await webhookTables(db).selectFrom('webhook_events').select('event_id').limit(1).executeTakeFirst()) !== undefined
+  )
 }
 
 /** Events that webhooks wait for, oldest first; call `forgetWebhookEvent` of each in the same transaction. */
 export async function listWebhookEvents(db: Database, limit: number): Promise<readonly TailEvent[]> {
-  const rows = await db
+  const rows = await webhookTables(db)
     .selectFrom('webhook_events as told')
     .innerJoin('events', 'events.id', 'told.event_id')
     .select(['events.id', 'events.job_id', 'events.type', 'events.data', 'events.created_at_ms', 'told.webhook_id'])
@@ -47,12 +58,16 @@ export async function listWebhookEvents(db: Database, limit: number): Promise<re
 
 /** Of some webhooks; the others still wait for the event. */
 export async function forgetWebhookEvent(db: Database, { id, webhookIds }: TailEvent): Promise<void> {
-  await db.deleteFrom('webhook_events').where('event_id', '=', id).where('webhook_id', 'in', webhookIds).execute()
+  await webhookTables(db)
+    .deleteFrom('webhook_events')
+    .where('event_id', '=', id)
+    .where('webhook_id', 'in', webhookIds)
+    .execute()
 }
 
 /** Of events that are gone, which `listWebhookEvents` never lists. */
 export async function forgetLostWebhookEvents(db: Database): Promise<void> {
-  await db
+  await webhookTables(db)
     .deleteFrom('webhook_events')
     .where((e) =>
       e.not(e.exists(e.selectFrom('events').select('events.id').whereRef('events.id', '=', 'webhook_events.event_id'))),

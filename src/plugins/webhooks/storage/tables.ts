@@ -1,7 +1,9 @@
 /**
  * Tables of webhooks, as Kysely sees them.
  */
-import type { Generated } from 'kysely'
+import type { Generated, Kysely } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
 
 export interface WebhooksTable {
   id: string
@@ -42,8 +44,14 @@ export interface WebhookEventsTable {
   webhook_id: string
 }
 
-export interface WebhookTables {
+/** No interface: Kysely wants an index. */
+export type WebhookTables = {
   webhooks: WebhooksTable
   webhook_deliveries: WebhookDeliveriesTable
   webhook_events: WebhookEventsTable
+}
+
+/** The same database, or open transaction, with these tables. */
+export function webhookTables(db: Database): Kysely<Schema & WebhookTables> {
+  return (db as Kysely<Schema>).withTables<WebhookTables>()
 }

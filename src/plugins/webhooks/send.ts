@@ -5,16 +5,13 @@ import { createHmac } from 'node:crypto'
 import { request as plainRequest, type RequestOptions } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
-import type { AddressRules } from './address-rules.js'
+import type { AddressRules } from '#service/operations/address-rules.js'
 
 export interface Attempt {
   readonly isDelivered: boolean
   readonly status: number | null
   readonly error: string | null
 }
-
-/** Longest wait for an answer, connection included. */
-export const ATTEMPT_TIMEOUT_MS = 15_000
 
 /** `v1,…` over id, time and body. @param secret `whsec_` and base64 */
 export function signWebhook(

@@ -10,20 +10,23 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { WebhookEvent } from '#contract/wire/webhooks/webhook-words.js'
+import type { AddressRules } from '#service/operations/address-rules.js'
+import { toWireCheckpoint, toWireJob } from '#service/operations/to-wire.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database, DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { sendWebhook } from './send.js'
 import {
+  countWebhooks,
   forgetLostWebhookEvents,
   forgetWebhookEvent,
   hasWebhookEvents,
   listWebhookEvents,
   type TailEvent,
-} from '#service/storage/webhooks/webhook-events.js'
+} from './storage/webhook-events.js'
 import {
   claimDelivery,
-  countWebhooks,
   type DeliveryRecord,
   deleteOldDeliveries,
   findWebhook,
@@ -33,25 +36,8 @@ import {
   listDueWebhooks,
   listListeners,
   setAttempt,
-} from '#service/storage/webhooks/webhooks.js'
-import { toWireCheckpoint, toWireJob } from '../to-wire.js'
-import type { AddressRules } from './address-rules.js'
-import { ATTEMPT_TIMEOUT_MS, sendWebhook } from './send.js'
-
-export interface OutboxTiming {
-  /** Between two looks for new events, and for deliveries that are due. */
-  readonly pollMs: number
-  /** Waits after the first, second … failed attempt; after the last one the delivery has failed. */
-  readonly retryMs: readonly number[]
-  readonly timeoutMs: number
-}
-
-/** The waits Standard Webhooks proposes: two days in all. */
-export const DEFAULT_OUTBOX_TIMING: OutboxTiming = {
-  pollMs: 1000,
-  retryMs: [5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 50_400_000, 72_000_000],
-  timeoutMs: ATTEMPT_TIMEOUT_MS,
-}
+} from './storage/webhooks.js'
+import type { OutboxTiming } from './timing.js'
 
 const EVENTS_PER_LOOK = 1000
 const SENDS_AT_ONCE = 16

@@ -7,11 +7,13 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
-import { createAddressRules } from '#service/operations/webhooks/address-rules.js'
-import { createOutbox, DEFAULT_OUTBOX_TIMING, type Outbox } from '#service/operations/webhooks/outbox.js'
-import { claimDelivery, insertDelivery, insertWebhook, setAttempt } from '#service/storage/webhooks/webhooks.js'
-import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
-import { until } from '../../../../support/until.js'
+import { createOutbox, type Outbox } from '#plugins/webhooks/outbox.js'
+import { createWebhookRules } from '#plugins/webhooks/rules.js'
+import { webhookTables } from '#plugins/webhooks/storage/tables.js'
+import { claimDelivery, insertDelivery, insertWebhook, setAttempt } from '#plugins/webhooks/storage/webhooks.js'
+import { DEFAULT_OUTBOX_TIMING } from '#plugins/webhooks/timing.js'
+import { createJobFixture, type JobFixture } from '../../../support/service/job-fixture.js'
+import { until } from '../../../support/until.js'
 
 let fixture: JobFixture
 let receiver: Server
@@ -36,7 +38,7 @@ beforeEach(async () => {
     ids: systemIds,
     clock: systemClock,
     logger: pino({ level: 'silent' }),
-    rules: createAddressRules([host]),
+    rules: createWebhookRules([host]),
     version: '0',
     timing: { ...DEFAULT_OUTBOX_TIMING, pollMs: 20 },
   })
@@ -62,7 +64,8 @@ async function addDeliveries(entity: string, path: string, count: number): Promi
 }
 
 const inState = async (status: string): Promise<number> =>
-  (await fixture.db.selectFrom('webhook_deliveries').select('id').where('status', '=', status).execute()).length
+  (await webhookTables(fixture.db).selectFrom('webhook_deliveries').select('id').where('status', '=', status).execute())
+    .length
 
 test('an entity whose receiver never answers holds eight attempts, and those of others are made', async () => {
   await addDeliveries('gone', '/silent', 40)
@@ -91,7 +94,7 @@ test('of two receivers of one entity, the silent one does not have all places', 
 })
 
 test('an attempt that ends after another was noted changes nothing', async () => {
-  const { db } = fixture
+  const db = webhookTables(fixture.db)
   await addDeliveries('one', '/well', 1)
   const delivery = await db.selectFrom('webhook_deliveries').select(['id', 'attempts']).executeTakeFirstOrThrow()
   // its lease is over at once, so another server may claim it
@@ -104,7 +107,7 @@ test('an attempt that ends after another was noted changes nothing', async () =>
 })
 
 test('what is noted of an event that is gone is forgotten, and deliveries are made all the same', async () => {
-  const { db } = fixture
+  const db = webhookTables(fixture.db)
   await addDeliveries('one', '/well', 1)
   const { id } = await db.selectFrom('webhooks').select('id').executeTakeFirstOrThrow()
   await db.insertInto('webhook_events').values({ event_id: systemIds.uuid(), webhook_id: id }).execute()

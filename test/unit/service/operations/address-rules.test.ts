@@ -1,7 +1,8 @@
 /** Which addresses are allowed, and that the hint names the flag only where allowing the host would help. */
 import { setMaxListeners } from 'node:events'
 import { describe, expect, test } from 'vitest'
-import { createAddressRules, createNameService } from '#service/operations/webhooks/address-rules.js'
+import { createWebhookRules } from '#plugins/webhooks/rules.js'
+import { createNameService } from '#service/operations/address-rules.js'
 
 describe('an allowed host', () => {
   test.each([
@@ -13,14 +14,14 @@ describe('an allowed host', () => {
     ['[::1]:8977', 'http://[::1]:8977/hook'],
     ['::1', 'http://[::1]/hook'],
   ])('%s is that of %s', (host, url) => {
-    expect(createAddressRules([host]).check(url).href).toBe(new URL(url).href)
+    expect(createWebhookRules([host]).check(url).href).toBe(new URL(url).href)
   })
 
   test.each([
     ['localhost:80', 'https://localhost/hook'],
     ['127.0.0.1:8977', 'http://127.0.0.1:8978/hook'],
   ])('%s is not that of %s', (host, url) => {
-    expect(() => createAddressRules([host]).check(url)).toThrow('url must')
+    expect(() => createWebhookRules([host]).check(url)).toThrow('url must')
   })
 })
 
@@ -31,7 +32,7 @@ test.each([
   ['ftp://127.0.0.1:8977/hook', 'must be an https: address, got ftp:', null],
   ['not an address', 'must be an https: address', null],
 ])('%s is refused', (url, message, flag) => {
-  const refusal = refusalOf(() => createAddressRules(['127.0.0.1:8977']).check(url))
+  const refusal = refusalOf(() => createWebhookRules(['127.0.0.1:8977']).check(url))
   expect(refusal.message).toContain(message)
   if (flag === null) expect(refusal.hint).toBeUndefined()
   else expect(refusal.hint).toContain(`trainyard serve ${flag}`)
@@ -60,18 +61,18 @@ test.each([
   '169.254.169.254',
   '１２７.0.0.1',
 ])('https://%s leads inward, however it is written', (host) => {
-  expect(() => createAddressRules([]).check(`https://${host}/hook`)).toThrow(
+  expect(() => createWebhookRules([]).check(`https://${host}/hook`)).toThrow(
     /must not point into a private network|must be an https: address/,
   )
 })
 
 test('a full name of an allowed host is that host', () => {
-  expect(createAddressRules(['localhost:8977']).check('http://localhost:8977/hook').hostname).toBe('localhost')
-  expect(createAddressRules(['intranet']).check('https://intranet./hook').hostname).toBe('intranet.')
+  expect(createWebhookRules(['localhost:8977']).check('http://localhost:8977/hook').hostname).toBe('localhost')
+  expect(createWebhookRules(['intranet']).check('https://intranet./hook').hostname).toBe('intranet.')
 })
 
 test('a name of the private network and one that does not exist are refused in the same words', async () => {
-  const rules = createAddressRules([])
+  const rules = createWebhookRules([])
   const wordsOf = async (host: string) => {
     const refusal = await rules
       .resolve(new URL(`https://${host}/`), 'key', new AbortController().signal)
@@ -90,7 +91,7 @@ test('names of one key that nobody answers for hold up no other key', async () =
     asked.push(host)
     return host.startsWith('slow') ? never : Promise.resolve([{ address: '192.0.2.1' }, { address: '203.0.113.9' }])
   })
-  const rules = createAddressRules(['fast.example'], lookUp)
+  const rules = createWebhookRules(['fast.example'], lookUp)
   const { signal } = new AbortController()
   const leaving = new AbortController()
   setMaxListeners(0, leaving.signal)

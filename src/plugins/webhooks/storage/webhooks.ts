@@ -2,11 +2,11 @@
  * Rows of webhooks and of their deliveries. Of several servers one at a time sends a delivery: who claims it.
  */
 import type { ExpressionBuilder, Selectable } from 'kysely'
-import { type Database, databaseNowMs } from '../database.js'
-import { type Page, type PageOptions, toPage, unknownCursor } from '../paging.js'
-import { storableText } from '../row-values.js'
-import type { Schema } from '../schema.js'
-import type { WebhookDeliveriesTable, WebhooksTable } from './tables.js'
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { type Page, type PageOptions, toPage, unknownCursor } from '#service/storage/paging.js'
+import { storableText } from '#service/storage/row-values.js'
+import type { Schema } from '#service/storage/schema.js'
+import { type WebhookDeliveriesTable, type WebhooksTable, type WebhookTables, webhookTables } from './tables.js'
 
 export interface WebhookRecord {
   readonly id: string
@@ -39,20 +39,20 @@ interface Owner {
 }
 
 export async function insertWebhook(db: Database, webhook: Omit<WebhookRecord, 'createdAtMs'>): Promise<void> {
-  await db
+  await webhookTables(db)
     .insertInto('webhooks')
     .values({ ...webhook, events: JSON.stringify(webhook.events), created_at_ms: databaseNowMs })
     .execute()
 }
 
 export async function findWebhook(db: Database, id: string): Promise<WebhookRecord | null> {
-  const row = await db.selectFrom('webhooks').selectAll().where('id', '=', id).executeTakeFirst()
+  const row = await webhookTables(db).selectFrom('webhooks').selectAll().where('id', '=', id).executeTakeFirst()
   return row === undefined ? null : toWebhook(row)
 }
 
 /** Oldest first. */
 export async function listWebhooks(db: Database, owner: Owner, options: PageOptions): Promise<Page<WebhookRecord>> {
-  let query = db.selectFrom('webhooks').selectAll().where('entity', '=', owner.entity)
+  let query = webhookTables(db).selectFrom('webhooks').selectAll().where('entity', '=', owner.entity)
   if (owner.project !== null) query = query.where('project', '=', owner.project)
   if (options.after !== undefined) {
     const cursor = await query.where('id', '=', options.after).executeTakeFirst()
@@ -66,16 +66,8 @@ export async function listWebhooks(db: Database, owner: Owner, options: PageOpti
   return toPage(rows, options.limit, toWebhook)
 }
 
-export async function countWebhooks(db: Database): Promise<number> {
-  const row = await db
-    .selectFrom('webhooks')
-    .select((e) => e.fn.countAll<number>().as('count'))
-    .executeTakeFirstOrThrow()
-  return Number(row.count)
-}
-
 export async function deleteWebhookRow(db: Database, id: string): Promise<void> {
-  await db.deleteFrom('webhooks').where('id', '=', id).execute()
+  await webhookTables(db).deleteFrom('webhooks').where('id', '=', id).execute()
 }
 
 /** Webhooks that hear of a type of event in a project. */
@@ -84,7 +76,7 @@ export async function listListeners(
   thing: { readonly entity: string; readonly project: string },
   type: string,
 ): Promise<readonly WebhookRecord[]> {
-  const rows = await db
+  const rows = await webhookTables(db)
     .selectFrom('webhooks')
     .selectAll()
     .where('entity', '=', thing.entity)
@@ -98,7 +90,7 @@ export async function insertDelivery(
   db: Database,
   delivery: Pick<DeliveryRecord, 'id' | 'webhookId' | 'eventId' | 'eventType' | 'body'>,
 ): Promise<void> {
-  await db
+  await webhookTables(db)
     .insertInto('webhook_deliveries')
     .values({
       id: delivery.id,
@@ -117,18 +109,20 @@ export async function insertDelivery(
 export async function listDueWebhooks(
   db: Database,
 ): Promise<readonly { readonly id: string; readonly entity: string }[]> {
-  const oldest = db.selectFrom('webhooks').select((e) => [
-    'id',
-    'entity',
-    e
-      .selectFrom('webhook_deliveries')
-      .select((d) => d.fn.min('next_attempt_at_ms').as('at'))
-      .whereRef('webhook_id', '=', 'webhooks.id')
-      .where('status', '=', 'pending')
-      .where(isFree)
-      .as('due_at_ms'),
-  ])
-  return await db
+  const oldest = webhookTables(db)
+    .selectFrom('webhooks')
+    .select((e) => [
+      'id',
+      'entity',
+      e
+        .selectFrom('webhook_deliveries')
+        .select((d) => d.fn.min('next_attempt_at_ms').as('at'))
+        .whereRef('webhook_id', '=', 'webhooks.id')
+        .where('status', '=', 'pending')
+        .where(isFree)
+        .as('due_at_ms'),
+    ])
+  return await webhookTables(db)
     .selectFrom(oldest.as('oldest'))
     .select(['id', 'entity'])
     .where('due_at_ms', '<=', databaseNowMs)
@@ -137,7 +131,7 @@ export async function listDueWebhooks(
 }
 
 /** A pending delivery that no server sends. */
-const isFree = (e: ExpressionBuilder<Schema, 'webhook_deliveries'>) =>
+const isFree = (e: ExpressionBuilder<Schema & WebhookTables, 'webhook_deliveries'>) =>
   e.or([e('claimed_until_ms', 'is', null), e('claimed_until_ms', '<=', databaseNowMs)])
 
 /**
@@ -150,7 +144,7 @@ export async function claimDelivery(
   { id, attempts }: Pick<DeliveryRecord, 'id' | 'attempts'>,
   leaseMs: number,
 ): Promise<boolean> {
-  const result = await db
+  const result = await webhookTables(db)
     .updateTable('webhook_deliveries')
     .set((e) => ({ claimed_until_ms: e(databaseNowMs, '+', leaseMs) }))
     .where('id', '=', id)
@@ -163,7 +157,7 @@ export async function claimDelivery(
 
 /** What an earlier process was sending is sent anew: for a server that is alone with its database. */
 export async function freeDeliveries(db: Database): Promise<void> {
-  await db
+  await webhookTables(db)
     .updateTable('webhook_deliveries')
     .set({ claimed_until_ms: null })
     .where('claimed_until_ms', 'is not', null)
@@ -172,7 +166,7 @@ export async function freeDeliveries(db: Database): Promise<void> {
 
 /** Pending deliveries of a webhook whose time has come, oldest first. */
 export async function listDue(db: Database, webhookId: string, limit: number): Promise<readonly DeliveryRecord[]> {
-  const rows = await db
+  const rows = await webhookTables(db)
     .selectFrom('webhook_deliveries')
     .selectAll()
     .where('webhook_id', '=', webhookId)
@@ -202,7 +196,7 @@ export async function setAttempt(
   },
 ): Promise<void> {
   const next = outcome.isDelivered ? 'delivered' : outcome.retryMs === null ? 'failed' : 'pending'
-  await db
+  await webhookTables(db)
     .updateTable('webhook_deliveries')
     .set((e) => ({
       attempts: e('attempts', '+', 1),
@@ -226,7 +220,7 @@ export async function listDeliveries(
   webhookId: string,
   options: PageOptions,
 ): Promise<Page<DeliveryRecord>> {
-  let query = db.selectFrom('webhook_deliveries').selectAll().where('webhook_id', '=', webhookId)
+  let query = webhookTables(db).selectFrom('webhook_deliveries').selectAll().where('webhook_id', '=', webhookId)
   if (options.after !== undefined) {
     const cursor = await query.where('id', '=', options.after).executeTakeFirst()
     if (cursor === undefined) throw unknownCursor(options.after)
@@ -240,7 +234,7 @@ export async function listDeliveries(
 }
 
 export async function findDelivery(db: Database, webhookId: string, id: string): Promise<DeliveryRecord | null> {
-  const row = await db
+  const row = await webhookTables(db)
     .selectFrom('webhook_deliveries')
     .selectAll()
     .where('webhook_id', '=', webhookId)
@@ -251,7 +245,7 @@ export async function findDelivery(db: Database, webhookId: string, id: string):
 
 /** Deletes deliveries that ended more than `ageMs` ago. */
 export async function deleteOldDeliveries(db: Database, ageMs: number): Promise<void> {
-  await db
+  await webhookTables(db)
     .deleteFrom('webhook_deliveries')
     .where('status', '!=', 'pending')
     .where((where) => where('created_at_ms', '<', where(databaseNowMs, '-', ageMs)))

@@ -4,12 +4,14 @@
  */
 import type { Installed } from '#service/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
+import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
+import { probes } from './probes/plugin.js'
 import { responses } from './responses/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, webhooks],
+  plugins: [responses, messages, fineTuning, wandb, probes, marks, webhooks],
   bodyThread: 'plugins/body-thread.js',
 }

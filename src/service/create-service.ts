@@ -119,7 +119,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const input = { storage, workers, served, preparedDir, placementNotes, placementKinds }
   const jobs = createJobs(start, { ...input, serverUrl: () => workerUrl })
   const placement = createPlacement(start, { storage, jobs })
-  const { services, context, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
+  const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const begins: (() => void)[] = []
   const core = {
     ...{ context, lifetimes, settings },
@@ -134,7 +134,6 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   loadFirstModel(start, { engines, name: served[0]?.name, closing: server.closing })
   jobs.dispatcher.start()
   await jobs.sessions.start()
-  probes.start()
   for (const begin of begins) begin()
   placement?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')

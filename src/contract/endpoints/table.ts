@@ -8,9 +8,9 @@ import { type Endpoint, type JsonBody, type Key, type Method, TAGS } from './end
 import { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
-import { MARKS_OF_ANSWERS } from './marks.js'
+import type { FILE_FROM_MARKS, MARKS_OF_ANSWERS } from './marks.js'
 import { MODELS } from './models.js'
-import { PROBES } from './probes.js'
+import type { PROBES } from './probes.js'
 import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
@@ -21,10 +21,8 @@ import { WORKER } from './worker.js'
 export const ENDPOINTS = Object.freeze({
   ...GENERATION,
   ...MODELS,
-  ...PROBES,
   ...TRAINING,
   ...ROLLOUTS,
-  ...MARKS_OF_ANSWERS,
   ...FILES,
   ...ACCESS,
   ...TINKER,
@@ -35,7 +33,7 @@ export const ENDPOINTS = Object.freeze({
 })
 
 /** Rows of plugins that the client has methods for. */
-type OfPlugins = typeof WEBHOOKS
+type OfPlugins = typeof PROBES & typeof MARKS_OF_ANSWERS & typeof FILE_FROM_MARKS & typeof WEBHOOKS
 type Endpoints = typeof ENDPOINTS & OfPlugins
 export type EndpointKey = keyof Endpoints
 export type EndpointOf<K extends EndpointKey> = Endpoints[K]

@@ -5,6 +5,11 @@ import { WEBHOOKS } from '#contract/endpoints/webhooks.js'
 import type { PluginEndpoints } from '#service/plugin.js'
 
 export const webhookEndpoints = {
-  runs: [{ after: 'DELETE /v1/preview/models/{model_id}/marks/{mark_id}', rows: WEBHOOKS }],
+  runs: [
+    {
+      after: 'GET /v1/preview/training-jobs/{training_job_id}/groups/{group}/trajectories/{trajectory}/scores',
+      rows: WEBHOOKS,
+    },
+  ],
   sections: [{ name: 'Webhooks', after: 'Files' }],
 } as const satisfies PluginEndpoints

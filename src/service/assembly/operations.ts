@@ -24,13 +24,9 @@ import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createLogComparisonService } from '../operations/log-comparison.js'
-import { createMarkService } from '../operations/marks/marks.js'
-import { createMarksFileService } from '../operations/marks/marks-file.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
 import { createModelMetricsService } from '../operations/models/model-metrics.js'
 import { createModelService } from '../operations/models/models.js'
-import { createProbeRunner, type ProbeRunner } from '../operations/models/probe-runner.js'
-import { createProbeService } from '../operations/models/probes.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
 import { createRolloutService } from '../operations/training/rollouts/rollouts.js'
@@ -46,7 +42,6 @@ import { resolveHub } from '../options.js'
 import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
-import { onDuty } from '../storage/postgres/locks.js'
 import type { Jobs } from './jobs.js'
 import { findArtifactRows } from './plugins.js'
 import type { Processes } from './processes.js'
@@ -58,7 +53,6 @@ export interface Operations {
   readonly services: AppOptions['services']
   /** What operations of plugins work with, too. */
   readonly context: ServiceContext
-  readonly probes: ProbeRunner
 }
 
 export interface OperationsInput {
@@ -70,7 +64,7 @@ export interface OperationsInput {
 }
 
 /**
- * Downloads and fetches begin when somebody asks for them; watched prompts begin when the server listens.
+ * Downloads and fetches begin when somebody asks for them.
  */
 export function createOperations(start: Start, input: OperationsInput): Operations {
   const { options, settings, logger, lifetimes } = start
@@ -167,10 +161,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const tokens = createTokenService(context)
   const rollouts = createRolloutService(context)
   const files = createFileService(context)
-  // two servers would answer the same
-  const answerInTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
-  const probes = createProbeRunner(context, storage.group === null ? undefined : answerInTurn)
-  lifetimes.add('probes', () => probes.stop())
   const tinker = createTinkerService(
     { ...context, isBeside: storage.group !== null },
     { mostWaiting: settings.maxWaitingSamples, mostBytes: settings.maxSampleBytes },
@@ -192,12 +182,9 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
     rollouts,
-    marks: createMarkService(context, { rollouts }),
-    marksFile: createMarksFileService(context, { files }),
     trajectoryLog: createTrajectoryLogService(context),
     logComparison: createLogComparisonService(context),
     files,
-    probes: createProbeService(context, probes),
     chat,
     completions: createCompletionService(context),
     tokens,
@@ -215,5 +202,5 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     }),
     modelMetrics: createModelMetricsService(context),
   }
-  return { services, context, probes }
+  return { services, context }
 }

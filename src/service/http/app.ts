@@ -27,8 +27,6 @@ import { fileHandlers } from './routes/files.js'
 import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
-import { markHandlers } from './routes/inference/marks.js'
-import { probeHandlers } from './routes/inference/probes.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
@@ -55,9 +53,7 @@ function createHandlers(options: AppOptions): Handlers {
     ...fileHandlers(options),
     ...healthHandlers(options),
     ...logHandlers(options),
-    ...markHandlers(options),
     ...modelHandlers(options),
-    ...probeHandlers(options),
     ...rolloutHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),

@@ -25,12 +25,9 @@ import type { ChatService } from '#service/operations/generation/chat/chat.js'
 import type { CompletionService } from '#service/operations/generation/completions/completions.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import type { LogComparisonService } from '#service/operations/log-comparison.js'
-import type { MarkService } from '#service/operations/marks/marks.js'
-import type { MarksFileService } from '#service/operations/marks/marks-file.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
-import type { ProbeService } from '#service/operations/models/probes.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { RolloutService } from '#service/operations/training/rollouts/rollouts.js'
 import type { SessionApiService } from '#service/operations/training/session-api.js'
@@ -98,13 +95,10 @@ export interface AppOptions {
     readonly trainingJobs: TrainingJobService
     readonly trainingSessions: TrainingSessionService
     readonly logComparison: LogComparisonService
-    readonly probes: ProbeService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
     readonly rollouts: RolloutService
     readonly trajectoryLog: TrajectoryLogService
-    readonly marks: MarkService
-    readonly marksFile: MarksFileService
     readonly files: FileService
     readonly chat: ChatService
     readonly completions: CompletionService

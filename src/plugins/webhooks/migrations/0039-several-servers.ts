@@ -1,6 +1,6 @@
 /**
- * What several servers on one database must know of webhooks: who sends a delivery, and which webhooks are to hear of an event. That is written with
- * the event, in place of a cursor over ids that two clocks make.
+ * What several servers on one database must know of webhooks: who sends a delivery, and which webhooks are to hear of an event.
+ * That is written with the event, in place of a cursor over ids that two clocks make.
  */
 import { type Kysely, sql } from 'kysely'
 

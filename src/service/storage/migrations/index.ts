@@ -24,8 +24,6 @@ import { up as trainingSessions } from './0027-training-sessions.js'
 import { up as jobWorkers } from './0028-job-workers.js'
 import { up as jobNeeds } from './0035-job-needs.js'
 import { up as keptTrainingData } from './0036-kept-training-data.js'
-import { up as marks } from './0037-marks.js'
-import { up as probes } from './0038-probes.js'
 import { up as severalServers } from './0039-several-servers.js'
 import { up as usageByKey } from './0040-usage-by-key.js'
 import { up as oneTime } from './0042-one-time.js'
@@ -54,8 +52,6 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0028-job-workers': { up: jobWorkers },
   '0035-job-needs': { up: jobNeeds },
   '0036-kept-training-data': { up: keptTrainingData },
-  '0037-marks': { up: marks },
-  '0038-probes': { up: probes },
   '0039-several-servers': { up: severalServers },
   '0040-usage-by-key': { up: usageByKey },
   '0042-one-time': { up: oneTime },

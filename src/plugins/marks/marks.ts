@@ -13,8 +13,19 @@ import type {
   PutMarkRequest,
 } from '#contract/wire/training/marks.js'
 import { parseTrajectoryGroup } from '#formats/rows/parse.js'
+import { digestOf } from '#service/operations/access/request-digest.js'
+import { isOwn, ownerOf } from '#service/operations/access/tenant.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import { requireModel } from '#service/operations/models/models.js'
+import type { RolloutService, TrajectoryPlace } from '#service/operations/training/rollouts/rollouts.js'
+import { createRolloutFiles } from '#service/operations/training/rollouts/rollouts-file.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import { findJob } from '#service/storage/training-jobs.js'
+import { findTrajectoryLog } from '#service/storage/trajectories.js'
+import { assertSize, plain, type SaidMessage, splitConversation } from './mark-content.js'
+import { isSameAnswer } from './mark-rows.js'
+import { assertTrainable } from './mark-rows-check.js'
 import {
   countMarks,
   deleteMark,
@@ -26,18 +37,7 @@ import {
   type MarkRecord,
   type NewMark,
   putMark,
-} from '#service/storage/marks.js'
-import { findJob } from '#service/storage/training-jobs.js'
-import { findTrajectoryLog } from '#service/storage/trajectories.js'
-import { digestOf } from '../access/request-digest.js'
-import { isOwn, ownerOf } from '../access/tenant.js'
-import type { Principal, ServiceContext } from '../context.js'
-import { requireModel } from '../models/models.js'
-import type { RolloutService, TrajectoryPlace } from '../training/rollouts/rollouts.js'
-import { createRolloutFiles } from '../training/rollouts/rollouts-file.js'
-import { assertSize, plain, type SaidMessage, splitConversation } from './mark-content.js'
-import { isSameAnswer } from './mark-rows.js'
-import { assertTrainable } from './mark-rows-check.js'
+} from './storage/marks.js'
 
 /** Which trajectory of which log. */
 export interface LoggedPlace {
@@ -47,7 +47,7 @@ export interface LoggedPlace {
   readonly trajectory: string
 }
 
-export interface MarkService {
+interface MarkService {
   /** Whose it is, before a body is read. @throws {NotFoundError} */
   checkJob(principal: Principal, jobId: string): Promise<void>
   checkModel(principal: Principal, modelId: string): Promise<void>

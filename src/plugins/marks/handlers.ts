@@ -2,12 +2,16 @@
  * Marks on answers, and the training file made of them. Whether the caller may see the job or model is checked before
  * the body is read.
  */
-import type { AppOptions } from '../../environment.js'
-import { handlers } from '../../handlers.js'
-import { idempotencyKey } from '../../headers.js'
+import { idempotencyKey } from '#service/http/headers.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { markEndpoints } from './endpoints.js'
+import { createMarkService } from './marks.js'
+import { createMarksFileService } from './marks-file.js'
 
-export function markHandlers({ services: { marks, marksFile } }: AppOptions) {
-  return handlers({
+export function markHandlers({ context, app: { services } }: PluginService): PluginHandlers<typeof markEndpoints> {
+  const marks = createMarkService(context, services)
+  const marksFile = createMarksFileService(context, services)
+  return {
     'PUT /v1/preview/training-jobs/{training_job_id}/groups/{group}/trajectories/{trajectory}/mark': async ({
       principal,
       params: { training_job_id: jobId, group, trajectory },
@@ -34,5 +38,5 @@ export function markHandlers({ services: { marks, marksFile } }: AppOptions) {
       marks.delete(principal, params.model_id, params.mark_id),
     'POST /v1/files/from-marks': async ({ principal, body, c }) =>
       marksFile.create(principal, await body(), idempotencyKey(c)),
-  })
+  }
 }

@@ -7,13 +7,14 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import { createDeferred } from '#base/util/deferred.js'
-import { endAnswer, nextQueued, putOffAnswer, queuedBaseModels } from '#service/storage/probes/probes.js'
-import type { Principal, ServiceContext } from '../context.js'
-import { createChatService } from '../generation/chat/chat.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import { createChatService } from '#service/operations/generation/chat/chat.js'
+import { endAnswer, nextQueued, putOffAnswer } from './storage/probes.js'
+import { queuedBaseModels } from './storage/queued-answers.js'
 
 export interface ProbeRunner {
-  /** Begins to look for what waits. */
-  start(): void
+  /** Begins to look for what waits, every so often. */
+  start(pollMs: number): void
   /** Looks now. */
   wake(): void
   /** Ends the answer to a prompt that was deleted. */
@@ -24,8 +25,6 @@ export interface ProbeRunner {
 
 /** Behind every chat that is not put behind by its own client: the scheduler takes lower numbers first. */
 export const PROBE_PRIORITY = 1_000_000_000
-/** Between two looks for steps that were made. */
-const POLL_MS = 1000
 /** Before what could not be had is tried again: at first, and at most after it could not be had again and again. */
 const RETRY_MS = 15_000
 const LONGEST_RETRY_MS = 600_000
@@ -168,8 +167,8 @@ export function createProbeRunner(
   return {
     wake,
     forget: (probeId) => asked.get(probeId)?.abort(),
-    start: () => {
-      timer = setInterval(wake, POLL_MS).unref()
+    start: (pollMs) => {
+      timer = setInterval(wake, pollMs).unref()
     },
     stop: async () => {
       if (timer !== null) clearInterval(timer)

@@ -5,7 +5,7 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { type JsonObject, withoutNulls } from '#base/util/json.js'
-import type { MarkContent } from '#service/storage/marks.js'
+import type { MarkContent } from './storage/marks.js'
 
 /** A message of a trajectory. */
 export interface SaidMessage {

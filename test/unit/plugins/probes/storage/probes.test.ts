@@ -2,9 +2,10 @@
  * Which answers to watched prompts wait: new steps make room for newer ones, and what somebody asked for stays.
  */
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { answersAt, findProbe, insertProbe } from '#plugins/probes/storage/probes.js'
+import { queueAnswer, queueNewStep } from '#plugins/probes/storage/queued-answers.js'
 import type { OpenDatabase } from '#service/storage/database.js'
-import { answersAt, findProbe, insertProbe, queueAnswer, queueNewStep } from '#service/storage/probes/probes.js'
-import { openDatabase } from '../../../support/service/with-plugins.js'
+import { openDatabase } from '../../../../support/service/with-plugins.js'
 
 const PROBE = '0b0e6f4c-1111-4222-8333-444455556666'
 let database: OpenDatabase

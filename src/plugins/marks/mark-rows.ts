@@ -6,7 +6,7 @@
  *   bad, the first good one to the first bad one of the same prompt, the second to the second, and so on.
  */
 import type { JsonObject } from '#base/util/json.js'
-import type { MarkContent } from '#service/storage/marks.js'
+import type { MarkContent } from './storage/marks.js'
 
 /** What rows need of a mark. */
 export interface Judged extends MarkContent {

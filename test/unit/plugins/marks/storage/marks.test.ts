@@ -2,10 +2,10 @@
  * A training file of marks that are deleted and changed while they are read.
  */
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { createMarksFileService } from '#service/operations/marks/marks-file.js'
+import { createMarksFileService } from '#plugins/marks/marks-file.js'
+import { deleteMark, putMark } from '#plugins/marks/storage/marks.js'
 import type { OpenDatabase } from '#service/storage/database.js'
-import { deleteMark, putMark } from '#service/storage/marks.js'
-import { openDatabase } from '../../../support/service/with-plugins.js'
+import { openDatabase } from '../../../../support/service/with-plugins.js'
 
 const OWNER = { entity: 'e', project: 'p' }
 const MODEL = 'm1'

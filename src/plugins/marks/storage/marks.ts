@@ -5,10 +5,10 @@ import { type Selectable, sql } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { MARK_SOURCES, MARKS, type MarkSource, type MarkWord } from '#contract/wire/training/mark-words.js'
-import { type Database, databaseNowMs } from './database.js'
-import { type Page, type PageOptions, unknownCursor } from './paging.js'
-import { readObject, readOneOf } from './row-values.js'
-import type { MarksTable } from './schema.js'
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { type Page, type PageOptions, unknownCursor } from '#service/storage/paging.js'
+import { readObject, readOneOf } from '#service/storage/row-values.js'
+import { type MarksTable, markTables } from './tables.js'
 
 /** What was said. */
 export interface MarkContent {
@@ -65,7 +65,7 @@ export async function putMark(db: Database, mark: NewMark): Promise<void> {
     content: JSON.stringify({ prompt, answer, other, tools }),
     updated_at_ms: databaseNowMs,
   }
-  await db
+  await markTables(db)
     .insertInto('marks')
     .values({
       ...values,
@@ -84,7 +84,7 @@ export async function putMark(db: Database, mark: NewMark): Promise<void> {
 }
 
 export async function findMark(db: Database, modelId: string, id: string): Promise<MarkRecord | null> {
-  const row = await db
+  const row = await markTables(db)
     .selectFrom('marks')
     .selectAll()
     .where('model_id', '=', modelId)
@@ -94,7 +94,7 @@ export async function findMark(db: Database, modelId: string, id: string): Promi
 }
 
 export async function findMarkAt(db: Database, modelId: string, place: MarkPlace): Promise<MarkRecord | null> {
-  const row = await db
+  const row = await markTables(db)
     .selectFrom('marks')
     .selectAll()
     .where('model_id', '=', modelId)
@@ -112,7 +112,7 @@ export async function listMarks(
   options: PageOptions & MarkFilter & { readonly order: 'asc' | 'desc' },
 ): Promise<Page<MarkRecord>> {
   const { mark, source, sourceId, group, trajectory, after, order, limit } = options
-  let query = db.selectFrom('marks').where('model_id', '=', modelId)
+  let query = markTables(db).selectFrom('marks').where('model_id', '=', modelId)
   if (mark !== undefined) query = query.where('mark', '=', mark)
   if (source !== undefined) query = query.where('source', '=', source)
   if (sourceId !== undefined) query = query.where('source_id', '=', canonicalId(sourceId))
@@ -135,7 +135,12 @@ export async function listMarks(
   })
   if (fitting.length === 0) return { items: [], hasMore: false }
   const ids = fitting.map(({ id }) => id)
-  const rows = await db.selectFrom('marks').selectAll().where('id', 'in', ids).orderBy('id', order).execute()
+  const rows = await markTables(db)
+    .selectFrom('marks')
+    .selectAll()
+    .where('id', 'in', ids)
+    .orderBy('id', order)
+    .execute()
   return { items: rows.map(toMark), hasMore: sizes.length > fitting.length }
 }
 
@@ -145,13 +150,13 @@ export async function marksAfter(
   modelId: string,
   { id, limit }: { readonly id: string | null; readonly limit: number },
 ): Promise<readonly MarkRecord[]> {
-  let query = db.selectFrom('marks').selectAll().where('model_id', '=', modelId)
+  let query = markTables(db).selectFrom('marks').selectAll().where('model_id', '=', modelId)
   if (id !== null) query = query.where('id', '>', id)
   return (await query.orderBy('id').limit(limit).execute()).map(toMark)
 }
 
 export async function countMarks(db: Database, modelId: string): Promise<number> {
-  const { count } = await db
+  const { count } = await markTables(db)
     .selectFrom('marks')
     .select((e) => e.fn.countAll().as('count'))
     .where('model_id', '=', modelId)
@@ -159,8 +164,14 @@ export async function countMarks(db: Database, modelId: string): Promise<number>
   return Number(count)
 }
 
+/** Steps of a model that answered something marked. */
+export async function listMarkedSteps(db: Database, modelId: string): Promise<readonly number[]> {
+  const rows = await markTables(db).selectFrom('marks').select('step').where('model_id', '=', modelId).execute()
+  return rows.flatMap(({ step }) => step ?? [])
+}
+
 export async function deleteMark(db: Database, id: string): Promise<void> {
-  await db.deleteFrom('marks').where('id', '=', id).execute()
+  await markTables(db).deleteFrom('marks').where('id', '=', id).execute()
 }
 
 function toMark(row: Selectable<MarksTable>): MarkRecord {

@@ -13,13 +13,13 @@ import {
   type MarkLeftOut,
 } from '#contract/wire/training/mark-words.js'
 import type { FileFromMarks, FileFromMarksRequest } from '#contract/wire/training/marks.js'
-import { findMark, type MarkRecord, marksAfter } from '#service/storage/marks.js'
-import type { Principal, ServiceContext } from '../context.js'
-import type { FileService } from '../files.js'
-import { requireModel } from '../models/models.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import type { FileService } from '#service/operations/files.js'
+import { requireModel } from '#service/operations/models/models.js'
 import { isSameAnswer, toDpoRows, toPairRow, toSftRow } from './mark-rows.js'
+import { findMark, type MarkRecord, marksAfter } from './storage/marks.js'
 
-export interface MarksFileService {
+interface MarksFileService {
   /** @throws {InvalidRequestError} `no_marks` where no row comes of them */
   create(principal: Principal, request: FileFromMarksRequest, idempotencyKey: string | null): Promise<FileFromMarks>
 }

@@ -1,17 +1,14 @@
 /**
  * Rows of watched prompts and of what each step says to them. What waits for an answer is a row too: a server that stops forgets none.
  */
-import { type Selectable, sql } from 'kysely'
+import type { Selectable } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'
 import { PROBE_STATUSES, type ProbeStatus } from '#contract/wire/inference/probe-words.js'
 import type { ProbeMessage } from '#contract/wire/inference/probes.js'
-import { type Database, databaseNowMs } from '../database.js'
-import { type Page, type PageOptions, unknownCursor } from '../paging.js'
-import { readOneOf, storableText } from '../row-values.js'
-import type { ProbeAnswersTable, ProbesTable } from './tables.js'
-
-/** New steps that wait; of a model that makes steps faster than they are answered the oldest are left out. */
-const MOST_WAITING_STEPS = 8
+import { type Database, databaseNowMs } from '#service/storage/database.js'
+import { type Page, type PageOptions, unknownCursor } from '#service/storage/paging.js'
+import { readOneOf, storableText } from '#service/storage/row-values.js'
+import { type ProbeAnswersTable, type ProbesTable, probeTables } from './tables.js'
 
 export interface ProbeRecord {
   readonly id: string
@@ -36,7 +33,7 @@ export interface ProbeAnswerRecord {
 }
 
 export async function insertProbe(db: Database, probe: Omit<ProbeRecord, 'createdAtMs'>): Promise<void> {
-  await db
+  await probeTables(db)
     .insertInto('probes')
     .values({
       id: probe.id,
@@ -51,12 +48,17 @@ export async function insertProbe(db: Database, probe: Omit<ProbeRecord, 'create
 
 /** Probes of a model, oldest first: there are few. */
 export async function listProbes(db: Database, modelId: string): Promise<readonly ProbeRecord[]> {
-  const rows = await db.selectFrom('probes').selectAll().where('model_id', '=', modelId).orderBy('id').execute()
+  const rows = await probeTables(db)
+    .selectFrom('probes')
+    .selectAll()
+    .where('model_id', '=', modelId)
+    .orderBy('id')
+    .execute()
   return rows.map(toProbe)
 }
 
 export async function findProbe(db: Database, modelId: string, id: string): Promise<ProbeRecord | null> {
-  const row = await db
+  const row = await probeTables(db)
     .selectFrom('probes')
     .selectAll()
     .where('model_id', '=', modelId)
@@ -66,7 +68,7 @@ export async function findProbe(db: Database, modelId: string, id: string): Prom
 }
 
 export async function deleteProbe(db: Database, id: string): Promise<void> {
-  await db.deleteFrom('probes').where('id', '=', id).execute()
+  await probeTables(db).deleteFrom('probes').where('id', '=', id).execute()
 }
 
 /** Answers at some steps, or those of the base model and the newest step, lowest step first. */
@@ -75,7 +77,7 @@ export async function answersAt(
   probeId: string,
   steps: readonly number[] | null,
 ): Promise<readonly ProbeAnswerRecord[]> {
-  let query = db.selectFrom('probe_answers').selectAll().where('probe_id', '=', probeId)
+  let query = probeTables(db).selectFrom('probe_answers').selectAll().where('probe_id', '=', probeId)
   if (steps !== null) query = query.where('step', 'in', [...new Set(steps)])
   else {
     query = query.where((where) =>
@@ -102,7 +104,7 @@ export async function listAnswers(
   options: Pick<PageOptions, 'limit'> & { readonly after?: number | undefined; readonly order: 'asc' | 'desc' },
 ): Promise<Page<ProbeAnswerRecord>> {
   const { after, order, limit } = options
-  let query = db.selectFrom('probe_answers').selectAll().where('probe_id', '=', probeId)
+  let query = probeTables(db).selectFrom('probe_answers').selectAll().where('probe_id', '=', probeId)
   if (after !== undefined) {
     const cursor = await query.where('step', '=', after).executeTakeFirst()
     if (cursor === undefined) throw unknownCursor(answerId({ probeId, step: after }))
@@ -120,78 +122,12 @@ export function answerId({ probeId, step }: Pick<ProbeAnswerRecord, 'probeId' | 
   return `${probeId}.step${step}`
 }
 
-/** Has a step answer all prompts of its model: it was just made. The oldest of those that wait so make room. */
-export async function queueNewStep(db: Database, modelId: string, step: number): Promise<void> {
-  const { rows } = await sql<{ id: string }>`select id from probes where model_id = ${modelId}`.execute(db)
-  for (const { id } of rows) {
-    await queueAnswer(db, { probeId: id, step, isAsked: false })
-    const waiting = await db
-      .selectFrom('probe_answers')
-      .select('step')
-      .where('probe_id', '=', id)
-      .where('status', '=', 'queued')
-      .where('is_asked', '=', 0)
-      .orderBy('step', 'desc')
-      .execute()
-    const tooOld = waiting.slice(MOST_WAITING_STEPS).map((row) => row.step)
-    if (tooOld.length === 0) continue
-    await db
-      .deleteFrom('probe_answers')
-      .where('probe_id', '=', id)
-      .where('step', 'in', tooOld)
-      // one that was answered or asked for meanwhile stays
-      .where('status', '=', 'queued')
-      .where('is_asked', '=', 0)
-      .execute()
-  }
-}
-
-/** Has a step answer a prompt, unless it has; one that failed is tried again. */
-export async function queueAnswer(
-  db: Database,
-  { probeId, step, isAsked }: { readonly probeId: string; readonly step: number; readonly isAsked: boolean },
-): Promise<void> {
-  const queued = { status: 'queued', is_asked: isAsked ? 1 : 0, created_at_ms: databaseNowMs }
-  await db
-    .insertInto('probe_answers')
-    .values({ probe_id: probeId, step, ...queued })
-    .onConflict((conflict) =>
-      conflict
-        .columns(['probe_id', 'step'])
-        .doUpdateSet({ ...queued, error: null, answered_at_ms: null })
-        .where('probe_answers.status', '=', 'failed'),
-    )
-    .execute()
-  if (!isAsked) return
-  // what waits because its step is new makes room for newer ones, and what somebody asked for does not
-  await db
-    .updateTable('probe_answers')
-    .set({ is_asked: 1 })
-    .where('probe_id', '=', probeId)
-    .where('step', '=', step)
-    .where('status', '=', 'queued')
-    .execute()
-}
-
-/** Base models of which an answer waits. */
-export async function queuedBaseModels(db: Database): Promise<readonly string[]> {
-  const rows = await db
-    .selectFrom('probe_answers')
-    .innerJoin('probes', 'probes.id', 'probe_answers.probe_id')
-    .innerJoin('models', 'models.id', 'probes.model_id')
-    .select('models.base_model')
-    .distinct()
-    .where('probe_answers.status', '=', 'queued')
-    .execute()
-  return rows.map((row) => row.base_model)
-}
-
 /** What waits longest of a base model, with whose it is; null when nothing does. */
 export async function nextQueued(
   db: Database,
   baseModel: string,
 ): Promise<{ readonly probe: ProbeRecord; readonly step: number; readonly owner: ModelAddress } | null> {
-  const row = await db
+  const row = await probeTables(db)
     .selectFrom('probe_answers')
     .innerJoin('probes', 'probes.id', 'probe_answers.probe_id')
     .innerJoin('models', 'models.id', 'probes.model_id')
@@ -216,7 +152,7 @@ interface ModelAddress {
 
 /** Puts an answer that cannot be had now behind all others. */
 export async function putOffAnswer(db: Database, probeId: string, step: number): Promise<void> {
-  await db
+  await probeTables(db)
     .updateTable('probe_answers')
     .set({ created_at_ms: databaseNowMs })
     .where('probe_id', '=', probeId)
@@ -230,7 +166,7 @@ export async function endAnswer(
   { probeId, step }: { readonly probeId: string; readonly step: number },
   end: Pick<ProbeAnswerRecord, 'text' | 'finishReason' | 'completionTokens' | 'checkpoint' | 'error'>,
 ): Promise<void> {
-  await db
+  await probeTables(db)
     .updateTable('probe_answers')
     .set({
       status: end.error === null ? 'answered' : 'failed',

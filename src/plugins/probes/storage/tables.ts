@@ -1,7 +1,9 @@
 /**
  * Tables of watched prompts, as Kysely sees them.
  */
-import type { Generated } from 'kysely'
+import type { Generated, Kysely } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
 
 export interface ProbesTable {
   id: string
@@ -33,7 +35,13 @@ export interface ProbeAnswersTable {
   answered_at_ms: number | null
 }
 
-export interface ProbeTables {
+/** No interface: Kysely wants an index. */
+export type ProbeTables = {
   probes: ProbesTable
   probe_answers: ProbeAnswersTable
+}
+
+/** The same database, or open transaction, with these tables. */
+export function probeTables(db: Database): Kysely<Schema & ProbeTables> {
+  return (db as Kysely<Schema>).withTables<ProbeTables>()
 }

@@ -13,10 +13,13 @@ import type {
   ProbeAnswer,
 } from '#contract/wire/inference/probes.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import { requireModel } from '#service/operations/models/models.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { unknownCursor } from '#service/storage/paging.js'
+import type { ProbeRunner } from './probe-runner.js'
 import {
   answerId,
   answersAt,
@@ -27,10 +30,8 @@ import {
   listProbes,
   type ProbeAnswerRecord,
   type ProbeRecord,
-  queueAnswer,
-} from '#service/storage/probes/probes.js'
-import type { Principal, ServiceContext } from '../context.js'
-import { requireModel } from './models.js'
+} from './storage/probes.js'
+import { queueAnswer } from './storage/queued-answers.js'
 
 /** Which probe of which model. */
 export interface ProbePlace {
@@ -38,7 +39,7 @@ export interface ProbePlace {
   readonly probeId: string
 }
 
-export interface ProbeService {
+interface ProbeService {
   /**
    * Begins to watch a prompt; one that is watched already is answered as it is, so that a repeated request makes no second one.
    *
@@ -55,7 +56,7 @@ export interface ProbeService {
 
 export function createProbeService(
   context: Pick<ServiceContext, 'db' | 'ids'>,
-  runner: { readonly wake: () => void; readonly forget: (probeId: string) => void },
+  runner: Pick<ProbeRunner, 'wake' | 'forget'>,
 ): ProbeService {
   const { db, ids } = context
 

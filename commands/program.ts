@@ -12,10 +12,11 @@ import type { Command, RawInput } from '#cli/command/define-command.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
 import { commandSpelling, type SpellCommands } from '#cli/terminal/program-name.js'
+import { INSTALLED } from '#plugins/index.js'
 import type { Fetch } from '#sdk/client/light-fetch.js'
 
-/** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
-export const commandTable: readonly CommandEntry[] = [
+/** The core's. Summaries repeat the command's own; a contract test compares them. */
+const OWN: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
   entry(
     'engine-node',
@@ -87,30 +88,6 @@ export const commandTable: readonly CommandEntry[] = [
     'models delete',
     'Delete models with all their checkpoints',
     async () => (await import('./models/delete.js')).deleteModels,
-  ),
-  entry('marks list', 'List marks on answers of a model', async () => (await import('./marks/list.js')).listMarks),
-  entry('marks add', 'Mark an answer as good or bad', async () => (await import('./marks/add.js')).addMark),
-  entry('marks delete', 'Delete marks', async () => (await import('./marks/delete.js')).deleteMarks),
-  entry('marks export', 'Make training rows of marks', async () => (await import('./marks/export.js')).exportMarks),
-  entry(
-    'probes add',
-    'Watch a prompt: every later step of a model answers it',
-    async () => (await import('./probes/add.js')).addProbe,
-  ),
-  entry(
-    'probes list',
-    'List watched prompts with the answers of the base model and a step',
-    async () => (await import('./probes/list.js')).listProbes,
-  ),
-  entry(
-    'probes answers',
-    'Show what each step says to a watched prompt',
-    async () => (await import('./probes/answers.js')).probeAnswers,
-  ),
-  entry(
-    'probes delete',
-    'Watch a prompt no longer, and forget its answers',
-    async () => (await import('./probes/delete.js')).deleteProbe,
   ),
   entry(
     'base-models list',
@@ -197,28 +174,6 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
   entry(
-    'webhooks create',
-    'Have events sent to an address',
-    async () => (await import('./webhooks/create.js')).createWebhook,
-  ),
-  entry('webhooks list', 'List webhooks', async () => (await import('./webhooks/list.js')).listWebhooks),
-  entry(
-    'webhooks deliveries',
-    'Show what was sent to a webhook',
-    async () => (await import('./webhooks/deliveries.js')).webhookDeliveries,
-  ),
-  entry(
-    'webhooks test',
-    'Send a test message to a webhook',
-    async () => (await import('./webhooks/test.js')).testWebhook,
-  ),
-  entry(
-    'webhooks redeliver',
-    'Send messages of a webhook again',
-    async () => (await import('./webhooks/redeliver.js')).redeliverWebhook,
-  ),
-  entry('webhooks delete', 'Delete webhooks', async () => (await import('./webhooks/delete.js')).deleteWebhooks),
-  entry(
     'system-check',
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,
@@ -247,6 +202,18 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./version.js')).version,
   ),
 ]
+
+/** Every command, in the order of help. */
+export const commandTable: readonly CommandEntry[] = OWN.flatMap((own) => [
+  own,
+  ...commandsBehind(own, INSTALLED.plugins),
+])
+
+function commandsBehind({ path }: CommandEntry, plugins: typeof INSTALLED.plugins): readonly CommandEntry[] {
+  return plugins
+    .flatMap(({ commands }) => (commands?.after === path.join(' ') ? commands.rows : []))
+    .map((row) => entry(row.path, row.summary, async () => (await row.load()) as Command))
+}
 
 export interface ProgramOptions {
   /** Words after the program's name. */

@@ -12,6 +12,6 @@ import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, probes, marks, webhooks],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -56,10 +56,22 @@ export type PluginHandlers<E extends PluginEndpoints> = HandlersOf<Intersection<
 
 type Intersection<U> = (U extends unknown ? (each: U) => void : never) extends (all: infer I) => void ? I : never
 
+/** A line of the table of commands. */
+interface CommandRow {
+  /** `webhooks list`. */
+  readonly path: string
+  /** As the command's own. */
+  readonly summary: string
+  /** @returns a command of `cli/command/define-command.ts`, which the service knows nothing of */
+  load(): Promise<object>
+}
+
 /** What a plugin adds; it leaves out what it does not add. */
-interface PluginManifest<E extends PluginEndpoints, P> {
+export interface PluginManifest<E extends PluginEndpoints, P> {
   /** As its folder is called. */
   readonly name: string
+  /** Commands that stand together in help, behind one of the core; each is loaded when it is called. */
+  readonly commands?: { readonly after: string; readonly rows: readonly CommandRow[] }
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
   endpoints?(): Promise<E>
   /** Starts what runs beside the service; it is there before the port is. @returns what handlers are given of it */
@@ -79,11 +91,6 @@ interface PluginManifest<E extends PluginEndpoints, P> {
 /** A manifest whose handlers were checked against its rows. */
 export interface Plugin extends Omit<PluginManifest<PluginEndpoints, unknown>, 'handlers'> {
   handlers?(service: PluginService): Promise<Readonly<Record<string, BoundHandler>>>
-}
-
-/** Checks a manifest. */
-export function definePlugin<E extends PluginEndpoints, P = undefined>(manifest: PluginManifest<E, P>): Plugin {
-  return manifest as Plugin
 }
 
 /** What is started beside the core. */

@@ -1,7 +1,7 @@
 /**
  * OpenAI's fine-tuning API over jobs and models of the core.
  */
-import { definePlugin } from '#service/plugin.js'
+import { definePlugin } from '#service/define-plugin.js'
 
 export const fineTuning = definePlugin({
   name: 'fine-tuning',

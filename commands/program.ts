@@ -24,7 +24,6 @@ const OWN: readonly CommandEntry[] = [
     async () => (await import('./service/engine-node.js')).engineNode,
   ),
   entry('worker', 'Train jobs of a service on another machine', async () => (await import('./worker.js')).worker),
-  entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),
   entry(
     'init',
     'Begin a task of your own: a folder that runs as it stands',

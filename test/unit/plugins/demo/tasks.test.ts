@@ -2,8 +2,8 @@
  * The demo's tasks: what is held out stays out, right answers earn 1, wrong and careless ones less.
  */
 import { describe, expect, test } from 'vitest'
-import { type DemoTask, HELD_OUT_COUNT, splitItems } from '../../../../src/cli/demo/task.js'
-import { DEFAULT_TASK, demoTasks } from '../../../../src/cli/demo/tasks.js'
+import { type DemoTask, HELD_OUT_COUNT, splitItems } from '#plugins/demo/task.js'
+import { DEFAULT_TASK, demoTasks } from '#plugins/demo/tasks.js'
 
 function taskOf(name: string): DemoTask {
   const task = demoTasks.find((each) => each.name === name)

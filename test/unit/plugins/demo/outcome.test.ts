@@ -1,6 +1,6 @@
 /** When a demo ends for want of time: never before there is something to see, unless the reader set the limit. */
 import { expect, test } from 'vitest'
-import { isOutOfTime } from '../../../../src/cli/demo/outcome.js'
+import { isOutOfTime } from '#plugins/demo/outcome.js'
 
 const at = (reward: number) => ({ event: { held_out_reward: reward } })
 

@@ -1,14 +1,15 @@
 /**
  * A demo on the terminal: a line per step, then a chart, samples before and after, and what to do next.
  *
- * Turns the events of `cli/demo/events.ts` into text; `--json` prints them as they are, `--quiet` only the model's id.
+ * Turns the events of `events.ts` into text; `--json` prints them as they are, `--quiet` only the model's id.
  */
-import type { DemoEvent, DemoFinished, DemoKind, DemoSample, DemoStarted, DemoStep } from '#cli/demo/events.js'
-import type { CommandContext } from '../command/context.js'
-import { renderChart } from '../terminal/chart.js'
-import { formatClock, formatDuration, formatNumber, plural } from '../terminal/format.js'
-import { type Progress, startProgress } from '../terminal/progress.js'
-import { wrapWords } from '../terminal/table.js'
+
+import type { CommandContext } from '#cli/command/context.js'
+import { renderChart } from '#cli/terminal/chart.js'
+import { formatClock, formatDuration, formatNumber, plural } from '#cli/terminal/format.js'
+import { type Progress, startProgress } from '#cli/terminal/progress.js'
+import { wrapWords } from '#cli/terminal/table.js'
+import type { DemoEvent, DemoFinished, DemoKind, DemoSample, DemoStarted, DemoStep } from './events.js'
 
 /** What the reader can do when it is over. */
 export interface NextSteps {

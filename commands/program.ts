@@ -203,10 +203,23 @@ const OWN: readonly CommandEntry[] = [
 ]
 
 /** Every command, in the order of help. */
-export const commandTable: readonly CommandEntry[] = OWN.flatMap((own) => [
-  own,
-  ...commandsBehind(own, INSTALLED.plugins),
-])
+export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own, INSTALLED.plugins)])
+
+/** Plugins that somebody named: their commands stand behind all others, and their settings count, whatever is run. */
+async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<void> {
+  const { pluginsNamed } = await import('#cli/config/named-plugins.js')
+  const paths = await pluginsNamed(argv, environment)
+  if (paths.length === 0) return
+  const { loadOthers } = await import('#plugins/others.js')
+  const { addSettings } = await import('#cli/config/schema.js')
+  for (const { settings = {}, commands } of await loadOthers(paths)) {
+    addSettings(settings)
+    for (const { path, summary, load } of commands?.rows ?? []) {
+      if (commandTable.some((known) => known.path.join(' ') === path)) continue
+      commandTable.push(entry(path, summary, async () => (await load()) as Command))
+    }
+  }
+}
 
 function commandsBehind({ path }: CommandEntry, plugins: typeof INSTALLED.plugins): readonly CommandEntry[] {
   return plugins
@@ -235,6 +248,7 @@ export interface ProgramOptions {
 export async function runProgram(options: ProgramOptions): Promise<number> {
   const { argv, streams } = options
   try {
+    await loadNamedPlugins(options)
     if (argv[0] === 'help') return await printHelp(argv.slice(1), options)
     if (argv[0] === '__complete') return await printNames(argv[1], options)
     const found = findEntry(argv, commandTable)

@@ -90,7 +90,7 @@ export async function startService(
   })
   try {
     const { promise: failed, resolve: fail } = createDeferred<AppError>()
-    const plugins = await loadPlugins(installed)
+    const plugins = await loadPlugins(installed, options.pluginSettings)
     const begun = { options, settings, seams, plugins, logger, lifetimes, fail }
     return await startOrEnd(lifetimes, () => assemble(begun, failed))
   } catch (error) {
@@ -122,7 +122,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const begins: (() => void)[] = []
   const core = {
-    ...{ context, lifetimes, settings },
+    ...{ context, lifetimes, serviceSettings: settings },
     isAlone: storage.group === null,
     onListening: (begin: () => void) => begins.push(begin),
   }

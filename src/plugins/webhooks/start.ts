@@ -18,7 +18,7 @@ export interface Sending {
 
 /** Starts it for a service; it ends with the service. */
 export async function startSending(core: PluginStart): Promise<Sending> {
-  const { context, settings, lifetimes, isAlone } = core
+  const { context, serviceSettings: settings, lifetimes, isAlone } = core
   const { db, logger } = context
   const timing: OutboxTiming = { ...DEFAULT_OUTBOX_TIMING, ...core.tuning }
   const rules = createWebhookRules(settings.webhookHosts, context.lookUp)

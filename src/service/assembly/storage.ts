@@ -25,6 +25,7 @@ import { countModels } from '../storage/models.js'
 import { parsePostgresAddress } from '../storage/postgres/address.js'
 import { createBlobGuard, inTurnOfStarts, onDuty } from '../storage/postgres/locks.js'
 import { isServerConnected } from '../storage/postgres/open-postgres.js'
+import { listRemovedPlugins } from '../storage/removed-plugins.js'
 import { giveSessionsBack } from '../storage/tinker/training-sessions.js'
 import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
@@ -64,6 +65,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const { database, group, earlierId } = await openRows(start, dataDir, { adoption, isSharing })
   lifetimes.add('database', () => database.close())
   const { db } = database
+  const removed = await findRemovedPlugins(start, db)
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
   const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
   const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
@@ -113,7 +115,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const kept = { db, logger, rule: settings.keepCheckpoints, optimizers: settings.keepOptimizers }
   const dropOld = async (): Promise<void> => {
     await dropOldTrainingData(retention)
-    await dropByRule(kept)
+    if (removed.length === 0) await dropByRule(kept)
   }
   await inTurn(dropOld)
   const beforeSweep = async (): Promise<void> => {
@@ -129,6 +131,8 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
           readNowMs: () => readDatabaseNowMs(db),
         }
       : {}),
+    // nobody knows which blobs they name
+    ...(removed.length > 0 ? { onDuty: async () => null } : {}),
   })
   lifetimes.add('sweeper', () => sweeper.stop())
   await sweeper.start(
@@ -142,6 +146,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     limits: bodyLimits(start),
     bodyOf: start.plugins.bodyOf,
     thread: start.plugins.bodyThread,
+    pluginFiles: start.plugins.files,
     temporaryPath: blobs.temporaryPath,
   })
   lifetimes.add('bodies', () => bodies.close())
@@ -207,6 +212,13 @@ function assertAlone({ database, blobStore, singleServer }: ResolvedSettings): v
       hint: 'name a bucket with --blob-store s3://…, or start with --single-server',
     },
   )
+}
+
+async function findRemovedPlugins({ logger, plugins }: Start, db: DatabaseHandle): Promise<readonly string[]> {
+  const removed = await listRemovedPlugins(db, plugins.parts)
+  const kept = 'their rows stay, and blobs that they may name: nothing is swept, and no checkpoint deleted by a rule'
+  if (removed.length > 0) logger.warn({ plugins: removed, kept }, 'plugin.removed')
+  return removed
 }
 
 function bodyLimits({ options, settings }: Start): BodyLimits {

@@ -65,6 +65,8 @@ export type BoundHandler = (call: never) => object | Promise<object>
 /** Handlers that are loaded when the first request for one of their rows comes. */
 export interface LoadedLater {
   readonly keys: readonly Key[]
+  /** Loaded before the port is there all the same, so that a fault is found then. */
+  readonly isSoon: boolean
   load(): Promise<Readonly<Record<string, BoundHandler>>>
 }
 

@@ -12,10 +12,11 @@ import type { Command, RawInput } from '#cli/command/define-command.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
 import { commandSpelling, type SpellCommands } from '#cli/terminal/program-name.js'
+import { INSTALLED } from '#plugins/index.js'
 import type { Fetch } from '#sdk/client/light-fetch.js'
 
-/** Every command, in the order of help. Summaries repeat the command's own; a contract test compares them. */
-export const commandTable: readonly CommandEntry[] = [
+/** The core's. Summaries repeat the command's own; a contract test compares them. */
+const OWN: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
   entry(
     'engine-node',
@@ -23,7 +24,6 @@ export const commandTable: readonly CommandEntry[] = [
     async () => (await import('./service/engine-node.js')).engineNode,
   ),
   entry('worker', 'Train jobs of a service on another machine', async () => (await import('./worker.js')).worker),
-  entry('demo', 'Teach a small model something in a minute', async () => (await import('./demo.js')).demo),
   entry(
     'init',
     'Begin a task of your own: a folder that runs as it stands',
@@ -87,30 +87,6 @@ export const commandTable: readonly CommandEntry[] = [
     'models delete',
     'Delete models with all their checkpoints',
     async () => (await import('./models/delete.js')).deleteModels,
-  ),
-  entry('marks list', 'List marks on answers of a model', async () => (await import('./marks/list.js')).listMarks),
-  entry('marks add', 'Mark an answer as good or bad', async () => (await import('./marks/add.js')).addMark),
-  entry('marks delete', 'Delete marks', async () => (await import('./marks/delete.js')).deleteMarks),
-  entry('marks export', 'Make training rows of marks', async () => (await import('./marks/export.js')).exportMarks),
-  entry(
-    'probes add',
-    'Watch a prompt: every later step of a model answers it',
-    async () => (await import('./probes/add.js')).addProbe,
-  ),
-  entry(
-    'probes list',
-    'List watched prompts with the answers of the base model and a step',
-    async () => (await import('./probes/list.js')).listProbes,
-  ),
-  entry(
-    'probes answers',
-    'Show what each step says to a watched prompt',
-    async () => (await import('./probes/answers.js')).probeAnswers,
-  ),
-  entry(
-    'probes delete',
-    'Watch a prompt no longer, and forget its answers',
-    async () => (await import('./probes/delete.js')).deleteProbe,
   ),
   entry(
     'base-models list',
@@ -202,28 +178,6 @@ export const commandTable: readonly CommandEntry[] = [
   ),
   entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
   entry(
-    'webhooks create',
-    'Have events sent to an address',
-    async () => (await import('./webhooks/create.js')).createWebhook,
-  ),
-  entry('webhooks list', 'List webhooks', async () => (await import('./webhooks/list.js')).listWebhooks),
-  entry(
-    'webhooks deliveries',
-    'Show what was sent to a webhook',
-    async () => (await import('./webhooks/deliveries.js')).webhookDeliveries,
-  ),
-  entry(
-    'webhooks test',
-    'Send a test message to a webhook',
-    async () => (await import('./webhooks/test.js')).testWebhook,
-  ),
-  entry(
-    'webhooks redeliver',
-    'Send messages of a webhook again',
-    async () => (await import('./webhooks/redeliver.js')).redeliverWebhook,
-  ),
-  entry('webhooks delete', 'Delete webhooks', async () => (await import('./webhooks/delete.js')).deleteWebhooks),
-  entry(
     'system-check',
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,
@@ -253,6 +207,31 @@ export const commandTable: readonly CommandEntry[] = [
   ),
 ]
 
+/** Every command, in the order of help. */
+export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own, INSTALLED.plugins)])
+
+/** Plugins that somebody named: their commands stand behind all others, and their settings count, whatever is run. */
+async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<void> {
+  const { pluginsNamed } = await import('#cli/config/named-plugins.js')
+  const paths = await pluginsNamed(argv, environment)
+  if (paths.length === 0) return
+  const { loadOthers } = await import('#plugins/others.js')
+  const { addSettings } = await import('#cli/config/schema.js')
+  for (const { settings = {}, commands } of await loadOthers(paths)) {
+    addSettings(settings)
+    for (const { path, summary, load } of commands?.rows ?? []) {
+      if (commandTable.some((known) => known.path.join(' ') === path)) continue
+      commandTable.push(entry(path, summary, async () => (await load()) as Command))
+    }
+  }
+}
+
+function commandsBehind({ path }: CommandEntry, plugins: typeof INSTALLED.plugins): readonly CommandEntry[] {
+  return plugins
+    .flatMap(({ commands }) => (commands?.after === path.join(' ') ? commands.rows : []))
+    .map((row) => entry(row.path, row.summary, async () => (await row.load()) as Command))
+}
+
 export interface ProgramOptions {
   /** Words after the program's name. */
   readonly argv: readonly string[]
@@ -274,6 +253,7 @@ export interface ProgramOptions {
 export async function runProgram(options: ProgramOptions): Promise<number> {
   const { argv, streams } = options
   try {
+    await loadNamedPlugins(options)
     if (argv[0] === 'help') return await printHelp(argv.slice(1), options)
     if (argv[0] === '__complete') return await printNames(argv[1], options)
     const found = findEntry(argv, commandTable)

@@ -3,20 +3,22 @@
  * stays fast.
  */
 
-import { stat } from 'node:fs/promises'
+import { mkdtemp, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { usableCores } from '#base/machine/cores.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
 import { packageRoot } from '#base/util/package-root.js'
+import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
+import { pluginFlags, pluginSettings, serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
 import { writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { assertOpenFiles } from '#cli/local/open-files.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
-import { DEFAULT_SERVER_URL } from '#contract/settings/service.js'
+import { DEFAULT_SERVER_URL, type ServiceSettingValues } from '#contract/settings/service.js'
 import { command } from '#contract/wire/command-words.js'
 import type { Service, ServiceOptions } from '#service/create-service.js'
 
@@ -39,6 +41,8 @@ export const serve = defineCommand({
   args: {},
   flags: {
     ...serviceFlags,
+    ...pluginFlags(),
+    check: flag.switch('--check', 'load everything, start once in an empty folder, say what is wrong, and end'),
     adoptEmpty: flag.switch(
       '--adopt-empty',
       'begin anew although data lies beside an empty or missing database; it stays',
@@ -57,6 +61,7 @@ export const serve = defineCommand({
     const settings = serviceSettings(config)
     const dataDir = settings.dataDir ?? resolve(config.paths.dataDir)
     assertOpenFiles()
+    if (flags.check) return await checkStart(settings, { config, output })
     const { createService } = await import('#plugins/service.js')
     const { isBuiltInModel, startIdleCollection } = await import('#service/create-service.js')
     const baseModels: NonNullable<ServiceOptions['baseModels']>[number][] = []
@@ -65,6 +70,7 @@ export const serve = defineCommand({
     }
     const service = await createService({
       ...settings,
+      pluginSettings: pluginSettings(config),
       dataDir,
       baseModels,
       adoptsEmptyDatabase: flags.adoptEmpty,
@@ -136,6 +142,35 @@ export const serve = defineCommand({
     }
   },
 })
+
+/** Starts as it would, with nobody's data: what is found is thrown. */
+async function checkStart(
+  settings: ServiceSettingValues,
+  { config, output }: Pick<CommandContext, 'config' | 'output'>,
+): Promise<void> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'trainyard-check-'))
+  try {
+    const { createService } = await import('#plugins/service.js')
+    const plugins = await (await import('#plugins/check.js')).checkPlugins()
+    const elsewhere = {
+      dataDir,
+      port: 0,
+      database: null,
+      blobStore: null,
+      baseModels: ['trainyard/tiny-random'] as const,
+    }
+    const service = await createService({
+      ...settings,
+      ...elsewhere,
+      pluginSettings: pluginSettings(config),
+      logLevel: 'error',
+    })
+    await service.close(DRAIN_MS)
+    output.result({ ok: true, plugins }, `the service starts, with ${plural(plugins.length, 'plugin')}`, [...plugins])
+  } finally {
+    await rm(dataDir, { recursive: true, force: true })
+  }
+}
 
 /** What computes: of the processor, by how many threads. */
 function describeDevice(device: string, threads: number | null): string {

@@ -100,5 +100,11 @@ async function checkMachine(context: CommandContext): Promise<readonly Check[]> 
       async () => `SQLite ${(await import('#service/storage/sqlite.js')).assertSqliteLoads()} loads`,
       reinstall,
     ),
+    await checkLocal(
+      context,
+      'plugins',
+      async () => `${plural((await (await import('#plugins/check.js')).checkPlugins()).length, 'plugin')} load`,
+      'leave out the plugin that is named, or install the package again',
+    ),
   ]
 }

@@ -1,5 +1,5 @@
 /**
- * Bundles what the package runs into `dist/bundles`: the command line, the library's two modules and every entry point of a child process or
+ * Bundles what the package runs into `dist/bundles`: the command line, the library's three modules and every entry point of a child process or
  * thread, with the code that they share in chunks. Packages stay outside, and what is imported when it is needed is a chunk of its own.
  *
  * One file is read where there were hundreds, so that a process starts in two thirds of the time. What is new is written beside what is there and
@@ -23,6 +23,7 @@ const entryPoints = [
   { in: 'commands/main.ts', out: 'main' },
   { in: 'src/index.ts', out: 'index' },
   { in: 'src/rl.ts', out: 'rl' },
+  { in: 'src/plugin.ts', out: 'plugin' },
   // what kill tests run as a server; no part of the package
   { in: 'src/service/test-door.ts', out: 'test-door' },
   { in: 'src/plugins/index.ts', out: 'plugins' },

@@ -1,8 +1,10 @@
 /**
  * Entry of the thread that reads large bodies, those of plugins too.
  */
+import { workerData } from 'node:worker_threads'
 import { loadServed } from '#service/assembly/plugins.js'
 import { readBodies } from '#service/bodies/read-bodies.js'
-import { INSTALLED } from './index.js'
+import { installed, loadOthers } from './others.js'
 
-readBodies((await loadServed(INSTALLED.plugins)).bodyOf)
+await loadOthers((workerData as { readonly pluginFiles: readonly string[] }).pluginFiles)
+readBodies((await loadServed(installed().plugins)).bodyOf)

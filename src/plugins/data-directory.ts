@@ -8,9 +8,9 @@ import type { RestoreResult } from '#service/operations/backup/restore.js'
 import type { VerifyEvent } from '#service/operations/backup/verify-storage.js'
 import type { MoveOptions, MoveResult } from '#service/operations/move/move.js'
 import { loadSchemaParts } from '#service/plugin.js'
-import { INSTALLED } from './index.js'
+import { installed } from './others.js'
 
-const parts = () => loadSchemaParts(INSTALLED.plugins)
+const parts = () => loadSchemaParts(installed().plugins)
 
 /** See `createLocalKey` of the service. @param address of its PostgreSQL database; null: a file of the directory */
 export async function createLocalKey(

@@ -3,11 +3,16 @@
  * one, the rows of the first come first.
  */
 import type { Installed } from '#service/plugin.js'
+import { demo } from './demo/plugin.js'
+import { fineTuning } from './fine-tuning/plugin.js'
+import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
+import { probes } from './probes/plugin.js'
 import { responses } from './responses/plugin.js'
 import { wandb } from './wandb/plugin.js'
+import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, wandb],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo],
   bodyThread: 'plugins/body-thread.js',
 }

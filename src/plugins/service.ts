@@ -2,7 +2,6 @@
  * A service with the plugins of this package: what commands, the library and tests start.
  */
 import type { Service, ServiceOptions } from '#service/create-service.js'
-import { INSTALLED } from './index.js'
 
 /**
  * Starts a service.
@@ -12,5 +11,7 @@ import { INSTALLED } from './index.js'
  */
 export async function createService(options: ServiceOptions): Promise<Service> {
   // a program that only calls one elsewhere does not load it
-  return (await import('#service/create-service.js')).createService(options, INSTALLED)
+  const { installed, loadOthers } = await import('./others.js')
+  await loadOthers(options.plugins ?? [])
+  return (await import('#service/create-service.js')).createService(options, installed())
 }

@@ -89,7 +89,7 @@ export async function startService(
   })
   try {
     const { promise: failed, resolve: fail } = createDeferred<AppError>()
-    const plugins = await loadPlugins(installed)
+    const plugins = await loadPlugins(installed, options.pluginSettings)
     const begun = { options, settings, seams, plugins, logger, lifetimes, fail }
     return await startOrEnd(lifetimes, () => assemble(begun, failed))
   } catch (error) {
@@ -119,8 +119,14 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
     supply: () => placement,
   })
   const placement = createPlacement(start, { storage, jobs })
-  const { services, context, outbox, probes } = createOperations(start, { dataDir, models, storage, processes, jobs })
-  const started = await startPlugins(start.plugins, { context, lifetimes }, options.tuning?.plugins)
+  const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
+  const begins: (() => void)[] = []
+  const core = {
+    ...{ context, lifetimes, serviceSettings: settings },
+    isAlone: !storage.peers.isShared,
+    onListening: (begin: () => void) => begins.push(begin),
+  }
+  const started = await startPlugins(start.plugins, core, options.tuning?.plugins)
   const server = await startServer(start, { dataDir, storage, processes, jobs, services, context, started })
 
   // from here on the port is this server's: what runs by itself begins
@@ -128,8 +134,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   loadFirstModel(start, { engines, name: served[0]?.name, closing: server.closing })
   jobs.dispatcher.start()
   await jobs.sessions.start()
-  outbox.start()
-  probes.start()
+  for (const begin of begins) begin()
   placement?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 

@@ -14,13 +14,12 @@ import type { BuiltInModel } from './built-in-models.js'
 import type { SampleTiming } from './facades/tinker/samples.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
-import type { OutboxTiming } from './operations/webhooks/outbox.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
 import type { DEFAULT_S3_TUNING } from './storage/blobs/s3-objects.js'
 
 /** Rows whose option has another form in the library than on the command line. */
-type SpecialSetting = 'dataDir' | 'baseModels' | 'logLevel'
+type SpecialSetting = 'dataDir' | 'baseModels' | 'plugins' | 'logLevel'
 
 /** What users set: the rows of `contract/settings/service.ts` by their names; null and absent mean the default. */
 export interface ServiceSettings extends Partial<Omit<ServiceSettingValues, SpecialSetting>> {
@@ -34,6 +33,10 @@ export interface ServiceSettings extends Partial<Omit<ServiceSettingValues, Spec
   readonly adoptsEmptyDatabase?: boolean
   /** Go on with a database that is older than the data beside it, or another directory's. Default false: the start is refused. */
   readonly adoptsOtherDatabase?: boolean
+  /** Files of plugins that are no part of this package: JavaScript modules, seen from the working directory. */
+  readonly plugins?: readonly string[]
+  /** Settings of those plugins, by their keys. */
+  readonly pluginSettings?: Readonly<Record<string, unknown>>
   /** Where base models are fetched from when somebody adds one by its hub's name. Default: `DEFAULT_HUB_ENDPOINT`, no token. */
   readonly hub?: { readonly endpoint?: string | undefined; readonly token?: string | undefined }
 }
@@ -52,8 +55,6 @@ export interface ServiceTuning {
   readonly bodies?: Partial<BodyLimits>
   /** How long a client may take nothing of an answer that waits for it, milliseconds. Default: `connections.ts`. */
   readonly unreadAnswerMs?: number
-  /** Waits of webhook deliveries. Defaults: `DEFAULT_OUTBOX_TIMING`. */
-  readonly webhooks?: Partial<OutboxTiming>
   /** When a silent engine host counts as frozen and is started again. Default: 20 s, 10 minutes while it computes. */
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
   /** How long a server that says nothing counts as alive for those beside it, milliseconds. Default 15,000. */
@@ -95,7 +96,7 @@ export type ResolvedSettings = Omit<ServiceSettingValues, SpecialSetting> & { re
 export function resolveSettings(options: ServiceSettings): ResolvedSettings {
   const resolved: Record<string, unknown> = {}
   for (const name of Object.keys(SERVICE_SETTINGS) as ServiceSettingName[]) {
-    if (name === 'dataDir' || name === 'baseModels') continue
+    if (name === 'dataDir' || name === 'baseModels' || name === 'plugins') continue
     const row: SettingRow = SERVICE_SETTINGS[name]
     const value = options[name] ?? row.default
     if ('bounds' in row && row.bounds !== undefined) requireWithin(name, value, row.bounds)
@@ -105,7 +106,7 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
 }
 
 /** Programs in JavaScript reach this without a type checker. */
-function requireWithin(name: string, value: unknown, { min, max }: Bounds): void {
+export function requireWithin(name: string, value: unknown, { min, max }: Bounds): void {
   if (value === null || (Number.isInteger(value) && Number(value) >= min && Number(value) <= max)) return
   throw new InvalidRequestError(
     'invalid_setting',

@@ -7,11 +7,13 @@
 import type { EntryPoint } from '#base/processes/entry.js'
 import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
+import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
+import type { ResolvedSettings } from './options.js'
 import type { DatabaseHandle } from './storage/database.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
@@ -25,18 +27,31 @@ export interface PluginEndpoints {
   readonly stored?: readonly StoredBody[]
 }
 
+type SettingRows = Readonly<Record<string, SettingRow>>
+/** Values of settings, by the names of their rows. */
+type ValuesOf<S extends SettingRows> = { readonly [Name in keyof S]: SettingValue<S[Name]> }
+
 /** A service that starts, as a plugin finds it. */
-export interface PluginStart {
+export interface PluginStart<S extends SettingRows = SettingRows> {
   /** What operations work with. */
   readonly context: ServiceContext
   /** What runs is added here as soon as it does, with its end. */
   readonly lifetimes: Pick<Lifetimes, 'add'>
   /** Times and limits that only tests change; the plugin knows which. */
   readonly tuning: object | undefined
+  /** The plugin's own. */
+  readonly settings: ValuesOf<S>
+  readonly serviceSettings: ResolvedSettings
+  /** Whether no other server works with the database. */
+  readonly isAlone: boolean
+  /** What runs by itself begins when the port is this server's. */
+  onListening(begin: () => void): void
 }
 
 /** A running service, as handlers of a plugin find it. */
-export interface PluginService<P = unknown> {
+export interface PluginService<P = unknown, S extends SettingRows = SettingRows> {
+  /** The plugin's own. */
+  readonly settings: ValuesOf<S>
   /** What the plugin's `start` answered. */
   readonly started: P
   /** What operations work with. */
@@ -50,16 +65,30 @@ export type PluginHandlers<E extends PluginEndpoints> = HandlersOf<Intersection<
 
 type Intersection<U> = (U extends unknown ? (each: U) => void : never) extends (all: infer I) => void ? I : never
 
+/** A line of the table of commands. */
+interface CommandRow {
+  /** `webhooks list`. */
+  readonly path: string
+  /** As the command's own. */
+  readonly summary: string
+  /** @returns a command of `cli/command/define-command.ts`, which the service knows nothing of */
+  load(): Promise<object>
+}
+
 /** What a plugin adds; it leaves out what it does not add. */
-interface PluginManifest<E extends PluginEndpoints, P> {
+export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingRows> {
   /** As its folder is called. */
   readonly name: string
+  /** Commands that stand together in help, behind one of the core; each is loaded when it is called. */
+  readonly commands?: { readonly after: string; readonly rows: readonly CommandRow[] }
+  /** Rows as `contract/settings` has them: flags of `serve`, variables, keys of the configuration file. */
+  readonly settings?: S
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
   endpoints?(): Promise<E>
   /** Starts what runs beside the service; it is there before the port is. @returns what handlers are given of it */
-  start?(core: PluginStart): Promise<P>
+  start?(core: PluginStart<S>): Promise<P>
   /** One for each row. Loaded when the first request for one of them comes. */
-  handlers?(service: PluginService<P>): Promise<PluginHandlers<E>>
+  handlers?(service: PluginService<P, S>): Promise<PluginHandlers<E>>
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**
@@ -71,13 +100,10 @@ interface PluginManifest<E extends PluginEndpoints, P> {
 }
 
 /** A manifest whose handlers were checked against its rows. */
-export interface Plugin extends Omit<PluginManifest<PluginEndpoints, unknown>, 'handlers'> {
+export interface Plugin extends Omit<PluginManifest<PluginEndpoints, unknown, SettingRows>, 'handlers'> {
   handlers?(service: PluginService): Promise<Readonly<Record<string, BoundHandler>>>
-}
-
-/** Checks a manifest. */
-export function definePlugin<E extends PluginEndpoints, P = undefined>(manifest: PluginManifest<E, P>): Plugin {
-  return manifest as Plugin
+  /** No part of this package: its handlers are loaded at the start, so that what is wrong with them is found then. */
+  readonly isForeign?: boolean
 }
 
 /** What is started beside the core. */
@@ -85,6 +111,8 @@ export interface Installed {
   readonly plugins: readonly Plugin[]
   /** Entry of the thread that reads large bodies, below `src/`: it knows the bodies of these plugins. */
   readonly bodyThread: EntryPoint
+  /** Where those come from that are no part of this package: the thread loads them, too. */
+  readonly files?: readonly string[]
 }
 
 /** What plugins add to the database. */

@@ -60,7 +60,9 @@ describe('plugins', () => {
     const manifests = inFolder.filter(({ path: file }) => file.split('/')[3] === 'plugin.ts')
     const eager = manifests.flatMap(({ path: file, imports }) =>
       imports
-        .filter(({ isDynamic, isTypeOnly, target }) => !isDynamic && !isTypeOnly && target !== 'src/service/plugin.ts')
+        .filter(
+          ({ isDynamic, isTypeOnly, target }) => !isDynamic && !isTypeOnly && target !== 'src/service/define-plugin.ts',
+        )
         .map(({ specifier }) => `${file} imports ${specifier}`),
     )
     expect(manifests.length).toBe(folders.length)

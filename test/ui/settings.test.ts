@@ -32,7 +32,10 @@ describe.skipIf(CHROMIUM === null)('the settings of the page', () => {
     })
     await new Promise<void>((done) => receiver.listen(0, '127.0.0.1', done))
     host = `127.0.0.1:${(receiver.address() as AddressInfo).port}`
-    service = await createTestService({ webhookHosts: [host], tuning: { webhooks: { pollMs: 20, retryMs: [20] } } })
+    service = await createTestService({
+      webhookHosts: [host],
+      tuning: { plugins: { webhooks: { pollMs: 20, retryMs: [20] } } },
+    })
     browser = await launchBrowser()
     token = (await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'test' } })).body.token
   })

@@ -4,6 +4,7 @@
  */
 import { resolve } from 'node:path'
 import type { Config } from '#cli/config/load.js'
+import { addedKeys } from '#cli/config/schema.js'
 import { SERVICE_SETTINGS, type ServiceSettingName, type ServiceSettingValues } from '#contract/settings/service.js'
 import type { SettingRow } from '#contract/settings/setting.js'
 import { type Flag, flag } from './flags.js'
@@ -27,4 +28,14 @@ export function serviceSettings(config: Config): ServiceSettingValues {
       return [name, isPath && typeof value === 'string' ? resolve(value) : value]
     }),
   ) as ServiceSettingValues
+}
+
+/** Flags of the settings of plugins that were loaded. */
+export function pluginFlags(): Readonly<Record<string, Flag<undefined>>> {
+  return Object.fromEntries(addedKeys.map((key) => [key, flag.setting(key, { isAdvanced: true })]))
+}
+
+/** What is set of them, by their keys. */
+export function pluginSettings(config: Config): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(addedKeys.map((key) => [key, config.get(key)]))
 }

@@ -17,12 +17,29 @@ export type SettingKey = Row['key']
 /** What a setting's text is parsed to. */
 export type SettingValues = { readonly [R in Row as R['key']]: SettingValue<R> }
 
-export const settings = Object.freeze(
-  Object.fromEntries([...entriesOf(CLIENT_SETTINGS, 'client'), ...entriesOf(SERVICE_SETTINGS, 'service')]),
-) as { readonly [K in SettingKey]: Setting<SettingValues[K]> }
+const table: Record<string, Setting<unknown>> = Object.fromEntries([
+  ...entriesOf(CLIENT_SETTINGS, 'client'),
+  ...entriesOf(SERVICE_SETTINGS, 'service'),
+])
+
+export const settings = table as { readonly [K in SettingKey]: Setting<SettingValues[K]> }
 
 /** Keys in table order, for help and `config list`. */
-export const settingKeys: readonly SettingKey[] = Object.keys(settings).filter(isSettingKey)
+export const settingKeys: SettingKey[] = Object.keys(settings).filter(isSettingKey)
+
+/** Keys of the settings of plugins. */
+export const addedKeys: SettingKey[] = []
+
+/** Adds the settings of a plugin, for as long as this process runs. */
+export function addSettings(rows: Readonly<Record<string, SettingRow>>): void {
+  for (const [key, setting] of entriesOf(rows, 'service')) {
+    if (isSettingKey(key)) continue
+    table[key] = setting
+    // it is one from here on; no code names it
+    settingKeys.push(key as SettingKey)
+    addedKeys.push(key as SettingKey)
+  }
+}
 
 /** Whether `key` is a row of the table. */
 export function isSettingKey(key: string): key is SettingKey {

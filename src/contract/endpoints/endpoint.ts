@@ -13,8 +13,6 @@ export const TAGS = [
   'Models',
   'Training',
   'Files',
-  'Fine-tuning (OpenAI)',
-  'Webhooks',
   'Keys and usage',
   'Tinker client',
   'Server',

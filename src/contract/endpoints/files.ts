@@ -8,8 +8,6 @@ import {
   listFilesQuerySchema,
   uploadQuerySchema,
 } from '../wire/files.js'
-import { fileFromMarksRequestSchema, fileFromMarksSchema } from '../wire/training/marks.js'
-import { small } from './bodies.js'
 import { endpoints } from './endpoint.js'
 
 const openAi = { tag: 'Files', origin: 'OpenAI' } as const
@@ -23,14 +21,6 @@ export const FILES = endpoints({
     body: 'upload',
     answer: fileObjectSchema,
     parameters: { purpose: 'What the file is for when its bytes are the whole body; default `fine-tune`' },
-  },
-  'POST /v1/files/from-marks': {
-    tag: 'Files',
-    origin: 'ours',
-    summary: 'Make a training file of the marks of a model',
-    scope: 'write',
-    body: small(fileFromMarksRequestSchema),
-    answer: fileFromMarksSchema,
   },
   'GET /v1/files': {
     ...openAi,

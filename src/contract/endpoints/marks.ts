@@ -1,9 +1,11 @@
 /**
- * Endpoints of marks: what a reader thinks of answers.
+ * Endpoints of marks: what a reader thinks of answers, and training files of that.
  */
 import {
   createMarkRequestSchema,
   deletedMarkSchema,
+  fileFromMarksRequestSchema,
+  fileFromMarksSchema,
   listMarksQuerySchema,
   markListSchema,
   markSchema,
@@ -55,5 +57,16 @@ export const MARKS_OF_ANSWERS = endpoints({
     summary: 'Delete a mark',
     scope: 'write',
     answer: deletedMarkSchema,
+  },
+})
+
+export const FILE_FROM_MARKS = endpoints({
+  'POST /v1/files/from-marks': {
+    tag: 'Files',
+    origin: 'ours',
+    summary: 'Make a training file of the marks of a model',
+    scope: 'write',
+    body: small(fileFromMarksRequestSchema),
+    answer: fileFromMarksSchema,
   },
 })

@@ -16,7 +16,6 @@ const IN_PATH: Readonly<Record<string, string>> = {
   group: 'Index of a trajectory group in its job, from 0',
   trajectory: 'Index of a trajectory in its group, from 0',
   file_id: 'Id of a file, as its upload answers it',
-  fine_tuning_job_id: 'Id of a fine-tuning job',
   id: 'Name that a chat request takes as `model`',
   key_id: 'Id of an API key, not the key itself',
   log_id: 'Id of a log, as the list of logs has it',

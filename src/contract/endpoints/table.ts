@@ -8,26 +8,22 @@ import { type Endpoint, type JsonBody, type Key, type Method, TAGS } from './end
 import { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
-import { MARKS_OF_ANSWERS } from './marks.js'
+import type { FILE_FROM_MARKS, MARKS_OF_ANSWERS } from './marks.js'
 import { MODELS } from './models.js'
-import { PROBES } from './probes.js'
+import type { PROBES } from './probes.js'
 import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
 import { TINKER } from './tinker.js'
-import { FINE_TUNING, TRAINING } from './training.js'
-import { WEBHOOKS } from './webhooks.js'
+import { TRAINING } from './training.js'
+import type { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
 
 export const ENDPOINTS = Object.freeze({
   ...GENERATION,
   ...MODELS,
-  ...PROBES,
   ...TRAINING,
   ...ROLLOUTS,
-  ...MARKS_OF_ANSWERS,
-  ...WEBHOOKS,
   ...FILES,
-  ...FINE_TUNING,
   ...ACCESS,
   ...TINKER,
   ...SERVER,
@@ -36,7 +32,9 @@ export const ENDPOINTS = Object.freeze({
   ...ENGINE_NODE,
 })
 
-type Endpoints = typeof ENDPOINTS
+/** Rows of plugins that the client has methods for. */
+type OfPlugins = typeof PROBES & typeof MARKS_OF_ANSWERS & typeof FILE_FROM_MARKS & typeof WEBHOOKS
+type Endpoints = typeof ENDPOINTS & OfPlugins
 export type EndpointKey = keyof Endpoints
 export type EndpointOf<K extends EndpointKey> = Endpoints[K]
 
@@ -93,7 +91,7 @@ export interface Route extends Endpoint {
 /** Rows of a plugin that stand together in the table. */
 export interface EndpointRun<T extends Rows = Rows> {
   /** The row of the core that they stand behind. */
-  readonly after: EndpointKey
+  readonly after: keyof typeof ENDPOINTS
   readonly rows: T
 }
 

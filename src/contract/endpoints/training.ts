@@ -1,14 +1,6 @@
 /**
- * Endpoints of training jobs, and of fine-tuning as OpenAI has it.
+ * Endpoints of training jobs.
  */
-import {
-  createFineTuningJobRequestSchema,
-  fineTuningCheckpointListSchema,
-  fineTuningEventListSchema,
-  fineTuningJobListSchema,
-  fineTuningJobSchema,
-  fineTuningPageQuerySchema,
-} from '../jobs/fine-tuning.js'
 import { pageQuerySchema } from '../wire/list.js'
 import { trainingOptionsQuerySchema, trainingOptionsSchema } from '../wire/training/option-list.js'
 import { createJobQuerySchema, jobOrPlanSchema } from '../wire/training/plan.js'
@@ -128,50 +120,5 @@ export const TRAINING = endpoints({
     query: pageQuerySchema,
     answer: trainingEventListSchema,
     stream: trainingEventSchema,
-  },
-})
-
-const openAi = { tag: 'Fine-tuning (OpenAI)', origin: 'OpenAI' } as const
-
-export const FINE_TUNING = endpoints({
-  'POST /v1/fine_tuning/jobs': {
-    ...openAi,
-    summary: 'Fine-tune a model',
-    scope: 'write',
-    body: small(createFineTuningJobRequestSchema),
-    answer: fineTuningJobSchema,
-  },
-  'GET /v1/fine_tuning/jobs': {
-    ...openAi,
-    summary: 'List fine-tuning jobs, newest first',
-    scope: 'read',
-    query: fineTuningPageQuerySchema,
-    answer: fineTuningJobListSchema,
-  },
-  'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}': {
-    ...openAi,
-    summary: 'Get a fine-tuning job',
-    scope: 'read',
-    answer: fineTuningJobSchema,
-  },
-  'POST /v1/fine_tuning/jobs/{fine_tuning_job_id}/cancel': {
-    ...openAi,
-    summary: 'Ask a fine-tuning job to stop',
-    scope: 'write',
-    answer: fineTuningJobSchema,
-  },
-  'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}/events': {
-    ...openAi,
-    summary: 'List events of a fine-tuning job, newest first',
-    scope: 'read',
-    query: fineTuningPageQuerySchema,
-    answer: fineTuningEventListSchema,
-  },
-  'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}/checkpoints': {
-    ...openAi,
-    summary: 'List the checkpoints of a fine-tuning job',
-    scope: 'read',
-    query: fineTuningPageQuerySchema,
-    answer: fineTuningCheckpointListSchema,
   },
 })

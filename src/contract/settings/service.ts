@@ -412,6 +412,14 @@ export const SERVICE_SETTINGS = defineSettings({
     bounds: { min: 2 * MINUTE, max: 365 * DAY },
     summary: 'how long blobs stay on the disk that nothing names any more',
   },
+  /** Files of plugins that are no part of this package. */
+  plugins: {
+    key: 'plugins',
+    type: 'list',
+    default: [],
+    flag: '--plugin <file>',
+    summary: 'file of a plugin to load; "plugins" of the configuration file names it for all commands',
+  },
   /** Least severe log line to print. Default `info`. */
   logLevel: {
     key: 'log-level',

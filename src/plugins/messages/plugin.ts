@@ -1,7 +1,7 @@
 /**
  * Anthropic's Messages API over the same chat.
  */
-import { definePlugin } from '#service/plugin.js'
+import { definePlugin } from '#service/define-plugin.js'
 
 export const messages = definePlugin({
   name: 'messages',

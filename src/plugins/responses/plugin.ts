@@ -1,7 +1,7 @@
 /**
  * OpenAI's Responses API over the same chat, with responses that are stored to go on from.
  */
-import { definePlugin } from '#service/plugin.js'
+import { definePlugin } from '#service/define-plugin.js'
 
 export const responses = definePlugin({
   name: 'responses',

@@ -1,7 +1,7 @@
 /**
  * W&B's client against this server: runs and artifacts, checkpoints as artifacts, and what was logged about a model.
  */
-import { definePlugin } from '#service/plugin.js'
+import { definePlugin } from '#service/define-plugin.js'
 
 export const wandb = definePlugin({
   name: 'wandb',

@@ -3,13 +3,13 @@
  */
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { createFineTuningService } from '../facades/fine-tuning/fine-tuning.js'
 import { createTinkerService } from '../facades/tinker/tinker.js'
 import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
 import { createDownloadService } from '../operations/access/downloads.js'
 import { createKeyService } from '../operations/access/keys.js'
 import { createSessionService } from '../operations/access/sessions.js'
+import { createNameService } from '../operations/address-rules.js'
 import { createVerifyService } from '../operations/backup/verify-storage.js'
 import { createBaseModelFilesBook } from '../operations/base-models/base-model-files.js'
 import { createBaseModelService } from '../operations/base-models/base-models.js'
@@ -24,13 +24,9 @@ import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
 import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createLogComparisonService } from '../operations/log-comparison.js'
-import { createMarkService } from '../operations/marks/marks.js'
-import { createMarksFileService } from '../operations/marks/marks-file.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
 import { createModelMetricsService } from '../operations/models/model-metrics.js'
 import { createModelService } from '../operations/models/models.js'
-import { createProbeRunner, type ProbeRunner } from '../operations/models/probe-runner.js'
-import { createProbeService } from '../operations/models/probes.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
 import { createRolloutService } from '../operations/training/rollouts/rollouts.js'
@@ -42,9 +38,6 @@ import { createTrainingSessionService } from '../operations/training/training-se
 import { createWorkerApiService } from '../operations/training/worker-api.js'
 import { createWorkerClaimService } from '../operations/training/worker-claims.js'
 import { createTrajectoryLogService } from '../operations/trajectory-log.js'
-import { createAddressRules, createNameService } from '../operations/webhooks/address-rules.js'
-import { createOutbox, type Outbox } from '../operations/webhooks/outbox.js'
-import { createWebhookService } from '../operations/webhooks/webhooks.js'
 import { resolveHub } from '../options.js'
 import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
@@ -54,14 +47,12 @@ import { findArtifactRows } from './plugins.js'
 import type { Processes } from './processes.js'
 import type { ServedModels } from './served-models.js'
 import type { Start } from './start.js'
-import { type Storage, webhookTiming } from './storage.js'
+import type { Storage } from './storage.js'
 
 export interface Operations {
   readonly services: AppOptions['services']
   /** What operations of plugins work with, too. */
   readonly context: ServiceContext
-  readonly outbox: Outbox
-  readonly probes: ProbeRunner
 }
 
 export interface OperationsInput {
@@ -73,7 +64,7 @@ export interface OperationsInput {
 }
 
 /**
- * Downloads, deliveries and fetches begin when somebody asks for them; outbox and watched prompts begin when the server listens.
+ * Downloads and fetches begin when somebody asks for them.
  */
 export function createOperations(start: Start, input: OperationsInput): Operations {
   const { options, settings, logger, lifetimes } = start
@@ -126,19 +117,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     ...options.tuning?.remoteData,
   })
   lifetimes.add('remote data', () => remoteData.stop())
-  const rules = createAddressRules(settings.webhookHosts, lookUp)
-  const timing = webhookTiming(start)
-  const outbox = createOutbox({
-    db,
-    ids: storage.ids,
-    clock: systemClock,
-    logger,
-    rules,
-    version,
-    timing,
-    isAlone: !storage.peers.isShared,
-  })
-  lifetimes.add('outbox', () => outbox.stop())
 
   const { engines } = processes
   storage.peers.on('adapter', engines.forgetAdapter)
@@ -153,6 +131,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     engines: { ...engines, forgetAdapter },
     clock: systemClock,
     logger,
+    lookUp,
     baseModels: served,
     modelFacts,
     baseModelFiles: createBaseModelFilesBook(),
@@ -182,10 +161,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const tokens = createTokenService(context)
   const rollouts = createRolloutService(context)
   const files = createFileService(context)
-  // two servers would answer the same
-  const answerInTurn = (action: () => Promise<void>): Promise<unknown> => storage.peers.onDuty('probes', action)
-  const probes = createProbeRunner(context, answerInTurn)
-  lifetimes.add('probes', () => probes.stop())
   const tinker = createTinkerService(
     { ...context, isShared: storage.peers.isShared },
     { mostWaiting: settings.maxWaitingSamples, mostBytes: settings.maxSampleBytes },
@@ -207,13 +182,9 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     trainingPlans: createTrainingPlanService(context),
     trainingOptions: createTrainingOptionsService(context),
     rollouts,
-    marks: createMarkService(context, { rollouts }),
-    marksFile: createMarksFileService(context, { files }),
     trajectoryLog: createTrajectoryLogService(context),
     logComparison: createLogComparisonService(context),
     files,
-    probes: createProbeService(context, probes),
-    fineTuning: createFineTuningService(context, { models, trainingJobs }),
     chat,
     completions: createCompletionService(context),
     tokens,
@@ -230,7 +201,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       hosts: createEngineNodeHosts(settings.engineNodeHosts, lookUp),
     }),
     modelMetrics: createModelMetricsService(context),
-    webhooks: createWebhookService(context, { rules, outbox }),
   }
-  return { services, context, outbox, probes }
+  return { services, context }
 }

@@ -2,8 +2,10 @@
  * Plugins → what the parts of a service are started with: one table, one list of bodies, handlers that are loaded later.
  */
 import type { EntryPoint } from '#base/processes/entry.js'
-import { createEndpointTable, type EndpointTable, type Key } from '#contract/endpoints/table.js'
+import { TAGS } from '#contract/endpoints/endpoint.js'
+import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#contract/endpoints/table.js'
 import { type BodyFinder, createBodyFinder } from '../bodies/bodies.js'
+import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import {
@@ -14,6 +16,7 @@ import {
   type PluginService,
   type PluginStart,
 } from '../plugin.js'
+import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
@@ -29,6 +32,8 @@ export interface LoadedPlugins extends Served {
   readonly parts: readonly SchemaPart[]
   readonly errorForms: readonly ErrorForm[]
   readonly bodyThread: EntryPoint
+  readonly files: readonly string[]
+  readonly settings: SettingsByPlugin
 }
 
 /** What the `start` of each answered. */
@@ -40,14 +45,24 @@ interface LoadedPlugin {
   readonly keys: readonly Key[]
 }
 
-export async function loadPlugins({ plugins, bodyThread }: Installed): Promise<LoadedPlugins> {
+/**
+ * @param given values of settings of plugins, by their keys
+ * @throws {AppError} `plugin_invalid`, `invalid_setting`
+ */
+export async function loadPlugins(
+  { plugins, bodyThread, files = [] }: Installed,
+  given: PluginSettings = {},
+): Promise<LoadedPlugins> {
   const endpoints = await loadEndpoints(plugins)
+  checkTogether(plugins, endpoints, { endpoints: ENDPOINTS, sections: TAGS })
   const list = plugins.map((plugin, i) => ({
     plugin,
     keys: endpoints[i]?.runs.flatMap(({ rows }) => Object.keys(rows) as Key[]) ?? [],
   }))
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
-  return { list, bodyThread, errorForms, ...servedBy(endpoints), parts: await loadSchemaParts(plugins) }
+  const settings = resolvePluginSettings(plugins, given)
+  const parts = await loadSchemaParts(plugins)
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts }
 }
 
 /** The endpoints and bodies of a service with these plugins. */
@@ -70,34 +85,40 @@ function servedBy(endpoints: readonly PluginEndpoints[]): Served {
 
 /** Starts what plugins have that runs beside the service. @returns what each answered */
 export async function startPlugins(
-  { list }: Pick<LoadedPlugins, 'list'>,
-  core: Omit<PluginStart, 'tuning'>,
+  { list, settings }: Pick<LoadedPlugins, 'list' | 'settings'>,
+  core: Omit<PluginStart, 'tuning' | 'settings'>,
   tuning: Readonly<Record<string, object>> = {},
 ): Promise<StartedPlugins> {
   const started = new Map<Plugin, unknown>()
-  for (const { plugin } of list) started.set(plugin, await plugin.start?.({ ...core, tuning: tuning[plugin.name] }))
+  for (const { plugin } of list) {
+    const own = { tuning: tuning[plugin.name], settings: settings.get(plugin.name) ?? {} }
+    started.set(plugin, await plugin.start?.({ ...core, ...own }))
+  }
   return started
 }
 
 /** Handlers of plugins; what could not be loaded is tried again by the next request. */
 export function handlersLater(
-  { list }: Pick<LoadedPlugins, 'list'>,
+  { list, settings }: Pick<LoadedPlugins, 'list' | 'settings'>,
   started: StartedPlugins,
-  service: () => Omit<PluginService, 'started'>,
+  service: () => Omit<PluginService, 'started' | 'settings'>,
 ): readonly LoadedLater[] {
   return list.flatMap(({ plugin, keys }) => {
     if (plugin.handlers === undefined) return []
     let loading: ReturnType<LoadedLater['load']> | null = null
     const load = async (): ReturnType<LoadedLater['load']> => {
-      loading ??= plugin.handlers?.({ ...service(), started: started.get(plugin) }) ?? Promise.resolve({})
+      const own = { started: started.get(plugin), settings: settings.get(plugin.name) ?? {} }
+      loading ??= plugin.handlers?.({ ...service(), ...own }) ?? Promise.resolve({})
       try {
-        return await loading
+        const handlers = await loading
+        checkHandlers(plugin.name, keys, handlers)
+        return handlers
       } catch (error) {
         loading = null
         throw error
       }
     }
-    return [{ keys, load }]
+    return [{ keys, load, isSoon: plugin.isForeign === true }]
   })
 }
 

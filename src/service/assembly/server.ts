@@ -60,7 +60,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   const { db, ids } = storage
   const closing = new AbortController()
   const publicAddress = createPublicAddress(settings)
-  const app = createServerApp(start, input, { publicAddress, closing: closing.signal })
+  const { app, handlers } = createServerApp(start, input, { publicAddress, closing: closing.signal })
   let firstKey: FirstKey | null = null
   let isApiKeyLost = false
   const limits = { ...settings, unreadMs: options.tuning?.unreadAnswerMs ?? UNREAD_MS }
@@ -72,6 +72,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
     asksForKey: ({ method = '', url = '' }: IncomingMessage) =>
       asksForKey(method, publicAddress.pathWithin(url.split('?')[0] ?? '')),
   }
+  await Promise.all(handlers.map(({ isSoon, load }) => (isSoon ? load() : null)))
   const listening = await listen(app, { ...address, ...governed }, async () => {
     // Last of all that can fail: a start that is refused must not use up the one time the key is shown.
     firstKey = await storage.inTurn(() => ensureApiKey(db, dataDir, ids))
@@ -97,7 +98,7 @@ function createServerApp(
   start: Start,
   input: ServerInput,
   { publicAddress, closing }: Pick<AppOptions, 'publicAddress' | 'closing'>,
-): App {
+): { readonly app: App; readonly handlers: AppOptions['plugins'] } {
   const { options, settings, logger, plugins } = start
   const {
     services,
@@ -129,7 +130,7 @@ function createServerApp(
     closing,
     translateError: toStorageError,
   }
-  return createApp(app)
+  return { app: createApp(app), handlers: app.plugins }
 }
 
 /** Workers run on this machine: they call loopback, whatever address the server is bound to. */

@@ -13,7 +13,6 @@ import { createUsageService, type UsageService } from '../operations/access/usag
 import { createBlobSweeper } from '../operations/blob-sweeper.js'
 import { assertKeepRule, dropByRule } from '../operations/models/kept-checkpoints.js'
 import { dropOldTrainingData } from '../operations/training/rollouts/retention.js'
-import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from '../operations/webhooks/outbox.js'
 import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
 import { alone, type Peers } from '../queue/peers.js'
@@ -27,6 +26,7 @@ import { countModels } from '../storage/models.js'
 import { parsePostgresAddress } from '../storage/postgres/address.js'
 import { createBlobGuard, inTurnOfStarts, onDuty } from '../storage/postgres/locks.js'
 import { isServerConnected } from '../storage/postgres/open-postgres.js'
+import { listRemovedPlugins } from '../storage/removed-plugins.js'
 import { giveSessionsBack } from '../storage/tinker/training-sessions.js'
 import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
@@ -68,6 +68,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const { database, group, earlierId } = await openRows(start, dataDir, { adoption, isSharing })
   lifetimes.add('database', () => database.close())
   const { db } = database
+  const removed = await findRemovedPlugins(start, db)
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
   const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
   const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
@@ -86,7 +87,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const newestIds = await listNewestIds(db)
   for (const id of newestIds) ids.continueAfter(id)
   // another machine's clock is its own business
-  if (settings.database === null) await shortenWaits(db, 2 * maxOf(webhookTiming(start).retryMs, 0))
+  if (settings.database === null) await shortenWaits(db)
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const leaseMs = options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs
   const shared = peers.isShared ? { earlierId, isFirst: peers.count() === 1 } : null
@@ -118,7 +119,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const kept = { db, logger, rule: settings.keepCheckpoints, optimizers: settings.keepOptimizers }
   const dropOld = async (): Promise<void> => {
     await dropOldTrainingData(retention)
-    await dropByRule(kept)
+    if (removed.length === 0) await dropByRule(kept)
   }
   await inTurn(dropOld)
   const beforeSweep = async (): Promise<void> => {
@@ -134,6 +135,8 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
           readNowMs: () => readDatabaseNowMs(db),
         }
       : {}),
+    // nobody knows which blobs they name
+    ...(removed.length > 0 ? { onDuty: async () => null } : {}),
   })
   lifetimes.add('sweeper', () => sweeper.stop())
   await sweeper.start(
@@ -147,6 +150,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     limits: bodyLimits(start),
     bodyOf: start.plugins.bodyOf,
     thread: start.plugins.bodyThread,
+    pluginFiles: start.plugins.files,
     temporaryPath: blobs.temporaryPath,
   })
   lifetimes.add('bodies', () => bodies.close())
@@ -217,9 +221,11 @@ function assertAlone({ database, blobStore, singleServer }: ResolvedSettings): v
   )
 }
 
-/** Waits of webhook deliveries. */
-export function webhookTiming({ options }: Pick<Start, 'options'>): OutboxTiming {
-  return { ...DEFAULT_OUTBOX_TIMING, ...options.tuning?.webhooks }
+async function findRemovedPlugins({ logger, plugins }: Start, db: DatabaseHandle): Promise<readonly string[]> {
+  const removed = await listRemovedPlugins(db, plugins.parts)
+  const kept = 'their rows stay, and blobs that they may name: nothing is swept, and no checkpoint deleted by a rule'
+  if (removed.length > 0) logger.warn({ plugins: removed, kept }, 'plugin.removed')
+  return removed
 }
 
 function bodyLimits({ options, settings }: Start): BodyLimits {

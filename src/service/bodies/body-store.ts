@@ -70,6 +70,8 @@ export interface BodyStoreOptions {
   readonly bodyOf: BodyFinder
   /** Entry of the thread that reads large bodies, below `src/`: it knows the same bodies (`read-bodies.ts`). */
   readonly thread: EntryPoint
+  /** Files of plugins that it loads. */
+  readonly pluginFiles: readonly string[]
   /** An unused path for a file; the folder is emptied at the next start. */
   readonly temporaryPath: () => string
 }
@@ -107,8 +109,8 @@ const NEVER = new AbortController().signal
 
 export function createBodyStore(options: BodyStoreOptions): BodyStore {
   const { limits, temporaryPath, bodyOf } = options
-  const chatThread = createBodyThread(options.thread, CHAT_THREAD)
-  const bulkThread = createBodyThread(options.thread, BULK_THREAD)
+  const chatThread = createBodyThread(options.thread, { ...CHAT_THREAD, pluginFiles: options.pluginFiles })
+  const bulkThread = createBodyThread(options.thread, { ...BULK_THREAD, pluginFiles: options.pluginFiles })
   const arriving = createReadTurns(PARTS_PER_ROUND)
   const chatTurns = createTurns(CHAT_TURNS)
   const bulkTurns = createTurns(BULK_TURNS)

@@ -20,6 +20,8 @@ export interface BodyThreadOptions {
   readonly maxHeapMb: number
   /** How far it stands behind the threads that compute, on Linux; 0 is not at all. */
   readonly niceness: number
+  /** Of plugins that are no part of this package. */
+  readonly pluginFiles: readonly string[]
 }
 
 /** Half of the default: values of a body live for one group of some megabytes, and what the thread once took it keeps. */
@@ -33,7 +35,7 @@ export function createBodyThread(entry: EntryPoint, options: BodyThreadOptions):
     entry,
     thread: {
       resourceLimits: { maxOldGenerationSizeMb: options.maxHeapMb, maxYoungGenerationSizeMb: YOUNG_MB },
-      workerData: { niceness: options.niceness },
+      workerData: { niceness: options.niceness, pluginFiles: options.pluginFiles },
     },
     idleMs: IDLE_MS,
     died: endedError,

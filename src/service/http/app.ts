@@ -24,12 +24,9 @@ import { chatHandlers } from './routes/chat-completions.js'
 import { checkpointHandlers } from './routes/checkpoints.js'
 import { docsHandlers } from './routes/docs.js'
 import { fileHandlers } from './routes/files.js'
-import { fineTuningHandlers } from './routes/fine-tuning.js'
 import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
 import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
-import { markHandlers } from './routes/inference/marks.js'
-import { probeHandlers } from './routes/inference/probes.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
@@ -39,7 +36,6 @@ import { sessionHandlers } from './routes/sessions.js'
 import { tinkerHandlers } from './routes/tinker.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
 import { uiHandlers } from './routes/ui.js'
-import { webhookHandlers } from './routes/webhooks.js'
 import { requireLease, workerHandlers } from './routes/worker.js'
 
 /** One handler for each row of the table of endpoints. */
@@ -55,12 +51,9 @@ function createHandlers(options: AppOptions): Handlers {
     ...docsHandlers(options),
     ...engineNodeHandlers(options),
     ...fileHandlers(options),
-    ...fineTuningHandlers(options),
     ...healthHandlers(options),
     ...logHandlers(options),
-    ...markHandlers(options),
     ...modelHandlers(options),
-    ...probeHandlers(options),
     ...rolloutHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),
@@ -68,7 +61,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
     ...uiHandlers(options),
-    ...webhookHandlers(options),
     ...workerHandlers(options),
   }
 }

@@ -8,7 +8,6 @@ import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { EndpointTable, Key } from '#contract/endpoints/table.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
-import type { FineTuningService } from '#service/facades/fine-tuning/fine-tuning.js'
 import type { TinkerService } from '#service/facades/tinker/tinker.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
@@ -26,12 +25,9 @@ import type { ChatService } from '#service/operations/generation/chat/chat.js'
 import type { CompletionService } from '#service/operations/generation/completions/completions.js'
 import type { TokenService } from '#service/operations/generation/text/tokens.js'
 import type { LogComparisonService } from '#service/operations/log-comparison.js'
-import type { MarkService } from '#service/operations/marks/marks.js'
-import type { MarksFileService } from '#service/operations/marks/marks-file.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
 import type { ModelService } from '#service/operations/models/models.js'
-import type { ProbeService } from '#service/operations/models/probes.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { RolloutService } from '#service/operations/training/rollouts/rollouts.js'
 import type { SessionApiService } from '#service/operations/training/session-api.js'
@@ -42,7 +38,6 @@ import type { TrainingSessionService } from '#service/operations/training/traini
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
 import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
-import type { WebhookService } from '#service/operations/webhooks/webhooks.js'
 import type { StreamShares } from './connections/stream-shares.js'
 import type { PublicAddress } from './public-address.js'
 
@@ -70,6 +65,8 @@ export type BoundHandler = (call: never) => object | Promise<object>
 /** Handlers that are loaded when the first request for one of their rows comes. */
 export interface LoadedLater {
   readonly keys: readonly Key[]
+  /** Loaded before the port is there all the same, so that a fault is found then. */
+  readonly isSoon: boolean
   load(): Promise<Readonly<Record<string, BoundHandler>>>
 }
 
@@ -100,15 +97,11 @@ export interface AppOptions {
     readonly trainingJobs: TrainingJobService
     readonly trainingSessions: TrainingSessionService
     readonly logComparison: LogComparisonService
-    readonly probes: ProbeService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
     readonly rollouts: RolloutService
     readonly trajectoryLog: TrajectoryLogService
-    readonly marks: MarkService
-    readonly marksFile: MarksFileService
     readonly files: FileService
-    readonly fineTuning: FineTuningService
     readonly chat: ChatService
     readonly completions: CompletionService
     readonly tokens: TokenService
@@ -120,7 +113,6 @@ export interface AppOptions {
     readonly workerClaims: WorkerClaimService
     readonly engineNodes: EngineNodeService
     readonly modelMetrics: ModelMetricsService
-    readonly webhooks: WebhookService
   }
   readonly logger: Logger
   readonly clock: Clock

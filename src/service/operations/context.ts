@@ -20,6 +20,7 @@ import type { DatabaseHandle } from '#service/storage/database.js'
 import type { Tenant } from './access/principal.js'
 import type { UsageService } from './access/usage.js'
 import type { ActivityFeed } from './activity/feed.js'
+import type { NameService } from './address-rules.js'
 import type { BaseModelFilesBook } from './base-models/base-model-files.js'
 import type { ModelFactsBook } from './base-models/model-facts.js'
 import type { ToolFormatRule } from './base-models/tool-formats.js'
@@ -51,6 +52,8 @@ export interface ServiceContext {
   readonly ids: IdSource
   readonly clock: Clock
   readonly logger: Logger
+  /** Names of hosts that somebody else named. */
+  readonly lookUp: NameService
   readonly signals: JobSignals
   /** What happens, for whoever follows it. */
   readonly activity: Pick<ActivityFeed, 'publish'>

@@ -4,7 +4,7 @@
  *
  * A server alone has nobody to ask or to tell (`alone`); of several, `server-group.ts` answers.
  */
-import type { Duty, LastingDuty } from '#service/storage/postgres/locks.js'
+import type { LastingDuty } from '#service/storage/postgres/locks.js'
 
 /**
  * `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others
@@ -35,9 +35,9 @@ export interface Peers {
    */
   heldByOthers(sessionIds: readonly string[], options?: { readonly countsSilent?: boolean }): Promise<readonly string[]>
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
-  onDuty<T>(duty: Duty, action: () => Promise<T>): Promise<T | null>
+  onDuty<T>(duty: string, action: () => Promise<T>): Promise<T | null>
   /** Duty of one server for as long as it lives, because it remembers what it did. */
-  lastingDuty(duty: Duty): LastingDuty
+  lastingDuty(duty: string): LastingDuty
 }
 
 /** The peers of a server that has none. */

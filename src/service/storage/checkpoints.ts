@@ -8,9 +8,9 @@ import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { findMetrics, type Metrics, putMetrics } from './model-metrics.js'
 import { type Page, type PageOptions, unknownCursor } from './paging.js'
-import { queueNewStep } from './probes/probes.js'
 import { readObject, readOneOf } from './row-values.js'
 import type { CheckpointsTable } from './schema.js'
+import { partsOf } from './schema-part.js'
 
 export interface CheckpointFileRecord {
   readonly name: string
@@ -61,7 +61,7 @@ export async function insertCheckpoint(db: Database, checkpoint: NewCheckpoint):
       .execute()
   }
   await putMetrics(db, { modelId: checkpoint.modelId, step: checkpoint.step, source: 'job' }, checkpoint.metrics)
-  await queueNewStep(db, checkpoint.modelId, checkpoint.step)
+  for (const part of partsOf(db)) await part.noteStep?.(db, checkpoint.modelId, checkpoint.step)
 }
 
 /** The checkpoint at `step`, or the newest one that still exists for `latest`; null when there is none. */

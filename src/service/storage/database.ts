@@ -22,6 +22,7 @@ import {
 } from 'kysely'
 import { AppError, StorageError, toOpenFilesError } from '#base/errors/errors.js'
 import { migrationsWith } from './migrations/index.js'
+import { forgottenMigrations } from './removed-plugins.js'
 import type { Schema } from './schema.js'
 import { type SchemaPart, withParts } from './schema-part.js'
 import { isSqliteError, openSqlite, type Sqlite, StatementCache } from './sqlite.js'
@@ -202,8 +203,11 @@ function connect(path: string): Sqlite {
  * @throws {StorageError} `migration_failed`, `database_newer`
  */
 export async function migrate(db: Kysely<Schema>, migrations: Readonly<Record<string, Migration>>): Promise<void> {
-  const provider = { getMigrations: async () => ({ ...migrations }) }
-  const { error } = await new Migrator({ db, provider }).migrateToLatest()
+  // before the migrator has the connection
+  const all = { ...migrations, ...(await forgottenMigrations(db, migrations)) }
+  const provider = { getMigrations: async () => all }
+  // one of the core that came later sorts before those of plugins
+  const { error } = await new Migrator({ db, provider, allowUnorderedMigrations: true }).migrateToLatest()
   if (error === undefined) return
   const storageError = error instanceof AppError ? error : toStorageError(error)
   if (storageError !== null) throw storageError

@@ -7,7 +7,7 @@ import { EVENT_TYPES, type EventType } from '#contract/wire/job-words.js'
 import { type Database, databaseNowMs } from './database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from './paging.js'
 import { readObject, readOneOf } from './row-values.js'
-import { noteForWebhooks } from './webhooks/webhook-events.js'
+import { partsOf } from './schema-part.js'
 
 export interface EventRecord {
   readonly id: string
@@ -63,7 +63,11 @@ export async function insertEvents(
     }))
     .where('id', '=', jobId)
     .execute()
-  for (const { id, type } of events) if (type !== 'gradient_step') await noteForWebhooks(db, id, jobId)
+  const parts = partsOf(db)
+  for (const { id, type } of events) {
+    if (type === 'gradient_step') continue
+    for (const part of parts) await part.noteEvent?.(db, id, jobId)
+  }
 }
 
 /** Events of a job, oldest first unless `order` says otherwise. */

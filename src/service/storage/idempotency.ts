@@ -8,7 +8,8 @@ export interface IdempotencyScope {
   readonly entity: string
   /** Of the API key: its projects know nothing of each other. Null: a key of all of the entity. */
   readonly project: string | null
-  readonly scope: 'models' | 'training-jobs' | 'files' | 'keys' | 'logs' | 'fine-tuning-jobs' | 'webhooks' | 'marks'
+  /** What is made, as `models`; a plugin's is its own. */
+  readonly scope: string
   readonly key: string
 }
 

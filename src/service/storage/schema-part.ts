@@ -25,6 +25,12 @@ export interface SchemaPart {
   readonly postgresMigrations: Readonly<Record<string, Migration>>
   /** Steps of a model that it names: no rule deletes their checkpoints. */
   namedSteps?(db: Kysely<Schema>, modelId: string): Promise<readonly number[]>
+  /** A job began or ended: what its event's row is followed by, in the same transaction. */
+  noteEvent?(db: Kysely<Schema>, eventId: string, jobId: string): Promise<void>
+  /** A step of a model was made: in the same transaction. */
+  noteStep?(db: Kysely<Schema>, modelId: string, step: number): Promise<void>
+  /** The wall clock was set back by so much: what waits for a time waits as long as it did. */
+  moveWaits?(db: Kysely<Schema>, byMs: number): Promise<void>
 }
 
 /** By what a database and its transactions share. */

@@ -5,10 +5,7 @@
  * never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
-import type { FineTuningTables } from './fine-tuning/tables.js'
-import type { ProbeTables } from './probes/tables.js'
 import type { TinkerTables } from './tinker/tables.js'
-import type { WebhookTables } from './webhooks/tables.js'
 
 export interface ApiKeysTable {
   id: string
@@ -301,29 +298,6 @@ export interface HealthProbesTable {
   value: string
 }
 
-/** What a reader thinks of an answer, with a copy of what was said: it outlives the trajectory. */
-export interface MarksTable {
-  id: string
-  model_id: string
-  /** One of `MARK_SOURCES`. */
-  source: string
-  /** The job or log; null for an answer of a chat. */
-  source_id: string | null
-  group_index: number | null
-  trajectory_index: number | null
-  pair_with: number | null
-  /** Of the model that answered. */
-  step: number | null
-  /** One of `MARKS`. */
-  mark: string
-  edited: string | null
-  note: string | null
-  /** JSON object: prompt, answer, the answer it is compared with, tools. */
-  content: string
-  created_at_ms: number
-  updated_at_ms: number
-}
-
 /** One row: the database that a data directory's mark names (`upkeep/ownership.ts`). */
 export interface DatabaseIdentityTable {
   id: string
@@ -377,7 +351,7 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema extends FineTuningTables, WebhookTables, TinkerTables, ProbeTables {
+export interface Schema extends TinkerTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable
@@ -394,7 +368,6 @@ export interface Schema extends FineTuningTables, WebhookTables, TinkerTables, P
   events: EventsTable
   trajectory_logs: TrajectoryLogsTable
   split_metrics: SplitMetricsTable
-  marks: MarksTable
   files: FilesTable
   idempotency_keys: IdempotencyKeysTable
   usage_days: UsageDaysTable

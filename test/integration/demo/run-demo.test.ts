@@ -3,11 +3,11 @@
  * interruption leaves no job behind. The task is the test's own, because random weights answer nothing that fits a sentence.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { DemoEvent, DemoFinished, DemoStep } from '#plugins/demo/events.js'
+import { createDemoModel } from '#plugins/demo/model.js'
+import { runDemo } from '#plugins/demo/run.js'
+import type { DemoTask } from '#plugins/demo/task.js'
 import { systemClock } from '../../../src/base/util/clock.js'
-import type { DemoEvent, DemoFinished, DemoStep } from '../../../src/cli/demo/events.js'
-import { createDemoModel } from '../../../src/cli/demo/model.js'
-import { runDemo } from '../../../src/cli/demo/run.js'
-import type { DemoTask } from '../../../src/cli/demo/task.js'
 import { requireCompleted } from '../../../src/cli/views/watch.js'
 import { createClient } from '../../../src/sdk/client/client.js'
 import { inferenceName } from '../../../src/sdk/client/inference-name.js'

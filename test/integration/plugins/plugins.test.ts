@@ -8,7 +8,8 @@ import { NotFoundError } from '#base/errors/errors.js'
 import { small } from '#contract/endpoints/bodies.js'
 import { endpoints } from '#contract/endpoints/endpoint.js'
 import { INSTALLED } from '#plugins/index.js'
-import { definePlugin, type PluginHandlers, type PluginService } from '#service/plugin.js'
+import { definePlugin } from '#service/define-plugin.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import { blobColumnsOf } from '#service/storage/upkeep/blob-references.js'
 import { hasTable } from '#service/storage/upkeep/catalog.js'
 import { listNewestIds } from '#service/storage/upkeep/clock-shift.js'
@@ -36,7 +37,7 @@ const rows = endpoints({
 })
 const noteEndpoints = {
   runs: [{ after: 'GET /v1/whoami', rows }],
-  sections: [{ name: 'Notes', after: 'Webhooks' }],
+  sections: [{ name: 'Notes', after: 'Files' }],
 } as const
 
 type Tables = { notes: { id: string; text: string; created_at_ms: Generated<number> } }

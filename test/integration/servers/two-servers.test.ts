@@ -139,7 +139,7 @@ describe.skipIf(NO_SEVERAL_SERVERS !== null)(NO_SEVERAL_SERVERS ?? 'two servers'
     await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve))
     onTestFinished(() => void receiver.close())
     const { port } = receiver.address() as AddressInfo
-    const tuning = { webhooks: { pollMs: 20 } }
+    const tuning = { plugins: { webhooks: { pollMs: 20 } } }
     const hosts = [`127.0.0.1:${port}`]
     group = await startGroup(
       await shared.newGroup(),

@@ -30,10 +30,10 @@ const PARTS = [
   'activity',
   'base models',
   'remote data',
-  'outbox',
-  'probes',
   'samples',
   'responses',
+  'probes',
+  'outbox',
   'server',
 ]
 

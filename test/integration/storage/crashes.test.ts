@@ -15,9 +15,11 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { wandbTables } from '#plugins/wandb/storage/tables.js'
+import { webhookTables } from '#plugins/webhooks/storage/tables.js'
 import { recoverInterrupted } from '#service/queue/recovery.js'
 import { createLocalBlobs } from '#service/storage/blobs/local-blobs.js'
 import { openDataDir } from '#service/storage/data-dir.js'
+import { countRows } from '#service/storage/move/copy-rows.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 import { openDatabase } from '../../support/service/with-plugins.js'
@@ -46,7 +48,7 @@ const COUNTED = [
   'wandb_artifacts',
   'wandb_artifact_files',
   'wandb_metadata',
-] as const
+]
 
 interface Outcome {
   readonly point: number
@@ -91,13 +93,16 @@ async function stateOf(dataDir: string): Promise<unknown> {
     const ends = events.filter((event) => event.job_id === job.id && terminal.has(event.type))
     expect(ends.length, `terminal events of a ${job.status} job`).toBe(job.ended_at_ms === null ? 0 : 1)
   }
-  const count = async (table: (typeof COUNTED)[number]) => (await db.selectFrom(table).selectAll().execute()).length
-  const counts: Record<string, number> = {}
-  for (const table of COUNTED) counts[table] = await count(table)
+  const counts = (await countRows(own)).filter(({ name }) => COUNTED.includes(name))
+  expect(counts.length).toBe(COUNTED.length)
   const usage = db.selectFrom('usage_days').select(['requests', 'prompt_tokens', 'completion_tokens'])
   const state = {
     usage: await usage.orderBy('model').execute(),
-    deliveries: await db.selectFrom('webhook_deliveries').select(['status', 'attempts']).orderBy('id').execute(),
+    deliveries: await webhookTables(own)
+      .selectFrom('webhook_deliveries')
+      .select(['status', 'attempts'])
+      .orderBy('id')
+      .execute(),
     runs: await db.selectFrom('wandb_runs').select(['state', 'summary']).execute(),
     versions: await db.selectFrom('wandb_artifacts').select(['version_index']).orderBy('id').execute(),
     aliases: await db.selectFrom('wandb_aliases').select('alias').orderBy('alias').execute(),

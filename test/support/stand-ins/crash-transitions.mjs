@@ -10,11 +10,12 @@ import { prepareBaseModel } from '../../../dist/src/model/architectures/prepare.
 import { ensureTinyRandomModel } from '../../../dist/src/model/built-in/tiny-random.js'
 import { createBackup, createLocalKey, restoreBackup } from '../../../dist/src/plugins/data-directory.js'
 import { createWandbService } from '../../../dist/src/plugins/wandb/wandb.js'
+import { createOutbox } from '../../../dist/src/plugins/webhooks/outbox.js'
+import { createWebhookRules } from '../../../dist/src/plugins/webhooks/rules.js'
+import { DEFAULT_OUTBOX_TIMING } from '../../../dist/src/plugins/webhooks/timing.js'
 import { ensureApiKey } from '../../../dist/src/service/operations/access/local-keys.js'
 import { createUsageService } from '../../../dist/src/service/operations/access/usage.js'
 import { createBlobSweeper } from '../../../dist/src/service/operations/blob-sweeper.js'
-import { createAddressRules } from '../../../dist/src/service/operations/webhooks/address-rules.js'
-import { createOutbox, DEFAULT_OUTBOX_TIMING } from '../../../dist/src/service/operations/webhooks/outbox.js'
 import { expireLeases } from '../../../dist/src/service/queue/recovery.js'
 import { extendRun, startRun } from '../../../dist/src/service/storage/upkeep/unnamed-blobs.js'
 
@@ -184,7 +185,7 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
       await new Promise((done) => receiver.listen(0, '127.0.0.1', done))
       receiver.unref()
       const host = `127.0.0.1:${receiver.address().port}`
-      const rules = createAddressRules([host])
+      const rules = createWebhookRules([host])
       await listenAt(`http://${host}/hook`, rules)
       await prepare()
       await collect()

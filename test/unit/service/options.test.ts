@@ -43,7 +43,7 @@ describe('resolveSettings', () => {
   test('the command line has the same defaults and bounds', () => {
     const resolved: Readonly<Record<string, unknown>> = resolveSettings({ dataDir: '/data' })
     for (const name of Object.keys(SERVICE_SETTINGS) as ServiceSettingName[]) {
-      if (name === 'dataDir' || name === 'baseModels') continue
+      if (name === 'dataDir' || name === 'baseModels' || name === 'plugins') continue
       expect(resolved[name], name).toEqual(settings[SERVICE_SETTINGS[name].key].default)
     }
     expect(() => settings.port.parse(String(SERVICE_SETTINGS.port.bounds.max + 1))).toThrow('from 0 to 65535')

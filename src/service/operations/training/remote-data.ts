@@ -10,7 +10,7 @@ import { type IncomingMessage, request as plainRequest, type RequestOptions } fr
 import { request as secureRequest } from 'node:https'
 import { isIP } from 'node:net'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
-import { type AddressRules, createAddressRules, type NameService } from '../webhooks/address-rules.js'
+import { type AddressRules, createAddressRules, type NameService, type Refusal } from '../address-rules.js'
 
 export interface RemoteDataOptions {
   /** Hosts (`name` or `name:port`) that may be private or plain http. */
@@ -73,13 +73,7 @@ export function createRemoteData(options: RemoteDataOptions): RemoteData {
     assertPlace(key)
     fetching.push(key)
     try {
-      const rules = createAddressRules(options.allowedHosts, options.lookUp, {
-        code: 'training_data_refused',
-        param: null,
-        subject: field,
-        flag: '--training-data-host',
-        instead: 'upload the data with POST /v1/files',
-      })
+      const rules = createAddressRules(options.allowedHosts, refusalOf(field), options.lookUp)
       yield* read(await follow(rules, key, { field, url }), field)
     } catch (cause) {
       if (cause instanceof AppError) throw cause
@@ -167,6 +161,16 @@ export function createRemoteData(options: RemoteDataOptions): RemoteData {
   }
 
   return { open, stop: () => closing.abort() }
+}
+
+function refusalOf(field: string): Refusal {
+  return {
+    code: 'training_data_refused',
+    param: null,
+    subject: field,
+    flag: '--training-data-host',
+    instead: 'upload the data with POST /v1/files',
+  }
 }
 
 /** Without `param`, which would make it a 422: the hosted service answers 400 here. */

@@ -6,6 +6,7 @@ import { dirname } from 'node:path'
 import { Kysely, SqliteDialect } from 'kysely'
 import { AppError, StorageError } from '#base/errors/errors.js'
 import { migrationsWith } from '../migrations/index.js'
+import { unknownMigration } from '../removed-plugins.js'
 import type { Schema } from '../schema.js'
 import { type SchemaPart, withParts } from '../schema-part.js'
 import { openSqlite, type Sqlite } from '../sqlite.js'
@@ -81,11 +82,7 @@ export function assertKnownSchema(sqlite: Sqlite, parts: readonly SchemaPart[]):
   const known = migrationsWith(parts)
   const names = sqlite.prepare('select name from kysely_migration order by name').pluck().all() as string[]
   const unknown = names.find((name) => !Object.hasOwn(known, name))
-  if (unknown !== undefined) {
-    throw new StorageError('database_newer', `the database has a newer schema (${unknown}) than this program knows`, {
-      hint: 'use the version of the program that wrote it, or a later one',
-    })
-  }
+  if (unknown !== undefined) throw unknownMigration('the database', unknown)
   return names.at(-1) ?? ''
 }
 

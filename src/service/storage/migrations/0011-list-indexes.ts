@@ -1,5 +1,5 @@
 /**
- * Indexes for lists that sorted all rows of an entity for each page: files, webhooks.
+ * Indexes for lists that sorted all rows of an entity for each page: files.
  */
 import type { Kysely } from 'kysely'
 
@@ -7,5 +7,4 @@ import type { Kysely } from 'kysely'
 export async function up(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('files_of_entity').on('files').columns(['entity', 'id']).execute()
   await db.schema.createIndex('files_of_project').on('files').columns(['entity', 'project', 'id']).execute()
-  await db.schema.createIndex('webhooks_of_entity').on('webhooks').columns(['entity', 'id']).execute()
 }

@@ -19,7 +19,6 @@ export async function up(db: Kysely<unknown>): Promise<void> {
   await index('trajectory_logs', ['model_id', 'body_sha256', 'id'])
   await index('files', ['entity', 'purpose', 'id'])
   await index('files', ['entity', 'project', 'purpose', 'id'])
-  await index('fine_tuning_jobs', ['entity', 'project', 'job_id'])
   // what the longer ones hold too
   await db.schema.dropIndex('trajectory_logs_by_model').execute()
 }

@@ -10,15 +10,12 @@ import { up as counters } from './0001-to-0010/0004-counters.js'
 import { up as logPages } from './0001-to-0010/0005-log-pages.js'
 import { up as keysAndUsage } from './0001-to-0010/0006-keys-and-usage.js'
 import { up as jobReports } from './0001-to-0010/0007-job-reports.js'
-import { up as fineTuning } from './0001-to-0010/0009-fine-tuning.js'
-import { up as webhooks } from './0001-to-0010/0010-webhooks.js'
 import { up as listIndexes } from './0011-list-indexes.js'
 import { up as filterIndexes } from './0012-filter-indexes.js'
 import { up as modelCounts } from './0013-model-counts.js'
 import { up as blobUpkeep } from './0014-blob-upkeep.js'
 import { up as resolvedOptions } from './0015-resolved-options.js'
 import { up as fileProblems } from './0016-file-problems.js'
-import { up as deliveryTurns } from './0017-delivery-turns.js'
 import { up as templateKwargs } from './0018-template-kwargs.js'
 import { up as modelMetrics } from './0019-model-metrics.js'
 import { up as sessions } from './0020-sessions.js'
@@ -27,8 +24,6 @@ import { up as trainingSessions } from './0027-training-sessions.js'
 import { up as jobWorkers } from './0028-job-workers.js'
 import { up as jobNeeds } from './0035-job-needs.js'
 import { up as keptTrainingData } from './0036-kept-training-data.js'
-import { up as marks } from './0037-marks.js'
-import { up as probes } from './0038-probes.js'
 import { up as severalServers } from './0039-several-servers.js'
 import { up as usageByKey } from './0040-usage-by-key.js'
 import { up as oneTime } from './0042-one-time.js'
@@ -44,15 +39,12 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0005-log-pages': { up: logPages },
   '0006-keys-and-usage': { up: keysAndUsage },
   '0007-job-reports': { up: jobReports },
-  '0009-fine-tuning': { up: fineTuning },
-  '0010-webhooks': { up: webhooks },
   '0011-list-indexes': { up: listIndexes },
   '0012-filter-indexes': { up: filterIndexes },
   '0013-model-counts': { up: modelCounts },
   '0014-blob-upkeep': { up: blobUpkeep },
   '0015-resolved-options': { up: resolvedOptions },
   '0016-file-problems': { up: fileProblems },
-  '0017-delivery-turns': { up: deliveryTurns },
   '0018-template-kwargs': { up: templateKwargs },
   '0019-model-metrics': { up: modelMetrics },
   '0020-sessions': { up: sessions },
@@ -61,8 +53,6 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0028-job-workers': { up: jobWorkers },
   '0035-job-needs': { up: jobNeeds },
   '0036-kept-training-data': { up: keptTrainingData },
-  '0037-marks': { up: marks },
-  '0038-probes': { up: probes },
   '0039-several-servers': { up: severalServers },
   '0040-usage-by-key': { up: usageByKey },
   '0042-one-time': { up: oneTime },

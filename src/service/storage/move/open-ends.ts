@@ -13,6 +13,7 @@ import { migrationsWith } from '../migrations/index.js'
 import { parsePostgresAddress } from '../postgres/address.js'
 import { postgresMigrationsWith } from '../postgres/migrations.js'
 import { openPostgres } from '../postgres/open-postgres.js'
+import { unknownMigration } from '../removed-plugins.js'
 import { partsOf, type SchemaPart } from '../schema-part.js'
 import { hasTable } from '../upkeep/catalog.js'
 import { assertFits, fitOfDatabase } from '../upkeep/ownership.js'
@@ -105,11 +106,7 @@ async function assertCurrent(db: Database, name: string, expected: readonly stri
   const { rows } = await sql<{ name: string }>`select name from kysely_migration`.execute(db)
   const done = new Set(rows.map((row) => row.name))
   const later = [...done].sort().find((each) => !expected.includes(each))
-  if (later !== undefined) {
-    throw new StorageError('database_newer', `${name} has a newer schema (${later}) than this program knows`, {
-      hint: 'move it with the version of the program that serves it, or a later one',
-    })
-  }
+  if (later !== undefined) throw unknownMigration(name, later)
   const missing = expected.filter((each) => !done.has(each)).sort()
   if (missing.length === 0) return
   throw new ConflictError('schema_differs', `${name} has the schema of an earlier version: it lacks ${missing[0]}`, {

@@ -2,6 +2,7 @@
  * What one of several servers does at a time: advisory locks, which the database drops with the connection that holds them.
  */
 
+import { createHash } from 'node:crypto'
 import { sql } from 'kysely'
 import { createDeferred } from '#base/util/deferred.js'
 import { createTurns } from '#base/util/turns.js'
@@ -11,21 +12,24 @@ import type { Database, DatabaseHandle } from '../database.js'
 const SWEEP_LOCK = 8_642_002
 const PLACEMENT_LOCK = 8_642_003
 const START_LOCK = 8_642_004
-const PROBES_LOCK = 8_642_005
 const BLOB_LOCKS = 77_642
 /** Each holds one of the server's connections for as long as an upload takes: the others are for requests. */
 const BLOBS_AT_ONCE = 2
 
-const DUTIES = { sweep: SWEEP_LOCK, placement: PLACEMENT_LOCK, probes: PROBES_LOCK }
-export type Duty = keyof typeof DUTIES
+/** Of the core; a plugin has one by its name. */
+const DUTIES: Readonly<Record<string, number>> = { sweep: SWEEP_LOCK, placement: PLACEMENT_LOCK }
+
+function lockOf(duty: string): number {
+  return DUTIES[duty] ?? createHash('sha256').update(duty).digest().readUIntBE(0, 6)
+}
 
 /**
  * Does what one server at a time does.
  *
  * @returns null, with nothing done, while another does it
  */
-export async function onDuty<T>(db: DatabaseHandle, duty: Duty, action: () => Promise<T>): Promise<T | null> {
-  const id = DUTIES[duty]
+export async function onDuty<T>(db: DatabaseHandle, duty: string, action: () => Promise<T>): Promise<T | null> {
+  const id = lockOf(duty)
   return db.connection().execute(async (connection) => {
     const { rows } = await sql<{ taken: boolean }>`select pg_try_advisory_lock(${sql.lit(id)}) as taken`.execute(
       connection,
@@ -44,8 +48,8 @@ export interface LastingDuty {
 }
 
 /** Takes the duty when it is free, and keeps it until it is released or the connection that holds it is gone: one of the server's. */
-export function createLastingDuty(db: DatabaseHandle, duty: Duty): LastingDuty {
-  const id = DUTIES[duty]
+export function createLastingDuty(db: DatabaseHandle, duty: string): LastingDuty {
+  const id = lockOf(duty)
   let held: { readonly connection: Database; end(): Promise<void> } | null = null
 
   async function take(): Promise<typeof held> {

@@ -110,29 +110,6 @@ create table usage_days (
   cached_tokens bigint not null default 0, completion_tokens bigint not null default 0,
   training_ms bigint not null default 0, primary key (entity, day, project, model)
 );
-create table fine_tuning_jobs (
-  job_id text primary key references training_jobs on delete cascade, entity text not null, project text not null,
-  request_digest text not null, request text not null, trained_name text not null, hyperparameters text not null,
-  trained_tokens integer, created_at_ms bigint not null default now_ms
-);
-create index fine_tuning_jobs_of_entity on fine_tuning_jobs (entity, job_id);
-create index fine_tuning_jobs_on_entity_project_job_id on fine_tuning_jobs (entity, project, job_id);
-create table webhooks (
-  id text primary key, entity text not null, project text, url text not null, secret text not null,
-  events text not null, created_at_ms bigint not null default now_ms
-);
-create index webhooks_of_entity on webhooks (entity, id);
-create table webhook_deliveries (
-  id text primary key, webhook_id text not null references webhooks on delete cascade, event_id text not null,
-  event_type text not null, body text not null, status text not null, attempts integer not null default 0,
-  next_attempt_at_ms bigint, last_status integer, last_error text, created_at_ms bigint not null default now_ms,
-  delivered_at_ms bigint
-);
-create index webhook_deliveries_of on webhook_deliveries (webhook_id, id);
-create index webhook_deliveries_due_of on webhook_deliveries (webhook_id, status, next_attempt_at_ms);
-create table webhook_cursor (
-  name text primary key, event_id text not null
-);
 create table model_counts (
   base_model text not null, entity text not null, project text not null, count integer not null,
   primary key (base_model, entity, project)

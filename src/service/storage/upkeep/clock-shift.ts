@@ -19,57 +19,30 @@ export async function moveWaits(db: Database, byMs: number): Promise<void> {
     }))
     .where('status', 'in', ['queued', 'running'])
     .execute()
-  await db
-    .updateTable('webhook_deliveries')
-    .set((e) => ({
-      next_attempt_at_ms: e('next_attempt_at_ms', '-', byMs),
-      claimed_until_ms: e('claimed_until_ms', '-', byMs),
-    }))
-    .where('status', '=', 'pending')
-    .execute()
   // a code or a ticket would be worth something for as much longer
   await db
     .updateTable('one_time_secrets')
     .set((e) => ({ expires_at_ms: e('expires_at_ms', '-', byMs) }))
     .execute()
+  for (const part of partsOf(db)) await part.moveWaits?.(db, byMs)
 }
 
 /**
  * At start, where nobody knows by how much the clock differs from the last process's: waits of rows that were written in the
  * future end now.
- *
- * @param mostMs the longest wait that a delivery can have
  */
-export async function shortenWaits(db: Database, mostMs: number): Promise<void> {
+export async function shortenWaits(db: Database): Promise<void> {
   await db
     .updateTable('training_jobs')
     .set({ retry_at_ms: null })
     .where('status', '=', 'queued')
     .where('heartbeat_at_ms', '>', databaseNowMs)
     .execute()
-  await db
-    .updateTable('webhook_deliveries')
-    .set({ next_attempt_at_ms: databaseNowMs })
-    .where('status', '=', 'pending')
-    .where((e) =>
-      e.or([e('created_at_ms', '>', databaseNowMs), e('next_attempt_at_ms', '>', e(databaseNowMs, '+', mostMs))]),
-    )
-    .execute()
 }
 
 /** The greatest id of every table whose order or cursors go by ids, without the prefix some have. */
 export async function listNewestIds(db: Database): Promise<readonly string[]> {
-  const tables = [
-    'api_keys',
-    'models',
-    'checkpoints',
-    'training_jobs',
-    'events',
-    'trajectory_logs',
-    'files',
-    'webhooks',
-    'webhook_deliveries',
-  ] as const
+  const tables = ['api_keys', 'models', 'checkpoints', 'training_jobs', 'events', 'trajectory_logs', 'files'] as const
   const added = partsOf(db).flatMap((part) =>
     Object.entries(part.tables).flatMap(([table, { isListedById }]) => (isListedById === true ? [table] : [])),
   )

@@ -70,8 +70,8 @@ export async function setKeepRule(db: Database, modelId: string, rule: string | 
 }
 
 /**
- * Steps of a model that no rule deletes: those that somebody saved under a name, published as a result or marked answers of, that watched prompts were
- * asked of by name, and those that an unfinished job begins from.
+ * Steps of a model that no rule deletes: those that somebody saved under a name, those that an unfinished job begins from, and
+ * what plugins name.
  */
 export async function listNamedSteps(db: Database, modelId: string): Promise<ReadonlySet<number>> {
   const steps = await Promise.all([
@@ -81,20 +81,6 @@ export async function listNamedSteps(db: Database, modelId: string): Promise<Rea
       .select('w.step')
       .where('s.model_id', '=', modelId)
       .where('w.name', 'is not', null)
-      .execute(),
-    db
-      .selectFrom('fine_tuning_jobs as f')
-      .innerJoin('training_jobs as j', 'j.id', 'f.job_id')
-      .select('j.step')
-      .where('j.model_id', '=', modelId)
-      .execute(),
-    db.selectFrom('marks').select('step').where('model_id', '=', modelId).execute(),
-    db
-      .selectFrom('probe_answers as a')
-      .innerJoin('probes as p', 'p.id', 'a.probe_id')
-      .select('a.step')
-      .where('p.model_id', '=', modelId)
-      .where('a.is_asked', '=', 1)
       .execute(),
     db
       .selectFrom('training_jobs')

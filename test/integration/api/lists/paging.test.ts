@@ -41,7 +41,7 @@ let trained: string | null = null
 beforeAll(async () => {
   receiver = createServer((_, response) => response.end())
   await new Promise<void>((done) => receiver.listen(0, '127.0.0.1', done))
-  service = await createTestService({ webhookHosts: [host()], tuning: { webhooks: { pollMs: 20 } } })
+  service = await createTestService({ webhookHosts: [host()], tuning: { plugins: { webhooks: { pollMs: 20 } } } })
   other = { authorization: `Bearer ${(await service.createKey({ entity: 'others' })).key}` }
 })
 afterAll(async () => {

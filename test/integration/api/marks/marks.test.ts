@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { FileObject } from '#contract/wire/files.js'
 import type { List } from '#contract/wire/list.js'
 import type { FileFromMarks, Mark } from '#contract/wire/training/marks.js'
+import { markTables } from '#plugins/marks/storage/tables.js'
 import { createTestService, type TestRequest, type TestService } from '../../../support/service/create-test-service.js'
 
 interface Refusal {
@@ -195,7 +196,7 @@ describe('marks on trajectories of a job', () => {
     expect((await service.fetch(`/v1/preview/models/${modelId}`, { method: 'DELETE' })).status).toBe(200)
     expect((await service.fetch(`/v1/preview/models/${modelId}/marks`)).status).toBe(404)
     const rows = await service.openRows()
-    const left = await rows.db.selectFrom('marks').select('id').where('model_id', '=', modelId).execute()
+    const left = await markTables(rows.db).selectFrom('marks').select('id').where('model_id', '=', modelId).execute()
     await rows.close()
     expect(left).toEqual([])
     expect((await service.fetch(`/v1/files/${file.id}/content`)).status).toBe(200)

@@ -3,7 +3,7 @@
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
-import { PROBE_PRIORITY } from '#service/operations/models/probe-runner.js'
+import { PROBE_PRIORITY } from '#plugins/probes/probe-runner.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { until } from '../../../support/until.js'
 

@@ -52,7 +52,10 @@ afterEach(async () => {
   await new Promise((done) => receiver.close(done))
 })
 
-const settings = () => ({ webhookHosts: [host], tuning: { webhooks: { pollMs: 20, retryMs: [30, 30, 30] } } })
+const settings = () => ({
+  webhookHosts: [host],
+  tuning: { plugins: { webhooks: { pollMs: 20, retryMs: [30, 30, 30] } } },
+})
 
 async function createWebhook(more: object = {}): Promise<CreatedWebhook> {
   const { status, body } = await service.json<CreatedWebhook>('/v1/preview/webhooks', {
@@ -189,7 +192,7 @@ describe('delivery', () => {
     isDown = false
     service = await service.restart({
       ...settings(),
-      tuning: { webhooks: { pollMs: 20, retryMs: Array(500).fill(30) } },
+      tuning: { plugins: { webhooks: { pollMs: 20, retryMs: Array(500).fill(30) } } },
     })
     const [first] = await deliveries(webhook.id)
     if (first?.status === 'failed') {

@@ -6,5 +6,5 @@ onPostgres({
   tenancy: () => import('../../../integration/api/wandb/tenancy.test.js'),
   adapters: () => import('../../../integration/api/wandb/adapters.test.js'),
   webhooks: () => import('../../../integration/api/webhooks/webhooks.test.js'),
-  'outbox-turns': () => import('../../../unit/service/operations/webhooks/outbox-turns.test.js'),
+  'outbox-turns': () => import('../../../unit/plugins/webhooks/outbox-turns.test.js'),
 })

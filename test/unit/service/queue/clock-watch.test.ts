@@ -5,12 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
-import { createClockWatch } from '#service/queue/clock-watch.js'
-import { claimNextJob, createJob } from '#service/queue/queue.js'
-import { releaseAttempt } from '#service/queue/recovery.js'
-import { insertOneTime, takeOneTime } from '#service/storage/access/one-time.js'
-import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
-import { listNewestIds, moveWaits, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
+import { webhookTables } from '#plugins/webhooks/storage/tables.js'
+import { shortenWaits as shortenDeliveries } from '#plugins/webhooks/storage/waits.js'
 import {
   type DeliveryRecord,
   insertDelivery,
@@ -18,7 +14,13 @@ import {
   listDue,
   listDueWebhooks,
   setAttempt,
-} from '#service/storage/webhooks/webhooks.js'
+} from '#plugins/webhooks/storage/webhooks.js'
+import { createClockWatch } from '#service/queue/clock-watch.js'
+import { claimNextJob, createJob } from '#service/queue/queue.js'
+import { releaseAttempt } from '#service/queue/recovery.js'
+import { insertOneTime, takeOneTime } from '#service/storage/access/one-time.js'
+import { createApiKey, findApiKey } from '#service/storage/api-keys.js'
+import { listNewestIds, moveWaits, shortenWaits } from '#service/storage/upkeep/clock-shift.js'
 import { createJobFixture, type JobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
 
 const DAY_MS = 24 * 3_600_000
@@ -69,7 +71,7 @@ async function setBack(byMs: number): Promise<void> {
       retry_at_ms: e('retry_at_ms', '+', byMs),
     }))
     .execute()
-  await db
+  await webhookTables(db)
     .updateTable('webhook_deliveries')
     .set((e) => ({
       created_at_ms: e('created_at_ms', '+', byMs),
@@ -113,7 +115,8 @@ describe('a clock set back', () => {
     const delivery = await failsToDeliver(1000)
     await setBack(DAY_MS)
     expect([await claim(), await dueOf(fixture.db)]).toEqual([null, []])
-    await shortenWaits(fixture.db, 1000)
+    await shortenWaits(fixture.db)
+    await shortenDeliveries(fixture.db, 1000)
     expect((await claim())?.job.id).toBe(job)
     expect((await dueOf(fixture.db)).map(({ id }) => id)).toEqual([delivery])
   })
@@ -123,7 +126,8 @@ describe('at start', () => {
   it('ends no wait of a clock that runs on', async () => {
     await losesWorker(DAY_MS)
     await failsToDeliver(DAY_MS)
-    await shortenWaits(fixture.db, 2 * DAY_MS)
+    await shortenWaits(fixture.db)
+    await shortenDeliveries(fixture.db, 2 * DAY_MS)
     expect([await claim(), await dueOf(fixture.db)]).toEqual([null, []])
   })
 

@@ -6,9 +6,17 @@
 import { CompiledQuery, SqliteQueryCompiler } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
+import { listFineTuningJobs } from '#plugins/fine-tuning/storage/jobs.js'
 import { deleteResponse, findResponse } from '#plugins/responses/storage/stored-responses.js'
 import { listArtifactFiles } from '#plugins/wandb/storage/artifacts.js'
 import { listHistory, listRunFiles, listRuns } from '#plugins/wandb/storage/runs.js'
+import {
+  listDeliveries,
+  listDue,
+  listDueWebhooks,
+  listListeners,
+  listWebhooks,
+} from '#plugins/webhooks/storage/webhooks.js'
 import { appendEvents, appendTerminalEvent } from '#service/queue/event-log.js'
 import { createJob } from '#service/queue/queue.js'
 import { findUsageRow, readUsage, type UsageFilter } from '#service/storage/access/usage-days.js'
@@ -17,19 +25,11 @@ import { listCheckpoints } from '#service/storage/checkpoints.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { countEvents, listEvents } from '#service/storage/events.js'
 import { listFiles } from '#service/storage/files.js'
-import { listFineTuningJobs } from '#service/storage/fine-tuning/jobs.js'
 import { forgetIdempotent } from '#service/storage/idempotency.js'
 import { findJobByDigest } from '#service/storage/jobs/states.js'
 import { countModelsOf, findModelByName, findModelsNamed, listModels } from '#service/storage/models.js'
 import { findJob, findRoom, listJobs, listUnfinishedJobs } from '#service/storage/training-jobs.js'
 import { findRepeatedLog, findSplitTotals, listTrajectoryLogs } from '#service/storage/trajectories.js'
-import {
-  listDeliveries,
-  listDue,
-  listDueWebhooks,
-  listListeners,
-  listWebhooks,
-} from '#service/storage/webhooks/webhooks.js'
 import { createJobFixture, type JobFixture, ONCE } from '../../../support/service/job-fixture.js'
 
 let fixture: JobFixture

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
+import { markTables } from '#plugins/marks/storage/tables.js'
 import { assertKeepRule, dropByRule, keepWarnings } from '#service/operations/models/kept-checkpoints.js'
 import { checkpointsStamp, insertCheckpoint, listSteps } from '#service/storage/checkpoints.js'
 import { insertJob, type NewJob } from '#service/storage/training-jobs.js'
@@ -100,7 +101,7 @@ describe('checkpoints', () => {
     const { modelId, db } = fixture
     await addSteps(modelId, [1, 2, 3, 4, 5, 6])
     await addRunning(modelId, 3)
-    await db
+    await markTables(db)
       .insertInto('marks')
       .values({
         ...{ id: systemIds.uuid(), model_id: modelId, source: 'chat', source_id: null, group_index: null },

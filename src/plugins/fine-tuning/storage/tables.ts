@@ -1,0 +1,33 @@
+/**
+ * The table of fine-tuning jobs, as Kysely sees it.
+ */
+import type { Kysely } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
+
+export interface FineTuningJobsTable {
+  job_id: string
+  entity: string
+  project: string
+  /** SHA-256 of the request, and of its idempotency key if it has one. */
+  request_digest: string
+  /** JSON object: the request as it was checked. */
+  request: string
+  /** `entity/project/name` of the model that is trained. */
+  trained_name: string
+  /** JSON object: the hyperparameters that were chosen. */
+  hyperparameters: string
+  /** Counted once, after the job has ended. */
+  trained_tokens: number | null
+  created_at_ms: number
+}
+
+/** No interface: Kysely wants an index. */
+export type FineTuningTables = {
+  fine_tuning_jobs: FineTuningJobsTable
+}
+
+/** The same database, or open transaction, with this table. */
+export function fineTuningTables(db: Database): Kysely<Schema & FineTuningTables> {
+  return (db as Kysely<Schema>).withTables<FineTuningTables>()
+}

@@ -1,0 +1,17 @@
+/**
+ * What the database holds of watched prompts: every new step of a model answers them.
+ */
+import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
+import { up } from '../migrations/0038-probes.js'
+import { listAskedSteps, queueNewStep } from './queued-answers.js'
+import type { ProbeTables } from './tables.js'
+
+const tables: Readonly<Record<keyof ProbeTables, TableFacts>> = { probes: {}, probe_answers: {} }
+
+export const probeSchema: SchemaPart = {
+  tables,
+  migrations: { '0038-probes': { up } },
+  postgresMigrations: {},
+  namedSteps: listAskedSteps,
+  noteStep: queueNewStep,
+}

@@ -1,0 +1,62 @@
+/**
+ * What the database holds of webhooks, what it does beside the core, and how it came to be.
+ */
+import { type Kysely, type Migration, sql } from 'kysely'
+import { SQUASHED } from '#service/storage/postgres/migrations.js'
+import { toStatements } from '#service/storage/postgres/tables.js'
+import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
+import { up as createTables } from '../migrations/0010-webhooks.js'
+import { up as indexTurns } from '../migrations/0017-delivery-turns.js'
+import { up as addClaims } from '../migrations/0039-several-servers.js'
+import type { WebhookTables } from './tables.js'
+import { moveWaits } from './waits.js'
+import { noteForWebhooks } from './webhook-events.js'
+
+const tables: Readonly<Record<keyof WebhookTables, TableFacts>> = {
+  webhooks: { isListedById: true },
+  webhook_deliveries: { isListedById: true },
+  webhook_events: {},
+}
+
+/** In SQLite's words for types; as its migrations leave them. */
+const POSTGRES_TABLES = `
+create table webhooks (
+  id text primary key, entity text not null, project text, url text not null, secret text not null,
+  events text not null, created_at_ms bigint not null default now_ms
+);
+create index webhooks_of_entity on webhooks (entity, id);
+create table webhook_deliveries (
+  id text primary key, webhook_id text not null references webhooks on delete cascade, event_id text not null,
+  event_type text not null, body text not null, status text not null, attempts integer not null default 0,
+  next_attempt_at_ms bigint, last_status integer, last_error text, created_at_ms bigint not null default now_ms,
+  delivered_at_ms bigint
+);
+create index webhook_deliveries_of on webhook_deliveries (webhook_id, id);
+create index webhook_deliveries_due_of on webhook_deliveries (webhook_id, status, next_attempt_at_ms);
+create table webhook_cursor (
+  name text primary key, event_id text not null
+);
+`
+
+const onPostgres: Migration = {
+  up: async (db) => {
+    for (const statement of toStatements(POSTGRES_TABLES)) await sql.raw(statement).execute(db)
+  },
+}
+
+async function indexLists(db: Kysely<unknown>): Promise<void> {
+  await db.schema.createIndex('webhooks_of_entity').on('webhooks').columns(['entity', 'id']).execute()
+}
+
+export const webhookSchema: SchemaPart = {
+  tables,
+  migrations: {
+    '0010-webhooks': { up: createTables },
+    '0011-list-indexes': { up: indexLists },
+    '0017-delivery-turns': { up: indexTurns },
+    '0039-several-servers': { up: addClaims },
+  },
+  postgresMigrations: { [SQUASHED]: onPostgres },
+  noteEvent: noteForWebhooks,
+  moveWaits,
+}

@@ -1,0 +1,122 @@
+/**
+ * What is asked of plugins before they are used: of those that are no part of this package names that nobody else has, of all
+ * that they do not serve what is served.
+ */
+import { AppError } from '#base/errors/errors.js'
+import type { Key } from '#contract/endpoints/table.js'
+import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
+import type { Plugin, PluginEndpoints } from './plugin.js'
+import type { SchemaPart } from './storage/schema-part.js'
+
+const MEMBERS: Readonly<Record<string, 'function' | 'object'>> = {
+  commands: 'object',
+  settings: 'object',
+  endpoints: 'function',
+  start: 'function',
+  handlers: 'function',
+  tables: 'function',
+  artifactRows: 'function',
+}
+const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
+const SCOPES: readonly string[] = [...KEY_SCOPES, 'open']
+const KEY = /^(?:GET|POST|PUT|DELETE) \/\S+$/
+
+export function pluginInvalid(name: string, message: string, hint?: string): AppError {
+  return new AppError('invalid_request', 'plugin_invalid', `plugin "${name}": ${message}`, {
+    hint: hint ?? 'the section "A plugin of your own" of the guide has what a manifest may hold',
+  })
+}
+
+/**
+ * A manifest of somebody else, whose parts are checked when they are loaded.
+ *
+ * @param from what exports it
+ * @throws {AppError} `plugin_invalid`
+ */
+export function checkForeign(value: unknown, from: string): Plugin {
+  if (typeof value !== 'object' || value === null) {
+    throw pluginInvalid(
+      from,
+      `expected an export "plugin", or a default one, made by definePlugin, got ${typeof value}`,
+    )
+  }
+  const { name, ...members } = value as { readonly name?: unknown }
+  if (typeof name !== 'string' || !NAME.test(name)) {
+    throw pluginInvalid(from, `its name must be of small letters, digits and hyphens, got ${JSON.stringify(name)}`)
+  }
+  for (const [member, content] of Object.entries(members)) {
+    const expected = MEMBERS[member]
+    if (expected === undefined) throw pluginInvalid(name, `unknown member "${member}"`)
+    if (typeof content !== expected) throw pluginInvalid(name, `"${member}" must be a ${expected}`)
+  }
+  const plugin = value as Plugin
+  for (const { key } of Object.values(plugin.settings ?? {})) assertPrefix(name, `setting "${key}"`, key, `${name}-`)
+  for (const { path } of plugin.commands?.rows ?? []) assertPrefix(name, `command "${path}"`, `${path} `, `${name} `)
+  return {
+    ...plugin,
+    ...(plugin.endpoints === undefined ? {} : { endpoints: async () => checkEndpoints(plugin) }),
+    ...(plugin.tables === undefined ? {} : { tables: async () => checkTables(plugin) }),
+    isForeign: true,
+  }
+}
+
+async function checkEndpoints(plugin: Plugin): Promise<PluginEndpoints> {
+  const endpoints = (await plugin.endpoints?.()) ?? { runs: [] }
+  if (plugin.handlers === undefined) throw pluginInvalid(plugin.name, 'it has endpoints and no handlers')
+  for (const [key, { scope }] of endpoints.runs.flatMap(({ rows }) => Object.entries(rows))) {
+    if (!KEY.test(key)) throw pluginInvalid(plugin.name, `endpoint "${key}" is no method with a path`)
+    if (!SCOPES.includes(scope)) {
+      throw pluginInvalid(plugin.name, `endpoint "${key}" has scope "${scope}", expected one of ${SCOPES.join(', ')}`)
+    }
+  }
+  return endpoints
+}
+
+async function checkTables(plugin: Plugin): Promise<SchemaPart> {
+  const part = await plugin.tables?.()
+  if (part === undefined) throw pluginInvalid(plugin.name, 'tables() answered nothing')
+  const prefix = plugin.name.replaceAll('-', '_')
+  for (const table of Object.keys(part.tables)) {
+    if (table !== prefix) assertPrefix(plugin.name, `table "${table}"`, table, `${prefix}_`)
+  }
+  for (const migration of Object.keys({ ...part.migrations, ...part.postgresMigrations })) {
+    assertPrefix(plugin.name, `migration "${migration}"`, migration, `${plugin.name}/`)
+  }
+  return part
+}
+
+function assertPrefix(plugin: string, what: string, name: string, prefix: string): void {
+  if (name.startsWith(prefix) && name.length > prefix.length - 1) return
+  throw pluginInvalid(plugin, `${what} must begin with "${prefix.trim()}", so that it is nobody else's`)
+}
+
+/** @throws {AppError} `plugin_invalid` for an endpoint, a name or a place that cannot be had */
+export function checkTogether(
+  plugins: readonly Plugin[],
+  endpoints: readonly PluginEndpoints[],
+  core: { readonly endpoints: object; readonly sections: readonly string[] },
+): void {
+  const names = new Set<string>()
+  const keys = new Set<string>(Object.keys(core.endpoints))
+  for (const [i, { name }] of plugins.entries()) {
+    if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
+    names.add(name)
+    const { runs = [], sections = [] } = endpoints[i] ?? {}
+    for (const { after } of sections) {
+      if (!core.sections.includes(after)) throw pluginInvalid(name, `there is no section "${after}" to stand behind`)
+    }
+    for (const { after, rows } of runs) {
+      if (!Object.hasOwn(core.endpoints, after)) throw pluginInvalid(name, `there is no "${after}" to stand behind`)
+      for (const key of Object.keys(rows)) {
+        if (keys.has(key)) throw pluginInvalid(name, `endpoint "${key}" is served already`, 'give it another path')
+        keys.add(key)
+      }
+    }
+  }
+}
+
+/** @throws {AppError} `plugin_invalid` for a row without a function */
+export function checkHandlers(name: string, keys: readonly Key[], handlers: Readonly<Record<string, unknown>>): void {
+  const missing = keys.find((key) => typeof handlers[key] !== 'function')
+  if (missing !== undefined) throw pluginInvalid(name, `endpoint "${missing}" has no handler`)
+}

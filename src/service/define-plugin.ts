@@ -1,0 +1,14 @@
+/**
+ * How a manifest is written. Apart from its types, which `plugin.ts` has: every command loads the manifests, and few need more.
+ */
+import type { SettingRow } from '#contract/settings/setting.js'
+import type { Plugin, PluginEndpoints, PluginManifest } from './plugin.js'
+
+type Rows = Readonly<Record<string, SettingRow>>
+
+/** Checks a manifest. */
+export function definePlugin<E extends PluginEndpoints, P = undefined, const S extends Rows = Record<never, never>>(
+  manifest: PluginManifest<E, P, S>,
+): Plugin {
+  return manifest as Plugin
+}

@@ -4,7 +4,7 @@
  * A *tier* is when: `quick` (`npm test`, minutes), `all` (`npm run test:all`, the rest of what each change is held to), `nightly`
  * (`npm run test:nightly`, what is long or heavy). `vitest run --mode TIER` runs one; without a mode every file runs, so that any can be named.
  * A *project* is how, by what a test needs: unit (nothing), api (the service), integration (disk, ONNX Runtime), e2e (the binary, a port),
- * alone (any of these, and no other test beside it), ui (a browser). `test/architecture/tiers.test.ts` finds a file that is in two, or in none.
+ * kills (processes that are killed), alone (any of these, and no other test beside it), ui (a browser). `test/architecture/tiers.test.ts` finds a file that is in two, or in none.
  *
  * Tests run the TypeScript sources; `#layer/file.js` is mapped to `src/`. Child processes run the build in `dist/`,
  * which is why `npm test` builds first.
@@ -16,28 +16,40 @@ const root = import.meta.dirname
 const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
 
 /**
- * What runs one file at a time: it kills, stops or starves processes and waits for leases, measures memory or processor time, fills a disk,
- * opens a browser, or keeps both cores of a small machine busy by itself. Everything else runs two files at a time: a test has ports, folders
- * and databases of its own, and waits for conditions, so that another beside it is no more than a busy machine.
+ * What runs one file at a time: it measures memory or processor time, fills a disk, sets the clock, or keeps both cores of a small machine busy
+ * by itself.
  */
 const ALONE = [
   'test/architecture/unfetched.test.ts',
-  'test/integration/{children,devices,servers}/**/*.test.ts',
+  'test/integration/devices/**/*.test.ts',
   'test/integration/engine-nodes/{engine-node,vllm}.test.ts',
-  'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
-  'test/integration/workers/!(direct-reads|torch-worker).test.ts',
-  'test/integration/api/{engine-faults,faults,kills,real-children,resume}.test.ts',
   'test/integration/api/access/limits.test.ts',
   'test/integration/api/fuzz/**/*.test.ts',
   'test/integration/inference/{core-sharing,engine-memory}.test.ts',
-  'test/integration/storage/{clock-jumps,crashes,disk-faults,s3-faults}.test.ts',
-  'test/integration/storage/faults/**/*.test.ts',
-  'test/integration/storage/postgres/{access,faults,full-disk,jobs}.test.ts',
+  'test/integration/storage/{clock-jumps,disk-faults}.test.ts',
+  'test/integration/storage/postgres/{access,full-disk}.test.ts',
   'test/integration/training/rollouts.test.ts',
   'test/e2e/{cli,demo,memory-limit,node-versions,privacy,proxy,terminal}.test.ts',
-  'test/e2e/{deployment,servers}/**/*.test.ts',
   'test/nightly/**/*.test.ts',
 ]
+
+/**
+ * What kills, stops or cuts off processes and waits for leases, so that most of its time is waiting: two files at a time, and nothing else
+ * beside them.
+ */
+const KILLS = [
+  'test/integration/{children,servers}/**/*.test.ts',
+  'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
+  'test/integration/workers/!(direct-reads|torch-worker).test.ts',
+  'test/integration/api/{engine-faults,faults,kills,real-children,resume}.test.ts',
+  'test/integration/storage/{crashes,s3-faults}.test.ts',
+  'test/integration/storage/faults/**/*.test.ts',
+  'test/integration/storage/postgres/{faults,jobs}.test.ts',
+  'test/e2e/{deployment,servers}/**/*.test.ts',
+]
+
+/** What none of the projects by need has: everything else runs two files at a time, with ports, folders and databases of its own. */
+const APART = [...ALONE, ...KILLS]
 
 /**
  * What has a process of its own, of the tests that else share one file after file (unit, API): it replaces a module, or measures the memory of
@@ -70,14 +82,14 @@ interface Project {
 const PROJECTS: Readonly<Record<string, Project>> = {
   unit: {
     files: ['test/{unit,contract,architecture}/**/*.test.ts'],
-    but: [...OWN_PROCESS, ...ALONE],
+    but: [...OWN_PROCESS, ...APART],
     quick: ['test/{unit,contract,architecture}/**/*.test.ts'],
     options: { ...UNIT, isolate: false, sequence: { groupOrder: 1 } },
   },
   'unit-own': { files: OWN_PROCESS, quick: OWN_PROCESS, options: { ...UNIT, sequence: { groupOrder: 2 } } },
   api: {
     files: ['test/integration/api/**/*.test.ts'],
-    but: ALONE,
+    but: APART,
     quick: [
       'test/integration/api/{auth,exports,job-options,leniency,scenarios,training-jobs,worker-routes}.test.ts',
       'test/integration/api/{access,bodies,docs,models,webhooks}/**/*.test.ts',
@@ -93,7 +105,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
   },
   integration: {
     files: ['test/integration/**/*.test.ts'],
-    but: ['test/integration/api/**', ...ALONE],
+    but: ['test/integration/api/**', ...APART],
     // numbers against references, the loop, and a smoke test of what each part is for
     quick: [
       'test/integration/numerics/**/*.test.ts',
@@ -110,25 +122,26 @@ const PROJECTS: Readonly<Record<string, Project>> = {
   },
   e2e: {
     files: ['test/e2e/**/*.test.ts'],
-    but: ALONE,
+    but: APART,
     quick: ['test/e2e/{openai-sdk,package}.test.ts'],
     nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
     options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
+  kills: {
+    files: KILLS,
+    // two kills, of a server and of a worker, among them
+    quick: ['test/integration/api/{kills,real-children}.test.ts', 'test/integration/servers/duties.test.ts'],
+    nightly: ['test/integration/workers/ray.test.ts'],
+    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
+  },
   alone: {
     files: ALONE,
-    // two kills, of a server and of a worker, among them
-    quick: [
-      'test/integration/api/access/limits.test.ts',
-      'test/integration/api/{kills,real-children}.test.ts',
-      'test/integration/servers/duties.test.ts',
-    ],
+    quick: ['test/integration/api/access/limits.test.ts'],
     // hours of kills, other versions of Node.js, and what needs gigabytes of Python
     nightly: [
       'test/nightly/**/*.test.ts',
       'test/e2e/node-versions.test.ts',
       'test/integration/engine-nodes/vllm.test.ts',
-      'test/integration/workers/ray.test.ts',
     ],
     options: { ...SERIAL, testTimeout: 600_000 },
   },

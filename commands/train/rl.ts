@@ -9,7 +9,7 @@ import { findModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
-import { assertOneSource, loopFlags, prepareLoop, runLoop } from '#cli/training/loop-command.js'
+import { assertOneSource, loopFlags } from '#cli/training/loop-flags.js'
 import { optionFlags } from '#cli/training/option-flags.js'
 import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
@@ -51,6 +51,7 @@ export const trainRl = defineCommand({
     assertOneSource(flags)
     if (flags.file === undefined) {
       const config = await collectHyperparameters(context, 'rl', flags)
+      const { prepareLoop } = await import('#cli/training/loop-command.js')
       return { loop: await prepareLoop(context, config), file: null }
     }
     const file = await readTrajectoryFile(flags.file, context.io)
@@ -71,6 +72,7 @@ export const trainRl = defineCommand({
     const reference = parseTrainedModel(args.model)
     if (prepared.loop !== null) {
       const client = await connect()
+      const { runLoop } = await import('#cli/training/loop-command.js')
       return await runLoop(context, client, await findModel(reference, { ...context, client }), prepared.loop)
     }
     const { file, hyperparameters, empty, nothing } = prepared

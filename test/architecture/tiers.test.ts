@@ -57,12 +57,16 @@ test('without a tier every file is run, by the project that runs it in its tier'
   expect(named.map((row) => row.join(' ')).sort()).toEqual(inTiers.map((row) => row.join(' ')).sort())
 })
 
-test('what imports a test that runs alone runs alone', () => {
-  const isAlone = (file: string) => projectOf.get(file) === 'alone'
+test('what imports a test that runs apart from others runs apart itself', () => {
+  const isIn = (file: string, ...projects: string[]) => projects.includes(projectOf.get(file) ?? '')
   // far fewer would mean that files or imports are not seen
-  expect(Math.min(tests.filter(isAlone).length, imports.length)).toBeGreaterThan(10)
-  const beside = imports.filter(({ file, imported }) => isAlone(imported) && !isAlone(file))
-  expect(beside.map(({ file, imported }) => `${file} imports ${imported}: name it in ALONE, too`)).toEqual([])
+  expect(Math.min(tests.filter((file) => isIn(file, 'alone')).length, imports.length)).toBeGreaterThan(10)
+  expect(tests.filter((file) => isIn(file, 'kills')).length).toBeGreaterThan(10)
+  const beside = imports.filter(
+    ({ file, imported }) =>
+      (isIn(imported, 'alone') && !isIn(file, 'alone')) || (isIn(imported, 'kills') && !isIn(file, 'kills', 'alone')),
+  )
+  expect(beside.map(({ file, imported }) => `${file} imports ${imported}: name it in ALONE or KILLS, too`)).toEqual([])
 })
 
 test('what imports a test has a process of its own', () => {

@@ -14,10 +14,10 @@ import { isJsonObject } from '#base/util/json.js'
 import { closest } from '#base/util/suggest.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import type { Trajectory } from '#sdk/rl/trajectory.js'
-import { ExpectedError } from '../config/parse-value.js'
 import { messageOf } from '../input/input-file.js'
 import { runProgram } from '../local/user-program.js'
 import { UsageError } from '../terminal/errors.js'
+import { isRange } from './flags.js'
 
 /** What is scored: a trajectory, or an answer of somebody else in its form. */
 export type Scored = Pick<Trajectory, 'answer' | 'messages' | 'reward' | 'metrics'>
@@ -40,22 +40,6 @@ export interface LoadedReward {
   readonly range: RewardRange | null
   /** Tells it from another: its word or command, and a module by what stands in it. */
   readonly identity: string
-}
-
-/** @throws {ExpectedError} for anything but two numbers that rise, as `0,1` or `-1,0` */
-export function parseRewardRange(text: string): RewardRange {
-  const parts = text.split(',').map((part) => (part.trim() === '' ? Number.NaN : Number(part)))
-  const [least, most] = parts
-  if (parts.length !== 2 || !isRange(parts)) {
-    throw new ExpectedError('the least and the most that an answer can earn, for example 0,1 or -1,0')
-  }
-  return [least as number, most as number]
-}
-
-function isRange(value: unknown): value is RewardRange {
-  if (!Array.isArray(value) || value.length !== 2) return false
-  const [least, most] = value as readonly unknown[]
-  return Number.isFinite(least) && Number.isFinite(most) && (least as number) < (most as number)
 }
 
 /** Whether a row has what the built-in rewards compare with. */

@@ -6,68 +6,19 @@ import { withRecordedSets } from '#base/sampling-record.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import type { Client } from '#sdk/client/client.js'
 import type { Curriculum } from '#sdk/rl/curriculum.js'
-import { DEFAULT_CONCURRENCY, gather, group } from '#sdk/rl/gather.js'
+import { gather, group } from '#sdk/rl/gather.js'
 import { Trajectory, type TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import type { CommandContext } from '../command/context.js'
-import { flag } from '../command/flags.js'
 import { messageOf } from '../input/input-file.js'
 import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
 import { startProgress } from '../terminal/progress.js'
+import type { RolloutFlags } from './flags.js'
 import { type PromptRow, readPrompts } from './prompt-file.js'
-import { hasAnswer, isBuiltInReward, loadReward, parseRewardRange, type Scorer } from './reward.js'
-
-/** Tokens of an answer where nobody says how many. */
-export const LONGEST_ANSWER = 256
-
-/** Flags of both commands; the number of answers differs. */
-export const rolloutFlags = {
-  prompts: flag.required('--prompts <file>', 'JSON Lines with prompt or messages, or a prompt per line; - for stdin', {
-    what: 'what to ask',
-    hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
-  }),
-  reward: flag.text(
-    '--reward <exact|contains|file|command>',
-    "compare with the row's answer (default exact), or your own",
-  ),
-  rewardRange: flag.custom(parseRewardRange)(
-    '--reward-range <least,most>',
-    'what your own reward can be, for example 0,10; without it nothing is said to be solved',
-  ),
-  system: flag.text('--system <text>', 'system message'),
-  temperature: flag.number(0, 2)('--temperature <x>', '0 to 2; default 1; what is sampled at 0 teaches nothing'),
-  maxTokens: flag.integer(1)('--max-tokens <n>', 'tokens of the longest answer; default 256', {
-    default: LONGEST_ANSWER,
-  }),
-  seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answers', { isAdvanced: true }),
-  concurrency: flag.integer(1, 512)(
-    '--concurrency <n>',
-    `answers side by side, 1 to 512; default ${DEFAULT_CONCURRENCY}`,
-    {
-      default: DEFAULT_CONCURRENCY,
-      isAdvanced: true,
-    },
-  ),
-  retries: flag.integer(0, 10)('--retries <n>', 'tries after a failed one, 0 to 10; default 1', {
-    default: 1,
-    isAdvanced: true,
-  }),
-}
+import { hasAnswer, isBuiltInReward, loadReward, type Scorer } from './reward.js'
 
 /** So many rewards may fail, and none succeed, before the rest is not asked for. */
 const REWARDS_TRIED = 8
-
-export interface RolloutFlags {
-  readonly prompts: string
-  readonly reward: string | undefined
-  readonly rewardRange?: RewardRange | undefined
-  readonly system: string | undefined
-  readonly temperature: number | undefined
-  readonly maxTokens: number
-  readonly seed: number | undefined
-  readonly concurrency: number
-  readonly retries: number
-}
 
 /** What to sample, checked before the service is asked anything. */
 export interface RolloutPlan {

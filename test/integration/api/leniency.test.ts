@@ -207,7 +207,7 @@ describe('fields that nobody knows', () => {
 
   it('of a query too, beside those of its body', async () => {
     const get = async (path: string) => (await service.fetch(path)).headers.get(HEADER)
-    expect(await get(`${JOBS}?kind=rl&limit=1`)).toBe('kind')
+    expect(await get(`${JOBS}?mood=rl&limit=1`)).toBe('mood')
     expect(await get(`${JOBS}?limit=1`)).toBeNull()
     const json = { model_id: model, trajectory_groups: [sampleGroup([3, 0])], mood: 1 }
     expect((await ask(`${JOBS}?dry_run=true`, json)).headers.get(HEADER)).toBe('dry_run, mood')

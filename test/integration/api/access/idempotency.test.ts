@@ -69,6 +69,7 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
 /** Routes that say the same however often they are called, with or without a key. */
 const REPEATABLE: readonly string[] = [
   '/v1/preview/training-jobs/:training_job_id/cancel',
+  '/v1/preview/training-jobs/:training_job_id/stop',
   '/v1/preview/training-sessions/:training_run_id/end',
   '/v1/preview/models/:model_id/probes',
   '/v1/preview/models/:model_id/probes/:probe_id/answers',

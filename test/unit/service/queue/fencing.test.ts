@@ -116,7 +116,7 @@ describe('fencing', () => {
     ]) {
       await expect(write()).rejects.toMatchObject({ code: 'stale_attempt', category: 'conflict' })
     }
-    expect(await heartbeat(fixture.db, next, 1000)).toEqual({ isCancelRequested: false })
+    expect(await heartbeat(fixture.db, next, 1000)).toEqual({ isCancelRequested: false, isStopRequested: false })
     expect(await eventTypes()).toEqual([])
   })
 
@@ -132,13 +132,13 @@ describe('fencing', () => {
 
   it('renews a lease that ran out while the machine slept: by the next request, or for a worker that lives', async () => {
     await overdue()
-    expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false })
+    expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false, isStopRequested: false })
     expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [], renewed: [] })
     await overdue()
     const local = { alive: [claim], leaseMs: 60_000 }
     expect(await expireLeases(fixture.db, systemIds, local)).toEqual({ lost: [], renewed: [claim.jobId] })
     expect(await expireLeases(fixture.db, systemIds, NOBODY)).toEqual({ lost: [], renewed: [] })
-    expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false })
+    expect(await heartbeat(fixture.db, claim, 60_000)).toEqual({ isCancelRequested: false, isStopRequested: false })
   })
 
   it('refuses a wrong token and an unknown job', async () => {

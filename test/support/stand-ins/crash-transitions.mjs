@@ -176,7 +176,7 @@ export function moreTransitions({ context, principal, dataDir, root, prepare, li
     },
     'expire leases': async () => {
       await prepare({ leaseMs: -1000 })
-      return () => expireLeases(db, ids, { living: [], leaseMs: 1000 })
+      return () => expireLeases(db, ids, { alive: [], leaseMs: 1000 })
     },
     'deliver to a webhook': async () => {
       const receiver = createServer((request, response) => {

@@ -29,7 +29,8 @@ export function sha256Of(content: FileContent): string {
 
 /** A copy of `length` bytes from `offset` on, or of those there are. */
 export function copyOf(content: FileContent, offset = 0, length = Number.POSITIVE_INFINITY): Uint8Array<ArrayBuffer> {
-  if (content instanceof Uint8Array) return content.slice(offset, offset + length)
+  // not `slice`, which gives a view where the array is a Buffer
+  if (content instanceof Uint8Array) return new Uint8Array(content.subarray(offset, offset + length))
   const copy = new Uint8Array(Math.max(0, Math.min(length, sizeOf(content) - offset)))
   let startBytes = 0
   for (const piece of content) {

@@ -46,6 +46,13 @@ it('is the same bytes, whatever arrays hold them', () => {
   }
 })
 
+it('is copied out of a Buffer, too, whose own slices are views', () => {
+  const buffer = Buffer.from('a file in the pool of buffers')
+  const copy = copyOf(buffer, 2, 4)
+  buffer.fill(0)
+  expect([Buffer.from(copy).toString(), copy.byteOffset, copy.buffer.byteLength]).toEqual(['file', 0, 4])
+})
+
 it('comes from a stream as one array, or as several where it is large', async () => {
   async function* stream(count: number): AsyncGenerator<Uint8Array> {
     for (let i = 0; i < count; i += 1) yield new Uint8Array(MIB).fill(i)

@@ -27,22 +27,31 @@ const cli = (argv: readonly string[], tty = true) =>
 test.each([
   [
     'equal',
-    'warning: reward variance zero in 100% of groups (1 of 1, mean reward 0.5): they teach nothing; every one of 2 answers to one prompt is "ba", worth 0.5; an answer is compared',
+    'warning: reward variance zero in 100% of groups (1 of 1, mean reward 0.5): they teach nothing; every one of 2 answers to one prompt is "base:a", worth 0.5; say what an answer can earn at most (--reward-range,',
   ],
   ['different', 'hint: trainyard train rl equal --file'],
 ])('a rollout with %s rewards', async (name, hint) => {
   const out = join(folder, `${name}.jsonl`)
   const prompts = join(folder, 'prompts.jsonl')
   const reward = join(folder, `${name}.mjs`)
-  const argv = ['rollout', 'equal', '--prompts', prompts, '--reward', reward, '-n', '2', '--max-tokens', '2']
+  const argv = ['rollout', 'equal', '--prompts', prompts, '--reward', reward, '-n', '2', '--max-tokens', '64']
   const { stderr, exitCode } = await cli([...argv, '--out', out])
   expect([exitCode, stderr]).toEqual([0, expect.stringContaining(hint)])
+})
+
+test('a rollout whose answers are all cut off names the limit first', async () => {
+  const argv = ['rollout', 'equal', '--prompts', join(folder, 'prompts.jsonl'), '-n', '2', '--max-tokens', '2']
+  const { stderr } = await cli([...argv, '--reward', join(folder, 'equal.mjs'), '--out', join(folder, 'cut.jsonl')])
+  expect(stderr).toContain(
+    '2 of 2 answers were cut off at the length limit (mean reward 0.5); raise the limit (--max-tokens',
+  )
 })
 
 test('train rl says what to change, also where --allow-empty makes it a warning', async () => {
   const argv = ['train', 'rl', 'equal', '--file', join(folder, 'equal.jsonl')]
   const refused = await cli(argv, false)
-  const advice = 'is "ba", worth 0.5; an answer is compared with the others of its group: ask more often'
+  const advice =
+    'is "base:a", worth 0.5; say what an answer can earn at most (--reward-range, max_reward of a group), and this says whether that is all'
   expect([refused.exitCode, refused.stderr]).toEqual([2, expect.stringContaining(advice)])
   const allowed = await cli([...argv, '--allow-empty'])
   expect([allowed.exitCode, allowed.stderr]).toEqual([0, expect.stringContaining(advice)])

@@ -20,7 +20,7 @@ import {
   sql,
   type Transaction,
 } from 'kysely'
-import { AppError, StorageError, toOpenFilesError } from '#base/errors/errors.js'
+import { AppError, ConflictError, StorageError, toOpenFilesError } from '#base/errors/errors.js'
 import { migrationsWith } from './migrations/index.js'
 import { forgottenMigrations } from './removed-plugins.js'
 import type { Schema } from './schema.js'
@@ -244,8 +244,22 @@ function isLocked(error: unknown): boolean {
   return isSqliteError(error) && /^SQLITE_(BUSY|LOCKED)/.test(error.code)
 }
 
-/** The error a person can act on for a failure of the disk, of the database file or to open one; null for anything else. */
+/** True for a row of what another request has deleted at the same moment. */
+function isOrphan(error: unknown): boolean {
+  return codeOf(error) === '23503' || (isSqliteError(error) && error.code === 'SQLITE_CONSTRAINT_FOREIGNKEY')
+}
+
+/**
+ * The error a person can act on for a failure of the disk, of the database file or to open one, and for what others have
+ * deleted; null for anything else.
+ */
 export function toStorageError(error: unknown): AppError | null {
+  if (isOrphan(error)) {
+    return new ConflictError('deleted_meanwhile', 'what this belongs to was deleted at the same moment', {
+      hint: 'nothing was changed; look what is there, for example GET /v1/preview/models',
+      cause: error,
+    })
+  }
   const openFilesError = toOpenFilesError(error)
   if (openFilesError !== null) return openFilesError
   if (isLocked(error)) {

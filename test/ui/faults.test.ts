@@ -1,7 +1,6 @@
 /**
  * What ordinary use met once: long names, lists that are longer than what is shown, clocks that are wrong, text that turns
- * round, things
- * that are not there. Each is a kind, looked at in every view that could have it.
+ * round, things that are not there. Each is a kind, looked at in every view that could have it.
  */
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

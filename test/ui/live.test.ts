@@ -1,7 +1,6 @@
 /**
  * The page while things happen: what is read stays where it is, the server is asked little, however slow or fast it is, and
- * every window
- * of a browser is told.
+ * every window of a browser is told.
  */
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

@@ -23,7 +23,10 @@ export function sizeOf(content: FileContent): number {
 /** Hexadecimal, lower case. */
 export function sha256Of(content: FileContent): string {
   const hash = createHash('sha256')
-  for (const chunk of chunksOf(content, PIECE_BYTES)) hash.update(chunk)
+  for (const piece of piecesOf(content)) {
+    for (let start = 0; start < piece.length; start += PIECE_BYTES)
+      hash.update(piece.subarray(start, start + PIECE_BYTES))
+  }
   return hash.digest('hex')
 }
 

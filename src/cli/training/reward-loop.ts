@@ -1,11 +1,9 @@
 /**
  * Rewards in one command: sample, score, train, measure, and again until it stops helping. What the loop of a shell does with
- * `rollout`,
- * `train rl` and `eval`, and it goes on where it was stopped.
+ * `rollout`, `train rl` and `eval`, and it goes on where it was stopped.
  *
  * Where it stands is a file beside the prompts' reader: the model, what is measured, and the reward after each job. A file of
- * another
- * model, other prompts or another reward begins a new loop.
+ * another model, other prompts or another reward begins a new loop.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'

@@ -96,11 +96,9 @@ const NO_BETTER = 0.001
 
 /**
  * How long a supervised job trains where the request leaves that open: of base models of the measured sizes until the loss of
- * held-out
- * rows stops falling, within bounds of passes and work that follow from the data alone, so that the same request is the same
- * job. Of
- * others, and of too few rows to hold some out, a number of passes: one over a hundred examples leaves most of what they show
- * unlearned.
+ * held-out rows stops falling, within bounds of passes and work that follow from the data alone, so that the same request is
+ * the same job. Of others, and of too few rows to hold some out, a number of passes: one over a hundred examples leaves most of
+ * what they show unlearned.
  *
  * Of the built-in model, held out, informal dates: 400 rows 0.13 and 0.25 after one pass, 1.00 after five.
  *

@@ -59,8 +59,7 @@ export const logTrajectoriesRequestSchema = z.object({
   split: z.string().min(1).max(256),
   /**
    * Names what was measured (prompts, reward, sampling), an addition of ours: the newest log of the same replaces those before
-   * it in the
-   * metrics of its split and step, and another is refused there. Without it logs are pooled.
+   * it in the metrics of its split and step, and another is refused there. Without it logs are pooled.
    */
   measurement: z.string().min(1).max(128).nullish(),
   trajectory_groups: z.array(byBody(z.unknown())).max(MAX_GROUPS),

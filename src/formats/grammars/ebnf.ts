@@ -2,7 +2,7 @@
  * Reads EBNF as people write it (GBNF of llama.cpp, xgrammar's own), for checks of finished answers: by other code than what
  * writes the grammar that holds them (`inference/grammar/ebnf.ts`).
  */
-import { choiceOf, type Expression, type Grammar, sequenceOf } from './expression.js'
+import { choiceOf, type Expression, type Grammar, sequenceOf, UnknownForm } from './expression.js'
 
 const TOKEN =
   /(?<space>\s+|#[^\n]*)|(?<text>"(?:\\[\s\S]|[^"\\])*")|(?<class>\[\^?(?:\\[\s\S]|[^\]\\])*\])|(?<name>[A-Za-z_-][\w.-]*)|(?<times>\{\s*\d+\s*(?:,\s*\d*\s*)?\})|(?<sign>::=|[.|()*+?])/uy
@@ -19,17 +19,10 @@ interface Token {
   readonly text: string
 }
 
-/** @returns null for what is not read here: such an answer is held, and not checked */
-export function readEbnf(grammar: string): Grammar | null {
-  try {
-    return new EbnfReader(readTokens(grammar)).read()
-  } catch (error) {
-    if (error instanceof Unread) return null
-    throw error
-  }
+/** @throws {UnknownForm} */
+export function readEbnf(grammar: string): Grammar {
+  return new EbnfReader(readTokens(grammar)).read()
 }
-
-class Unread extends Error {}
 
 class EbnfReader {
   readonly #tokens: readonly Token[]
@@ -42,10 +35,10 @@ class EbnfReader {
   read(): Grammar {
     const rules = new Map<string, Expression>()
     while (this.#at < this.#tokens.length) {
-      if (!this.#isAtRule) throw new Unread()
+      if (!this.#isAtRule) throw new UnknownForm()
       const { text: name } = this.#tokens[this.#at] as Token
       this.#at += 2
-      if (rules.has(name)) throw new Unread()
+      if (rules.has(name)) throw new UnknownForm()
       rules.set(name, this.#alternatives())
     }
     return { root: 'root', rules }
@@ -100,9 +93,9 @@ class EbnfReader {
     if (kind === 'class') return { kind: 'class', characters: classOf(text) }
     if (kind === 'name') return { kind: 'rule', name: text }
     if (text === '.') return { kind: 'class', characters: /^[\s\S]$/u }
-    if (text !== '(') throw new Unread()
+    if (text !== '(') throw new UnknownForm()
     const inside = this.#alternatives()
-    if (!this.#takes(')')) throw new Unread()
+    if (!this.#takes(')')) throw new UnknownForm()
     return inside
   }
 }
@@ -112,7 +105,7 @@ function readTokens(grammar: string): readonly Token[] {
   TOKEN.lastIndex = 0
   for (let at = 0; at < grammar.length; at = TOKEN.lastIndex) {
     const found = TOKEN.exec(grammar)
-    if (found?.groups === undefined) throw new Unread()
+    if (found?.groups === undefined) throw new UnknownForm()
     const kind = Object.entries(found.groups).find(([, group]) => group !== undefined)?.[0] ?? ''
     if (kind !== 'space') tokens.push({ kind, text: found[0] })
   }
@@ -143,7 +136,7 @@ function classOf(text: string): RegExp {
   try {
     return new RegExp(`^[${isNegated ? '^' : ''}${source}]$`, 'u')
   } catch {
-    throw new Unread()
+    throw new UnknownForm()
   }
 }
 
@@ -153,6 +146,6 @@ function written(code: number | undefined): string {
 }
 
 function characterOf(code: number | undefined): string {
-  if (code === undefined || code > 0x10ffff) throw new Unread()
+  if (code === undefined || code > 0x10ffff) throw new UnknownForm()
   return String.fromCodePoint(code)
 }

@@ -29,6 +29,9 @@ export interface Grammar {
   readonly rules: ReadonlyMap<string, Expression>
 }
 
+/** A grammar or a tag has a form that is not read here: its answers are held, and not checked. */
+export class UnknownForm extends Error {}
+
 export const NOTHING: Expression = { kind: 'sequence', parts: [] }
 
 /** A sequence, or its only part. */

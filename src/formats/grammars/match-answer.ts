@@ -2,6 +2,7 @@
  * Whether a finished answer is what its grammar or its structural tag describes.
  */
 import { parseExact } from '#base/json/exact-json.js'
+import { UnknownForm } from './expression.js'
 import { createRecognizer } from './recognizer.js'
 import { type JsonPart, matchTag, readGrammar } from './tags.js'
 
@@ -21,11 +22,14 @@ export interface Match {
  * @throws {TooLarge}; SyntaxError for a regular expression that JavaScript cannot read
  */
 export function matchAnswer(form: AnswerForm, text: string): Match | null {
-  if (form.kind === 'structural_tag') {
+  try {
+    if (form.kind === 'ebnf') {
+      return { isMatch: createRecognizer(readGrammar(form.grammar)).endsOf(text, 0).has(text.length), parts: [] }
+    }
     const parts = matchTag(parseExact(form.tag), text)
-    return parts === 'unread' ? null : { isMatch: parts !== null, parts: parts ?? [] }
+    return { isMatch: parts !== null, parts: parts ?? [] }
+  } catch (error) {
+    if (error instanceof UnknownForm) return null
+    throw error
   }
-  const grammar = readGrammar(form.grammar)
-  if (grammar === null) return null
-  return { isMatch: createRecognizer(grammar).endsOf(text, 0).has(text.length), parts: [] }
 }

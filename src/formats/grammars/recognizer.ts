@@ -6,7 +6,7 @@
  */
 import { assertNever } from '#base/util/assert-never.js'
 import { checkedPattern } from './checked-pattern.js'
-import type { Expression, Grammar } from './expression.js'
+import { type Expression, type Grammar, UnknownForm } from './expression.js'
 
 /** A text and a grammar that would take more rules, or more items of them, than are looked at. */
 export class TooLarge extends Error {
@@ -52,7 +52,7 @@ interface Column {
   readonly waiting: Map<number, Item[]>
 }
 
-/** @throws {TooLarge}; SyntaxError for a regular expression that JavaScript cannot read */
+/** @throws {TooLarge}; {UnknownForm} for a rule that is defined nowhere; SyntaxError for a regular expression that JavaScript cannot read */
 export function createRecognizer(grammar: Grammar, mostItems = 500_000): Recognizer {
   const { productions, root, nullable } = compile(grammar)
 
@@ -154,7 +154,7 @@ function compile({ root, rules }: Grammar): Compiled {
         return [patternTerminal(expression.pattern, expression.flags)]
       case 'rule': {
         const rule = names.get(expression.name)
-        if (rule === undefined) throw new TooLarge()
+        if (rule === undefined) throw new UnknownForm()
         return [rule]
       }
       case 'sequence':
@@ -192,7 +192,7 @@ function compile({ root, rules }: Grammar): Compiled {
 
   for (const [name, expression] of rules) produce(names.get(name) ?? 0, partsOf(expression))
   const rootRule = names.get(root)
-  if (rootRule === undefined) throw new TooLarge()
+  if (rootRule === undefined) throw new UnknownForm()
   return { productions, root: rootRule, nullable: findNullable(productions) }
 }
 

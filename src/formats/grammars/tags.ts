@@ -6,7 +6,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { minOf } from '#base/util/lists.js'
 import { readEbnf } from './ebnf.js'
-import type { Grammar } from './expression.js'
+import { type Grammar, UnknownForm } from './expression.js'
 import { isLark, readLark } from './lark.js'
 import { createRecognizer, type Recognizer } from './recognizer.js'
 import { withFormat } from './tag-format.js'
@@ -18,30 +18,17 @@ export interface JsonPart {
 }
 
 /**
- * @returns the parts to check by their schemas, `null` for a text that is not of the tag, `'unread'` where the tag has forms
- *   that are not known here
- * @throws {TooLarge}
+ * @returns the parts to check by their schemas; null for a text that is not of the tag
+ * @throws {UnknownForm}; {TooLarge}
  */
-export function matchTag(tag: JsonValue, text: string): readonly JsonPart[] | null | 'unread' {
-  try {
-    const format = field(withFormat(tag), 'format')
-    const found = new TagMatcher(text).ends(format, 0).get(text.length)
-    return found === undefined ? null : found
-  } catch (error) {
-    if (error instanceof Unread) return 'unread'
-    throw error
-  }
+export function matchTag(tag: JsonValue, text: string): readonly JsonPart[] | null {
+  return new TagMatcher(text).ends(field(withFormat(tag), 'format'), 0).get(text.length) ?? null
 }
 
-/**
- * @param text EBNF or Lark
- * @returns null for what is not read here
- */
-export function readGrammar(text: string): Grammar | null {
+/** @param text EBNF or Lark @throws {UnknownForm} */
+export function readGrammar(text: string): Grammar {
   return isLark(text) ? readLark(text) : readEbnf(text)
 }
-
-class Unread extends Error {}
 
 /** Where texts end that begin at one place, and the JSON in them; an end that several ways lead to has the schemas of all. */
 type Ends = Map<number, readonly JsonPart[]>
@@ -84,7 +71,7 @@ class TagMatcher {
       case 'tags_with_separator':
         return this.#separated(format, start)
       default:
-        throw new Unread()
+        throw new UnknownForm()
     }
   }
 
@@ -101,7 +88,7 @@ class TagMatcher {
   }
 
   #json(schema: JsonValue | undefined, start: number): Ends {
-    if (schema === undefined) throw new Unread()
+    if (schema === undefined) throw new UnknownForm()
     const first = start + (/^\s*/.exec(this.#text.slice(start))?.[0].length ?? 0)
     const end = jsonEnd(this.#text, first)
     if (end === null) return new Map()
@@ -109,12 +96,10 @@ class TagMatcher {
     return new Map([[end, [{ text: this.#text.slice(first, end), schemas: [read] }]]])
   }
 
-  #recognized(key: string, read: () => Grammar | null, start: number): Ends {
+  #recognized(key: string, read: () => Grammar, start: number): Ends {
     let recognizer = this.#recognizers.get(key)
     if (recognizer === undefined) {
-      const grammar = read()
-      if (grammar === null) throw new Unread()
-      recognizer = createRecognizer(grammar)
+      recognizer = createRecognizer(read())
       this.#recognizers.set(key, recognizer)
     }
     return new Map(Array.from(recognizer.endsOf(this.#text, start), (end) => [end, []]))
@@ -129,7 +114,7 @@ class TagMatcher {
     return this.#continued(content, (at) =>
       merged(
         marks.map((mark) => {
-          if (typeof mark !== 'string') throw new Unread()
+          if (typeof mark !== 'string') throw new UnknownForm()
           return this.#literal(mark, at)
         }),
       ),
@@ -227,19 +212,19 @@ function jsonEnd(text: string, start: number): number | null {
 }
 
 function field(value: JsonValue | undefined, name: string): JsonValue | undefined {
-  if (!isJsonObject(value as JsonObject)) throw new Unread()
+  if (!isJsonObject(value as JsonObject)) throw new UnknownForm()
   return (value as JsonObject)[name]
 }
 
 function textField(value: JsonValue | undefined, name: string): string {
   const text = field(value, name)
-  if (typeof text !== 'string') throw new Unread()
+  if (typeof text !== 'string') throw new UnknownForm()
   return text
 }
 
 function listField(value: JsonValue | undefined, name: string): readonly JsonValue[] {
   const list = field(value, name)
-  if (!Array.isArray(list)) throw new Unread()
+  if (!Array.isArray(list)) throw new UnknownForm()
   return list
 }
 

@@ -1,7 +1,6 @@
 /**
  * What a measurement is of: the same prompts, reward and sampling have the same name, so that the newest replaces those before
- * it and
- * others are not averaged with it. How often each prompt is asked, and the seed, are no part of it.
+ * it and others are not averaged with it. How often each prompt is asked, and the seed, are no part of it.
  */
 import { createHash } from 'node:crypto'
 import type { JsonValue } from '#base/util/json.js'

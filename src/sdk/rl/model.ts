@@ -203,10 +203,9 @@ export class TrainableModel {
   }
 
   /**
-   * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it shuffles
-   * them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where
-   * `config.shuffle`,
-   * `config.validation_split` and `config.epochs` do not say otherwise.
+   * Trains on example conversations by supervised fine-tuning and waits for the new checkpoint. As the command line does, it
+   * shuffles them and, of a base model below 300 million parameters, holds some out and trains until those get no better, where
+   * `config.shuffle`, `config.validation_split` and `config.epochs` do not say otherwise.
    */
   async trainSft(
     conversations: readonly Conversation[],
@@ -273,8 +272,7 @@ export class TrainableModel {
 
   /**
    * Stores groups as an evaluation of the latest checkpoint: their means become its metrics `<split>/…`. The same measurement
-   * again replaces
-   * them; another needs a split of its own, and is told of and not stored without.
+   * again replaces them; another needs a split of its own, and is told of and not stored without.
    *
    * @throws {ApiError} `other_measurement` where `measurement` says that it is another
    * @returns the metrics, and `warnings`: what the answers say about where to begin, for example that none earned anything; told of as

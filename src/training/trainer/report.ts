@@ -170,13 +170,17 @@ export function noteStep(
   if (step.kl !== undefined && report.klByStep.length < MAX_SERIES) report.klByStep.push(step.kl)
 }
 
+/** Sums of a job that runs, of which its figures are made at its end: kept with the report, and no figure for anybody. */
+export const RUNNING_SUMS = 'running_sums'
+
 /** A report's figures by topic, with those that are counted beside them: `gradient` and `kl`. */
 export function factsOf(report: JobReport, stepCount: number): Record<string, Record<string, number>> {
   const { clippedSteps, leastNorm, klByStep: kl } = report
+  const topics = Object.entries(report.facts).filter(([topic]) => topic !== RUNNING_SUMS)
   const quarter = Math.floor(kl.length / 4)
   const [first, last] = [kl[0], kl.at(-1)]
   return {
-    ...Object.fromEntries(Object.entries(report.facts).map(([topic, figures]) => [topic, { ...figures }])),
+    ...Object.fromEntries(topics.map(([topic, figures]) => [topic, { ...figures }])),
     ...(leastNorm === null ? {} : { gradient: { steps: stepCount, clipped: clippedSteps, least_norm: leastNorm } }),
     ...(first === undefined || last === undefined
       ? {}

@@ -1,7 +1,7 @@
 /**
  * One stream of news for all windows of a browser that the same key is signed in with: a browser opens six connections to a
- * server and no
- * more. Runs in a shared worker, where there is none in the window itself; knows no component, no address and no storage.
+ * server and no more. Runs in a shared worker, where there is none in the window itself; knows no component, no address and no
+ * storage.
  */
 import type { Activity } from '#contract/wire/activity.js'
 import { elapsedMs, nowMs } from './clock.js'

@@ -1,7 +1,6 @@
 /**
  * Events of one job, for a page: all from the first, then new ones as they come. What is stored is read as one stream, which is
- * closed when
- * it has told it; news says when there is more. So a window that watches a job holds no connection.
+ * closed when it has told it; news says when there is more. So a window that watches a job holds no connection.
  */
 import { isTerminalEvent } from '#contract/wire/job-words.js'
 import type { List } from '#contract/wire/list.js'

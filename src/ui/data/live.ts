@@ -1,7 +1,6 @@
 /**
  * News from the server, while this window is seen and some part of it listens: from the browser's one stream (`feed.ts`), in a
- * shared
- * worker where there is one.
+ * shared worker where there is one.
  */
 import { computed, effect, signal } from '@preact/signals'
 import type { Activity } from '#contract/wire/activity.js'

@@ -2,8 +2,8 @@
  * What was read from the server, by key: one answer for all who show it. Knows no component and no request.
  *
  * A question that runs is never given up for a newer one of its own key: it is asked once more after its answer. News asks one
- * question
- * at a time, with a pause between, so that a busy server is asked no oftener than a quiet one; what somebody wants goes at once.
+ * question at a time, with a pause between, so that a busy server is asked no oftener than a quiet one; what somebody wants
+ * goes at once.
  */
 import { type ApiError, toApiError } from './api-error.js'
 import { elapsedMs } from './clock.js'

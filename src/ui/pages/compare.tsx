@@ -1,7 +1,6 @@
 /**
  * `/ui/compare?m=…&m=…`: runs side by side: their curves over each other, what differs in how they were made, and the same
- * prompts evaluated
- * under both.
+ * prompts evaluated under both.
  */
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'

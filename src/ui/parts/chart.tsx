@@ -1,9 +1,7 @@
 /**
  * Lines over steps, drawn by uPlot: one or several, the raw values always, a smooth line over them when asked, one cursor over
- * all charts of a
- * page, a part of the axis that is kept in the address. Arrows move along the points; a finger reads and never goes away. Who
- * does not see
- * it hears a sentence and each point; the numbers are in the table that every page with charts has.
+ * all charts of a page, a part of the axis that is kept in the address. Arrows move along the points; a finger reads and never
+ * goes away. Who does not see it hears a sentence and each point; the numbers are in the table that every page with charts has.
  */
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'

@@ -1,7 +1,6 @@
 /**
  * Holds the row of a table that is read where it is while rows come above it. Browsers do so by themselves (`overflow-anchor`),
- * but not
- * inside of what scrolls sideways.
+ * but not inside of what scrolls sideways.
  */
 import type { RefObject } from 'preact'
 import { useLayoutEffect } from 'preact/hooks'

@@ -6,12 +6,9 @@
  *         [--out FILE]
  *
  * The way: measure held-out prompts and do what that says (show right answers, or answers with rewards), until the held-out
- * reward has
- * risen by `--rise`, or the time is over, or the product says that there is nothing to be had. Nothing is chosen here: no rate,
- * no
- * passes, no form of a reward that grew with the results. Prints a table of Markdown with the failures, and for each of them
- * what its
- * first job said, which somebody reads: does it say truly why not, and what to do?
+ * reward has risen by `--rise`, or the time is over, or the product says that there is nothing to be had. Nothing is chosen
+ * here: no rate, no passes, no form of a reward that grew with the results. Prints a table of Markdown with the failures, and
+ * for each of them what its first job said, which somebody reads: does it say truly why not, and what to do?
  */
 import { appendFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'

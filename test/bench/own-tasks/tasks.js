@@ -1,9 +1,8 @@
 /**
  * Twenty small tasks as people bring them, for `run.js`: prompts with the answer that is wanted, written by seeded code, and
- * what an
- * answer is worth. None stands in a document, in `test/bench/newcomer`, in what `trainyard init` writes or in what the built-in
- * model
- * was made of. Held-out prompts are never trained on; where a task has words of its own, some of them are held out as well.
+ * what an answer is worth. None stands in a document, in `test/bench/newcomer`, in what `trainyard init` writes or in what the
+ * built-in model was made of. Held-out prompts are never trained on; where a task has words of its own, some of them are held
+ * out as well.
  *
  * Some ask for what the built-in model cannot write today (`[`, `@`, `$`, `<`): a product that says so at once has answered, too.
  */

@@ -2,8 +2,7 @@
  * Rows of the table of findings about jobs on examples: what their losses say of whole answers, and what lowers them.
  *
  * A loss in nats per token says little to anybody; that of an answer as a whole is exp(-loss * tokens), the share of sampled
- * answers that
- * come out as the example has them. Informal dates of 11 tokens at 0.165: 0.16, and 0.13 to 0.25 were right.
+ * answers that come out as the example has them. Informal dates of 11 tokens at 0.165: 0.16, and 0.13 to 0.25 were right.
  */
 import { type JobNumbers, short } from './course.js'
 import type { Row } from './finding.js'

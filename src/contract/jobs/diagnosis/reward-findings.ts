@@ -2,10 +2,8 @@
  * Rows of the table of findings about what answers earned: nothing, the same everywhere, all there is.
  *
  * Whether a reward is all there is follows from its range alone, which `exact`, `contains`, a module or a group says. The best
- * reward of a
- * job is no range: where every answer earns 0.1 and one 0, that is the best, and little is learned. Without a range no row says
- * that a
- * model is done.
+ * reward of a job is no range: where every answer earns 0.1 and one 0, that is the best, and little is learned. Without a range
+ * no row says that a model is done.
  */
 import { countFlat, isAllLeast, isShown, isSolved, type JobNumbers, mayBeSolved, percent, short } from './course.js'
 import type { Finding, Row } from './finding.js'

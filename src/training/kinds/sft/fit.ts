@@ -1,12 +1,9 @@
 /**
  * How well a supervised job fits its rows at its end: what `findings.ts` says of whole answers, and of a job that was cut while
- * it still
- * learned. Counted in the report's facts, so that a job that goes on from a resume point ends with the same figures.
+ * it still learned. Counted in the report's facts, so that a job that goes on from a resume point ends with the same figures.
  */
-import type { JobReport } from '#training/trainer/report.js'
+import { type JobReport, RUNNING_SUMS } from '#training/trainer/report.js'
 
-/** Sums while the job runs; gone at its end. */
-const SUMS = 'fitting'
 /** Parts that one pass is cut into where there is no other. */
 const PARTS = 4
 
@@ -17,10 +14,10 @@ export function stepsToCompare({ epochs, steps }: { readonly epochs: number; rea
 
 /** Counts the loss of a step. */
 export function noteFit({ facts }: JobReport, loss: number, window: number): void {
-  const { sum = 0, count = 0, ...means } = facts[SUMS] ?? {}
+  const { sum = 0, count = 0, ...means } = facts[RUNNING_SUMS] ?? {}
   const now = { sum: sum + loss, count: count + 1 }
   const { last } = means
-  facts[SUMS] =
+  facts[RUNNING_SUMS] =
     now.count < window
       ? { ...means, ...now }
       : { ...(last === undefined ? {} : { before: last }), last: now.sum / now.count }
@@ -28,13 +25,12 @@ export function noteFit({ facts }: JobReport, loss: number, window: number): voi
 
 /**
  * Writes the figures of a job that has ended: `trained` loss of its last steps and `trained_before` of as many before them,
- * `held_out` and
- * `held_out_before` where rows were measured, and the tokens of an answer.
+ * `held_out` and `held_out_before` where rows were measured, and the tokens of an answer.
  */
 export function closeFit(report: JobReport, answerTokens: number): void {
   const { facts, validation } = report
-  const { before, last } = facts[SUMS] ?? {}
-  delete facts[SUMS]
+  const { before, last } = facts[RUNNING_SUMS] ?? {}
+  delete facts[RUNNING_SUMS]
   const losses = validation.map(({ loss }) => loss)
   const best = losses.length < 2 ? undefined : losses.reduce((a, b) => Math.min(a, b))
   const [previous, final] = losses.slice(-2)

@@ -1,8 +1,7 @@
 /**
  * What is said of rewards, as properties: "stop" or "solved" never below 0.9 of the range of a reward, and never without a
- * range; no sentence again after
- * its advice was followed; never nothing where no group can train. Over tables of rewards that were told wrongly once, and a
- * seeded generator of more.
+ * range; no sentence again after its advice was followed; never nothing where no group can train. Over tables of rewards that
+ * were told wrongly once, and a seeded generator of more.
  */
 import { describe, expect, test } from 'vitest'
 import { createRng } from '#base/util/rng.js'

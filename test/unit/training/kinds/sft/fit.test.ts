@@ -3,8 +3,8 @@
  * point.
  */
 import { expect, test } from 'vitest'
-import { closeFit, noteFit, stepsToCompare } from '../../../../../src/training/kinds/sft/fit.js'
-import { createReport, restoreReport } from '../../../../../src/training/trainer/report.js'
+import { closeFit, noteFit, stepsToCompare } from '#training/kinds/sft/fit.js'
+import { createReport, factsOf, restoreReport } from '#training/trainer/report.js'
 
 test('passes are compared, and quarters where there is one', () => {
   expect(stepsToCompare({ epochs: 3, steps: 10 })).toBe(10)
@@ -36,4 +36,11 @@ test('the best measurement counts, and one that was not the last no longer fell'
   report.validation = [5, 2, 3].map((loss, step) => ({ step, loss }))
   closeFit(report, 1)
   expect(report.facts['fit']).toMatchObject({ held_out: 2, held_out_before: 2 })
+})
+
+test('shows nobody the sums of a job that runs', () => {
+  const report = createReport()
+  noteFit(report, 1, 4)
+  expect(Object.keys(report.facts)).toHaveLength(1)
+  expect(factsOf(report, 1)).toEqual({})
 })

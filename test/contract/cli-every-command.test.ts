@@ -2,12 +2,13 @@
  * What every command owes its users, without being asked: the right exit code for a typo, a missing server, a wrong key,
  * a missing thing, and a deletion nobody confirmed.
  */
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
-import { completeLines, lineOf, removeInputs } from '../support/complete-lines.js'
+import { completeLines, lineOf, removeInputs, writeInputs } from '../support/complete-lines.js'
 import { runCli, unreachable } from '../support/service/run-cli.js'
 import { errorBody, MODEL, page, scriptedService } from '../support/service/scripted-service.js'
 
+beforeAll(writeInputs)
 afterAll(removeInputs)
 
 /** Commands that never need the service, or say themselves what is wrong with it. */

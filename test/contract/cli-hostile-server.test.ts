@@ -2,12 +2,13 @@
  * What every command makes of a server that answers anything: pages, other shapes, texts full of commands to the terminal. It says
  * in a sentence what it expected and was given; nothing of it is a bug, a stack, or a control character on a screen.
  */
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { commandTable } from '../../commands/program.js'
-import { lineOf, removeInputs } from '../support/complete-lines.js'
+import { lineOf, removeInputs, writeInputs } from '../support/complete-lines.js'
 import { type RunOptions, type RunResult, runCli } from '../support/service/run-cli.js'
 import { checkpoint, JOB, MODEL, page, type RecordedRequest } from '../support/service/scripted-service.js'
 
+beforeAll(writeInputs)
 afterAll(removeInputs)
 
 /** Those that ask no server: a server has nothing to say there. */

@@ -133,8 +133,11 @@ describe('code blocks', () => {
     expect(await run('bash', ['script.sh'], { 'script.sh': script })).not.toBe('')
   })
   test.each(named('ts'))('%s', { timeout: BLOCK_MS }, async (_, { code }) => {
+    // a plugin is no program: a server tries it
+    const tried = [path.join(ROOT, 'bin/trainyard.js'), 'serve', '--check', '--json', '--plugin', './block.mjs']
     // Without annotations, TypeScript is JavaScript.
-    expect(await run(process.execPath, ['block.mjs'], { 'block.mjs': code })).not.toBe('')
+    const argv = code.includes('definePlugin') ? tried : ['block.mjs']
+    expect(await run(process.execPath, argv, { 'block.mjs': code })).not.toBe('')
   })
   test.skipIf(!hasPackage('pyarrow')).each(named('python'))(
     '%s (skipped without .cache/venv, see .ci/run)',

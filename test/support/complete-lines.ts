@@ -1,7 +1,7 @@
 /**
  * A complete command line of every command, for tests of what all of them owe their users. Knows no answers: who runs them brings a server.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { JOB } from './service/scripted-service.js'
@@ -11,12 +11,8 @@ const groups = join(folder, 'groups.jsonl')
 const rows = join(folder, 'rows.jsonl')
 const pairs = join(folder, 'pairs.jsonl')
 const prompts = join(folder, 'prompts.jsonl')
-writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
 const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
 const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
-writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
-writeFileSync(pairs, '{"prompt":"q","chosen":"a","rejected":"b"}\n')
-writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n')
 
 /** A complete command line of every command; a new command must be added here to pass. */
 export const completeLines: Readonly<Record<string, readonly string[]>> = {
@@ -115,6 +111,15 @@ export function lineOf(name: string): readonly string[] {
   const rest = completeLines[name]
   if (rest === undefined) throw new Error(`add a complete command line for "${name}" to completeLines`)
   return [...name.split(' '), ...rest]
+}
+
+/** Writes the files that the lines name: test files of one process share this module, and each removes them at its end. */
+export function writeInputs(): void {
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
+  writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
+  writeFileSync(pairs, '{"prompt":"q","chosen":"a","rejected":"b"}\n')
+  writeFileSync(rows, '{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}\n')
 }
 
 /** Removes the files that the lines name. */

@@ -147,7 +147,7 @@ describe.skipIf(CHROMIUM === null)('marks', () => {
     await page.getByText(`${rows.length} rows of`).waitFor()
     await page.getByLabel(/^Show/).selectOption('good')
     await page.waitForURL('**/marks?only=good')
-    await page.getByText('should have said').waitFor({ state: 'detached' })
+    await page.getByText('should have said').first().waitFor({ state: 'detached' })
     await page.getByRole('button', { name: 'Train on examples' }).click()
     await page.waitForURL('**/ui/train?kind=sft&m=tests*')
     await page.getByRole('button', { name: 'Show the plan' }).click()

@@ -7,32 +7,19 @@
  * that arrive and bodies that are read take turns by key.
  */
 
-import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
+import { readFile, rm, stat } from 'node:fs/promises'
 import type { z } from 'zod'
 import { AppError } from '#base/errors/errors.js'
 import type { EntryPoint } from '#base/processes/entry.js'
-import { releaseBytes } from '#base/util/release-bytes.js'
 import { createTurns } from '#base/util/turns.js'
 import type { JsonBody } from '#contract/endpoints/endpoint.js'
 import type { BodyFinder, BodyLimits, BodyName, BodyOf, GroupsBodyName, StoredBody } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
-import { createDiskShares } from './disk-shares.js'
 import { createGroupReading } from './group-reading.js'
 import { type ParsedBody, parseBody } from './parse-body.js'
 import { readLoss } from './read-loss.js'
-import { createReadTurns } from './read-turns.js'
+import { createBodyReceiver, type ReceivedBody } from './receive-body.js'
 import { type BodySource, type GroupsRead, type GroupsTask, type LossRead, MAX_OPEN_GROUPS } from './thread-protocol.js'
-
-/** A body that is there to its end. */
-export interface ReceivedBody {
-  /** Whose turn it is when this is read. */
-  readonly key: string
-  readonly sizeBytes: number
-  /** Hands the bytes over; those in memory are gone afterwards. */
-  take(): BodySource
-  /** Gives up what is held; harmless twice. */
-  dispose(): Promise<void>
-}
 
 /** A body's groups on disk. */
 export interface ReceivedGroups<N extends GroupsBodyName> extends GroupsRead {
@@ -78,17 +65,6 @@ export interface BodyStoreOptions {
 
 /** Read at once on the event loop up to this size: checking it takes a few milliseconds, whatever is in it. */
 const INLINE_BYTES = 16 * 1024
-/** One body in memory, and all of them together; what is more goes to a file. */
-const MEMORY_BYTES = 1024 ** 2
-const ALL_MEMORY_BYTES = 8 * 1024 ** 2
-/** Bytes of one write, where memory allows. */
-const WRITE_BYTES = 256 * 1024
-/** What is read of a body without waiting for a turn; conversations are rarely longer. */
-const FIRST_BYTES = 128 * 1024
-/** A part is up to 64 kB and costs up to a millisecond. */
-const PARTS_PER_ROUND = 8
-/** Small pieces are joined: each costs some hundred bytes of its own. */
-const MAX_PIECES = 64
 /** Behind the threads of running answers: what it loads to begin with is more work than most bodies. */
 const CHAT_THREAD = { niceness: 5, maxHeapMb: 512 }
 /**
@@ -111,95 +87,13 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
   const { limits, temporaryPath, bodyOf } = options
   const chatThread = createBodyThread(options.thread, { ...CHAT_THREAD, pluginFiles: options.pluginFiles })
   const bulkThread = createBodyThread(options.thread, { ...BULK_THREAD, pluginFiles: options.pluginFiles })
-  const arriving = createReadTurns(PARTS_PER_ROUND)
+  const receiver = createBodyReceiver({ unfinishedBytes: limits.unfinishedBytes, temporaryPath })
   const chatTurns = createTurns(CHAT_TURNS)
   const bulkTurns = createTurns(BULK_TURNS)
-  const disk = createDiskShares(limits.unfinishedBytes)
-  let memoryBytes = 0
-
-  async function receive(source: AsyncIterable<Uint8Array>, key: string): Promise<ReceivedBody> {
-    const share = disk.open(key)
-    let pieces: Uint8Array[] = []
-    let inMemory = 0
-    let onDisk = 0
-    let file: { readonly handle: FileHandle; readonly path: string } | null = null
-
-    function release(): void {
-      memoryBytes -= inMemory
-      inMemory = 0
-      onDisk = 0
-      share.release()
-    }
-
-    /** Writes to the file what is in memory, and what is not. */
-    async function spill(parts: readonly Uint8Array[]): Promise<void> {
-      const length = parts.reduce((sum, part) => sum + part.length, 0)
-      share.take(length)
-      onDisk += length
-      if (file === null) {
-        const path = temporaryPath()
-        file = { handle: await open(path, 'wx', 0o600), path }
-      }
-      await writeAll(file.handle, parts)
-      parts.forEach(releaseBytes)
-      pieces = []
-      memoryBytes -= inMemory
-      inMemory = 0
-    }
-
-    async function discard(): Promise<void> {
-      pieces = []
-      const spooled = file
-      file = null
-      release()
-      if (spooled === null) return
-      await spooled.handle.close().catch(() => undefined)
-      await rm(spooled.path, { force: true })
-    }
-
-    try {
-      for await (const chunk of source) {
-        // on disk it goes in pieces of some size: each write costs a turn of the event loop and of a thread
-        const most = file === null ? MEMORY_BYTES : WRITE_BYTES
-        if (inMemory + chunk.length <= most && memoryBytes + chunk.length <= ALL_MEMORY_BYTES) {
-          memoryBytes += chunk.length
-          inMemory += chunk.length
-          pieces.push(chunk)
-          if (pieces.length > MAX_PIECES) pieces = [Buffer.concat(pieces)]
-        } else await spill([...pieces, chunk])
-        if (inMemory + onDisk > FIRST_BYTES) await arriving.next(key)
-      }
-      const isOnDisk = onDisk > 0
-      if (isOnDisk && pieces.length > 0) await spill(pieces)
-      await (file as { readonly handle: FileHandle } | null)?.handle.close()
-    } catch (error) {
-      await discard()
-      throw error
-    }
-    const path = (file as { readonly path: string } | null)?.path ?? null
-    return {
-      key,
-      sizeBytes: inMemory + onDisk,
-      dispose: discard,
-      take: () => {
-        if (path !== null) return { path }
-        // a buffer of its own: it is handed to the thread, not copied
-        const bytes = new Uint8Array(inMemory)
-        let at = 0
-        for (const piece of pieces) {
-          bytes.set(piece, at)
-          at += piece.length
-          releaseBytes(piece)
-        }
-        pieces = []
-        return { bytes }
-      },
-    }
-  }
 
   return {
     limits,
-    receive,
+    receive: receiver.receive,
     parse: async <N extends BodyName>(name: N, body: ReceivedBody) => {
       const source = body.take()
       const value = isSmall(body, source)
@@ -255,20 +149,6 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
 
 function isSmall(body: ReceivedBody, source: BodySource): source is { readonly bytes: Uint8Array } {
   return body.sizeBytes <= INLINE_BYTES && 'bytes' in source
-}
-
-/** Writes the parts one behind the other, without a copy of them in one piece. */
-async function writeAll(handle: FileHandle, parts: readonly Uint8Array[]): Promise<void> {
-  let left = parts.filter(({ length }) => length > 0)
-  while (left.length > 0) {
-    let { bytesWritten } = await handle.writev(left)
-    // a write may take less than all of it
-    left = left.flatMap((part) => {
-      const taken = Math.min(bytesWritten, part.length)
-      bytesWritten -= taken
-      return taken === part.length ? [] : [part.subarray(taken)]
-    })
-  }
 }
 
 async function bytesOf(source: BodySource): Promise<Uint8Array> {

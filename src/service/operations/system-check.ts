@@ -56,55 +56,17 @@ type Context = Pick<
 >
 
 export function createSystemCheckService(context: Context): SystemCheckService {
-  const { db, ids, blobs, clock } = context
+  const { blobs, clock } = context
   let shared: ReturnType<SystemCheckService['run']> | null = null
   let worker: { readonly check: SystemCheck; readonly atMs: number } | null = null
   let models: { readonly names: string; readonly check: SystemCheck; readonly atMs: number } | null = null
-
-  async function checkDatabase(): Promise<string> {
-    const value = ids.secret(8)
-    if ((await writeAndReadProbe(db, { id: ids.uuid(), value })) !== value)
-      throw new Error('a row did not read back as written')
-    return 'a row was written, read back and deleted'
-  }
-
-  async function checkQueue(): Promise<string> {
-    const failure = context.dispatcher.lastError()
-    if (failure !== null) throw new Error(`the job queue failed: ${failure}`)
-    await findClaimableJob(db)
-    const remote = context.dispatcher.remoteWorkers()
-    const here = `${context.dispatcher.runningCount()} of ${context.trainWorkers} workers busy`
-    if (remote.length === 0) return here
-    return `${here}, of other machines ${remote.filter(({ isBusy }) => isBusy).length} of ${remote.length}: ${namesOf(remote)}`
-  }
-
-  async function checkEngine(): Promise<string> {
-    const base = context.baseModels[0]
-    if (base === undefined) throw new Error('no base model is configured')
-    const engine = context.engines.engineOf(base.name)
-    await engine.ping(ids.uuid(), CHECK_TIMEOUT_MS)
-    const loaded = engine.loaded()
-    const nodes = context.engineNodes.list().map(({ report }) => report)
-    if (loaded?.precision === null && nodes.length > 0) return nodesOf(base.name, nodes)
-    return `the engine of ${base.name} answers${loaded === null ? '' : `, served ${servedAs(loaded)}`}`
-  }
-
-  /** What is said of one model's files. One that cannot be used fails its own requests, not the service. */
-  async function warningsOf(model: ServiceContext['baseModels'][number]): Promise<string[]> {
-    try {
-      const { warnings } = await context.modelFacts.factsOf(model)
-      return warnings.map((warning) => `${model.name}: ${warning}`)
-    } catch (error) {
-      return [`${model.name} cannot be used: ${error instanceof Error ? error.message : String(error)}`]
-    }
-  }
 
   async function checkBaseModels(): Promise<SystemCheck> {
     const names = context.baseModels.map(({ name }) => name).join()
     if (models?.names === names && clock.monotonicMs() - models.atMs < FRESH_MS) return models.check
     let warnings: string[] = []
-    const check = await measure('base_models', async () => {
-      warnings = (await Promise.all(context.baseModels.map(warningsOf))).flat()
+    const check = await measure(clock, 'base_models', async () => {
+      warnings = (await Promise.all(context.baseModels.map((model) => warningsOf(context, model)))).flat()
       const { length } = context.baseModels
       return `the files of ${length} base model${length === 1 ? '' : 's'} were looked at`
     })
@@ -116,53 +78,23 @@ export function createSystemCheckService(context: Context): SystemCheckService {
 
   async function checkWorker(): Promise<SystemCheck> {
     if (worker !== null && clock.monotonicMs() - worker.atMs < FRESH_MS) return worker.check
-    const check = await measure('worker', () => context.probeWorker(), WORKER_TIMEOUT_MS)
+    const check = await measure(clock, 'worker', () => context.probeWorker(), WORKER_TIMEOUT_MS)
     worker = check.success ? { check, atMs: clock.monotonicMs() } : null
     return check
   }
 
-  async function measure(
-    name: CheckName,
-    check: () => Promise<string>,
-    timeoutMs = CHECK_TIMEOUT_MS,
-  ): Promise<SystemCheck> {
-    const startMs = clock.monotonicMs()
-    let timer: NodeJS.Timeout | undefined
-    const timeout = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
-    })
-    const errors: string[] = []
-    let message = ''
-    try {
-      message = await Promise.race([check(), timeout])
-    } catch (error) {
-      errors.push(error instanceof Error ? error.message : String(error))
-    } finally {
-      clearTimeout(timer)
-    }
-    const durationMs = Math.round((clock.monotonicMs() - startMs) * 10) / 10
-    return {
-      name,
-      success: errors.length === 0,
-      is_slow: durationMs > SLOW_MS[name],
-      duration_ms: durationMs,
-      message,
-      errors,
-    }
-  }
-
   async function run(): ReturnType<SystemCheckService['run']> {
     // one after the other, so that none waits for another and each time is its own
-    const database = await measure('database', checkDatabase)
-    const blobStore = await measure('blob_store', () => blobs.check())
+    const database = await measure(clock, 'database', () => checkDatabase(context))
+    const blobStore = await measure(clock, 'blob_store', () => blobs.check())
     const notes = context.dispatcher.notes()
     const queue = {
-      ...(await measure('cpu_queue', checkQueue)),
+      ...(await measure(clock, 'cpu_queue', () => checkQueue(context))),
       ...(notes.length === 0 ? {} : { warnings: [...notes] }),
     }
     const { deviceNotes } = context
     const engine = {
-      ...(await measure('gpu_queue', checkEngine)),
+      ...(await measure(clock, 'gpu_queue', () => checkEngine(context))),
       ...(deviceNotes.length === 0 ? {} : { warnings: [...deviceNotes] }),
     }
     const baseModels = await checkBaseModels()
@@ -188,6 +120,76 @@ export function createSystemCheckService(context: Context): SystemCheckService {
       })
       return shared
     },
+  }
+}
+
+/** Runs one check under its limit; what fails or takes too long is its error. */
+async function measure(
+  clock: Context['clock'],
+  name: CheckName,
+  check: () => Promise<string>,
+  timeoutMs = CHECK_TIMEOUT_MS,
+): Promise<SystemCheck> {
+  const startMs = clock.monotonicMs()
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs)
+  })
+  const errors: string[] = []
+  let message = ''
+  try {
+    message = await Promise.race([check(), timeout])
+  } catch (error) {
+    errors.push(error instanceof Error ? error.message : String(error))
+  } finally {
+    clearTimeout(timer)
+  }
+  const durationMs = Math.round((clock.monotonicMs() - startMs) * 10) / 10
+  return {
+    name,
+    success: errors.length === 0,
+    is_slow: durationMs > SLOW_MS[name],
+    duration_ms: durationMs,
+    message,
+    errors,
+  }
+}
+
+async function checkDatabase({ db, ids }: Context): Promise<string> {
+  const value = ids.secret(8)
+  if ((await writeAndReadProbe(db, { id: ids.uuid(), value })) !== value)
+    throw new Error('a row did not read back as written')
+  return 'a row was written, read back and deleted'
+}
+
+async function checkQueue({ db, dispatcher, trainWorkers }: Context): Promise<string> {
+  const failure = dispatcher.lastError()
+  if (failure !== null) throw new Error(`the job queue failed: ${failure}`)
+  await findClaimableJob(db)
+  const remote = dispatcher.remoteWorkers()
+  const here = `${dispatcher.runningCount()} of ${trainWorkers} workers busy`
+  if (remote.length === 0) return here
+  return `${here}, of other machines ${remote.filter(({ isBusy }) => isBusy).length} of ${remote.length}: ${namesOf(remote)}`
+}
+
+async function checkEngine({ ids, baseModels, engines, engineNodes }: Context): Promise<string> {
+  const base = baseModels[0]
+  if (base === undefined) throw new Error('no base model is configured')
+  const engine = engines.engineOf(base.name)
+  await engine.ping(ids.uuid(), CHECK_TIMEOUT_MS)
+  const loaded = engine.loaded()
+  const nodes = engineNodes.list().map(({ report }) => report)
+  if (loaded?.precision === null && nodes.length > 0) return nodesOf(base.name, nodes)
+  return `the engine of ${base.name} answers${loaded === null ? '' : `, served ${servedAs(loaded)}`}`
+}
+
+/** What is said of one model's files. One that cannot be used fails its own requests, not the service. */
+async function warningsOf({ modelFacts }: Context, model: ServiceContext['baseModels'][number]): Promise<string[]> {
+  try {
+    const { warnings } = await modelFacts.factsOf(model)
+    return warnings.map((warning) => `${model.name}: ${warning}`)
+  } catch (error) {
+    return [`${model.name} cannot be used: ${error instanceof Error ? error.message : String(error)}`]
   }
 }
 

@@ -84,96 +84,17 @@ export function createTrainingJobService(context: Context): TrainingJobService {
     return job
   }
 
-  /** What a chat template refuses is said here: a job would leave it out, or end with it. */
-  async function checkRendering(
-    { keyId }: Principal,
-    { kind, model, resolvedConfig, files, isRendered }: CheckedJob,
-  ): Promise<readonly string[]> {
-    const base = context.baseModels.find((entry) => entry.name === model.baseModel)
-    if (!isRendered || base === undefined || (await stat(base.sourcePath).catch(() => null)) === null) return []
-    const templateKwargs = templateKwargsOf(resolvedConfig, await findCheckpoint(db, model.id, model.step))
-    return await context.planner.checkRows(keyId, {
-      job: {
-        kind,
-        config: { ...resolvedConfig } as WorkerJob['config'],
-        base_model: { name: base.name },
-        template_kwargs: templateKwargs as WorkerJob['config'],
-      },
-      sourcePath: base.sourcePath,
-      ...files,
-    })
-  }
-
-  async function submit(principal: Principal, checked: CheckedJob, headers: CreateHeaders): Promise<TrainingJob> {
-    const { kind, model, config, resolvedConfig, baseParameters, store } = checked
-    const { newModel } = headers
-    const job: Omit<NewJob, 'id' | 'requestDigest'> = {
-      entity: principal.entity,
-      project: model.project,
-      usageProject: principal.usageProject,
-      modelId: model.id,
-      kind,
-      config,
-      resolvedConfig,
-      baseParameters,
-      weightBytes: weightBytesOf(baseParameters, resolvedConfig['precision']),
-      ...(await store()),
-      keepsData: context.keepTrainingDataMs > 0,
-    }
-    const identity = JSON.stringify([
-      job.kind,
-      job.modelId,
-      job.inputSha256,
-      job.config,
-      ...(job.validationSha256 === null ? [] : [job.validationSha256]),
-    ])
-    const requestDigest = createHash('sha256').update(identity).digest('hex')
-    const row = { ...job, id: ids.uuid(), requestDigest }
-    const options: CreateJobOptions = {
-      ...headers,
-      keyProject: principal.project,
-      maxUnfinished: context.maxQueuedJobs,
-      ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
-    }
-    // what is sent again is answered at once
-    const isRepeated = (await findRepeated(db, row, options)) !== null
-    const warnings = isRepeated ? [] : await checkRendering(principal, checked)
-    const created = await createJob(db, row, options)
-    if (created.isNew) {
-      signals.notify(created.job.id)
-      context.dispatcher.wake()
-    }
-    return toWireJob(created.job, warnings, await forecast.placeOf(created.job))
-  }
-
-  async function* follow(
-    principal: Principal,
-    id: string,
-    after: string | undefined,
-    signal: AbortSignal,
-  ): AsyncGenerator<TrainingEvent> {
-    await requireJob(principal, id)
-    let cursor = after
-    while (!signal.aborted) {
-      const page = await listEvents(db, id, { after: cursor, limit: MAX_PAGE_LIMIT })
-      for (const event of page.items) {
-        cursor = event.id
-        yield toWireEvent(event)
-        if (isTerminalEvent(event.type)) return
-      }
-      if (page.hasMore) continue
-      // a cursor at or behind the terminal event: nothing will ever follow
-      const job = await findJob(db, id)
-      if (page.items.length === 0 && job !== null && job.endedAtMs !== null) return
-      await signals.wait(id, FOLLOW_POLL_MS, signal)
-    }
-  }
-
   return {
-    follow,
+    follow: async function* (principal, id, after, signal) {
+      await requireJob(principal, id)
+      yield* followEvents(context, id, after, signal)
+    },
     create: async (kind, principal, request, headers) => {
       const asked = { context, principal, newModel: headers.newModel }
-      return await withCheckedJob(kind, asked, request, (job) => submit(principal, job, headers))
+      return await withCheckedJob(kind, asked, request, async (checked) => {
+        const { job, warnings } = await submit(context, principal, checked, headers)
+        return toWireJob(job, warnings, await forecast.placeOf(job))
+      })
     },
     get: async (principal, id) => {
       const job = await requireJob(principal, id)
@@ -217,5 +138,97 @@ export function createTrainingJobService(context: Context): TrainingJobService {
       const page = await listEvents(db, id, { after: query.after, limit: query.limit ?? DEFAULT_PAGE_LIMIT })
       return toList(page.items.map(toWireEvent), page.hasMore)
     },
+  }
+}
+
+/** What a chat template refuses is said here: a job would leave it out, or end with it. */
+async function checkRendering(
+  { db, baseModels, planner }: Context,
+  { keyId }: Principal,
+  { kind, model, resolvedConfig, files, isRendered }: CheckedJob,
+): Promise<readonly string[]> {
+  const base = baseModels.find((entry) => entry.name === model.baseModel)
+  if (!isRendered || base === undefined || (await stat(base.sourcePath).catch(() => null)) === null) return []
+  const templateKwargs = templateKwargsOf(resolvedConfig, await findCheckpoint(db, model.id, model.step))
+  return await planner.checkRows(keyId, {
+    job: {
+      kind,
+      config: { ...resolvedConfig } as WorkerJob['config'],
+      base_model: { name: base.name },
+      template_kwargs: templateKwargs as WorkerJob['config'],
+    },
+    sourcePath: base.sourcePath,
+    ...files,
+  })
+}
+
+/** Stores it, or finds the one that it repeats. */
+async function submit(
+  context: Context,
+  principal: Principal,
+  checked: CheckedJob,
+  headers: CreateHeaders,
+): Promise<{ readonly job: JobRecord; readonly warnings: readonly string[] }> {
+  const { db, ids, signals } = context
+  const { kind, model, config, resolvedConfig, baseParameters, store } = checked
+  const { newModel } = headers
+  const job: Omit<NewJob, 'id' | 'requestDigest'> = {
+    entity: principal.entity,
+    project: model.project,
+    usageProject: principal.usageProject,
+    modelId: model.id,
+    kind,
+    config,
+    resolvedConfig,
+    baseParameters,
+    weightBytes: weightBytesOf(baseParameters, resolvedConfig['precision']),
+    ...(await store()),
+    keepsData: context.keepTrainingDataMs > 0,
+  }
+  const identity = JSON.stringify([
+    job.kind,
+    job.modelId,
+    job.inputSha256,
+    job.config,
+    ...(job.validationSha256 === null ? [] : [job.validationSha256]),
+  ])
+  const requestDigest = createHash('sha256').update(identity).digest('hex')
+  const row = { ...job, id: ids.uuid(), requestDigest }
+  const options: CreateJobOptions = {
+    ...headers,
+    keyProject: principal.project,
+    maxUnfinished: context.maxQueuedJobs,
+    ...(newModel === undefined ? {} : { before: (transaction) => storeModel(context, transaction, newModel) }),
+  }
+  // what is sent again is answered at once
+  const isRepeated = (await findRepeated(db, row, options)) !== null
+  const warnings = isRepeated ? [] : await checkRendering(context, principal, checked)
+  const created = await createJob(db, row, options)
+  if (created.isNew) {
+    signals.notify(created.job.id)
+    context.dispatcher.wake()
+  }
+  return { job: created.job, warnings }
+}
+
+async function* followEvents(
+  { db, signals }: Context,
+  id: string,
+  after: string | undefined,
+  signal: AbortSignal,
+): AsyncGenerator<TrainingEvent> {
+  let cursor = after
+  while (!signal.aborted) {
+    const page = await listEvents(db, id, { after: cursor, limit: MAX_PAGE_LIMIT })
+    for (const event of page.items) {
+      cursor = event.id
+      yield toWireEvent(event)
+      if (isTerminalEvent(event.type)) return
+    }
+    if (page.hasMore) continue
+    // a cursor at or behind the terminal event: nothing will ever follow
+    const job = await findJob(db, id)
+    if (page.items.length === 0 && job !== null && job.endedAtMs !== null) return
+    await signals.wait(id, FOLLOW_POLL_MS, signal)
   }
 }

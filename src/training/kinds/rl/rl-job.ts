@@ -6,28 +6,35 @@
  * the first step, in a session of their own that is gone before training starts.
  */
 
-import { createLifetimes } from '#base/util/lifetimes.js'
+import { createLifetimes, type Lifetimes } from '#base/util/lifetimes.js'
 import { append, maxOf } from '#base/util/lists.js'
 import { logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import { mismatchFacts } from '#training/trainer/decisions.js'
 import { rateOf } from '#training/trainer/epochs/schedule.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
-import { memoryFacts, planMemory } from '#training/trainer/memory.js'
+import { type MemoryPlan, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, countStep } from '#training/trainer/progress.js'
 import { noteStep } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
 import { toRowBatch } from '#training/trainer/row-batch.js'
-import { openScores, type ScoringContext } from '#training/trainer/scores.js'
-import { createTrainer } from '#training/trainer/trainer.js'
+import { openScores, type Score, type ScoringContext } from '#training/trainer/scores.js'
+import { createTrainer, type StepResult, type TokenOutputs, type Trainer } from '#training/trainer/trainer.js'
 import { measureMismatch, mismatchNotes, shouldRecompute } from './mismatch.js'
 import { driftLimit, driftOfStep, notePasses, passMetrics } from './passes.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 import { GRADIENT_METRICS, rlStepMetrics } from './rl-metrics.js'
 import { largestRowBatch, outlineRl, type RlJob, type RlOutline } from './rl-outline.js'
-import { isMeanGiven, isScoredBetweenSteps, type PreparedBatch, rowBatches, toMicroBatches } from './rl-rows.js'
+import {
+  isMeanGiven,
+  isScoredBetweenSteps,
+  type LaidOutBatch,
+  type PreparedBatch,
+  rowBatches,
+  toMicroBatches,
+} from './rl-rows.js'
 import { fillScores, layoutOf, prepareSteps, stepKlMean } from './rl-scores.js'
-import { createTrustRegion, type Movement, noteMovement } from './trust-region.js'
+import { createTrustRegion, type Movement, noteMovement, type TrustRegion } from './trust-region.js'
 
 /**
  * Trains on trajectory groups.
@@ -63,125 +70,217 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
   }
 }
 
+/** Prepare; for each step: its gradient, maybe a shorter way, what is noted of it. */
 async function* trainSteps(
   job: RlJob,
   context: ScoringContext,
   outline: RlOutline,
 ): AsyncGenerator<TrainingEvent, void> {
-  const { groups, reference = null } = job
-  const { steps, order, groupsTrainable, hasKeptSets } = outline
   const { progress, clock } = context
-  const { report, decisions } = progress
-  const hyperparameters = withRecomputation(job.hyperparameters, context)
-  const { ratioLevel: level, kl } = hyperparameters.policyLoss
-  // Before anything is scored: what cannot fit fails at once.
-  const batches = steps.map(({ rows }) => rowBatches(rows))
-  const largest = largestRowBatch(batches.flat())
-  const isScored = isScoredBetweenSteps(batches, hyperparameters)
-  const needs = { loss: 'policy' as const, largest, measured: isScored ? largest : null, hasKeptSets }
-  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
-  report.facts['memory'] = memoryFacts(memory)
-  const prepared = await prepareSteps(outline, hyperparameters, context, reference)
-  const isKlMeanGiven = kl !== null && isMeanGiven(batches)
-  const options = { ...hyperparameters.policyLoss, kl: kl === null ? null : { ...kl, isMeanGiven: isKlMeanGiven } }
-  applyResumePoint(context, context.resumePoint)
-  const settings = optimizerSettings(hyperparameters)
-  const { targetKl } = hyperparameters
+  const { length } = outline.order
+  const run = await prepareRun(job, context, outline)
   const sessions = createLifetimes()
   try {
-    const learner = isScored ? await openScores(context, context.adapter) : null
-    if (learner !== null) sessions.add('learner', learner.release)
-    const region =
-      learner === null || targetKl === null ? null : createTrustRegion(context.adapter, learner.score, targetKl)
-    const loss = { kind: 'policy' as const, options }
-    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
-    sessions.add('trainer', trainer.release)
-
-    const passesMade = () => ({
-      numPasses: hyperparameters.numPasses,
-      stepCount: progress.stepCount,
-      stepsPerPass: steps.length,
-    })
-
-    /** @param at number of the step over all passes, from 0 */
-    async function makeStep(step: readonly PreparedBatch[], at: number) {
-      const multiplier =
-        (steps[order[at] ?? 0]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
-      const laidOut = step.map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
-      const klMean =
-        learner === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, learner.score)
-      region?.remember()
-      const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
-        learningRate: rateOf(hyperparameters, at, order.length) * multiplier,
-        gradientStep: progress.stepCount + 1,
-        // Weights are those of the start only before the first update.
-        isWanted: (outputs) => {
-          if (at >= steps.length) return driftOfStep(laidOut, outputs) <= driftLimit(hyperparameters)
-          if (progress.stepCount > 0 || decisions.sampler !== null) return true
-          const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
-          if (mismatch === null) return true
-          const isPrecalculated = hyperparameters.precalculateLogprobs
-          const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, groups, job.currentStep)
-          decisions.sampler = { ...mismatch, isRecomputed }
-          report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
-          append(report.notes, mismatchNotes(decisions.sampler, isPrecalculated))
-          return !isRecomputed
-        },
-      })
-      return { laidOut, result }
-    }
-
-    for (let at = progress.stepCount; at < order.length; at += 1) {
-      const step = prepared[order[at] as number] as PreparedBatch[]
+    const learner = await openLearner(run, sessions)
+    for (let at = progress.stepCount; at < length; at += 1) {
       const startedMs = clock.monotonicMs()
-      let made = await makeStep(step, at)
-      if (!made.result.isMade) {
-        if (at >= steps.length) {
-          notePasses(report, passesMade(), driftOfStep(made.laidOut, made.result.outputs))
-          break
-        }
-        await fillScores(prepared, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
-        made = await makeStep(step, at)
-      }
-      const { laidOut, result } = made
-      // of several passes over the same rows the first is noted
-      if (at < steps.length) job.rollouts?.addStep(progress.stepCount + 1, laidOut, result.outputs)
-      let movement: Movement | null = null
-      if (region !== null) {
-        const madeMs = clock.monotonicMs()
-        movement = await region.shorten(laidOut, result.outputs)
-        report.seconds.scores += (clock.monotonicMs() - madeMs) / 1000
-        noteMovement(report, movement, region.targetKl)
-      }
-      const elapsedMs = clock.monotonicMs() - startedMs
-      const data = rlStepMetrics(laidOut, result, {
-        groups,
-        groupsTrainable,
-        learningRate: rateOf(hyperparameters, at, order.length),
-        hyperparameters,
-        elapsedMs,
-        movement,
-        pass: hyperparameters.numPasses === 1 ? null : Math.floor(at / steps.length) + 1,
-      })
-      countStep(progress, data, GRADIENT_METRICS)
-      notePasses(report, passesMade(), null)
-      noteStep(report, {
-        ...result,
-        tokens: step.flatMap(({ rows }) => rows).reduce((sum, { usedLength }) => sum + usedLength, 0),
-        trainedTokens: laidOut.reduce((sum, { batch }) => sum + batch.trained.length, 0),
-        maxGradientNorm: settings.maxGradientNorm,
-        // of a second look the divergence from the sampler is what the first one taught, and no sign of trouble
-        kl: at < steps.length ? data['kl_div'] : undefined,
-      })
+      const made = await makeStep(run, learner, at)
+      if (made === null) break
+      const movement = await shortenStep(run, learner, made)
+      const data = noteRlStep(run, at, { ...made, movement, elapsedMs: clock.monotonicMs() - startedMs })
       yield { type: 'gradient_step', data }
-      if (at + 1 < order.length && context.isStopRequested?.() === true) {
-        report.hasStoppedEarly = true
+      if (at + 1 < length && context.isStopRequested?.() === true) {
+        progress.report.hasStoppedEarly = true
         break
       }
     }
   } finally {
     await sessions.end()
   }
+}
+
+/** What is the same for all steps of a job. */
+interface RlRun {
+  readonly job: RlJob
+  readonly context: ScoringContext
+  readonly outline: RlOutline
+  readonly hyperparameters: RlHyperparameters
+  /** The parts of each step, with old log-probabilities and those of the reference. */
+  readonly prepared: readonly PreparedBatch[][]
+  readonly memory: MemoryPlan
+  readonly settings: ReturnType<typeof optimizerSettings>
+  /** Rows are scored by the current weights between steps, too. */
+  readonly isScored: boolean
+  readonly isKlMeanGiven: boolean
+}
+
+async function prepareRun(job: RlJob, context: ScoringContext, outline: RlOutline): Promise<RlRun> {
+  const hyperparameters = withRecomputation(job.hyperparameters, context)
+  // Before anything is scored: what cannot fit fails at once.
+  const batches = outline.steps.map(({ rows }) => rowBatches(rows))
+  const largest = largestRowBatch(batches.flat())
+  const isScored = isScoredBetweenSteps(batches, hyperparameters)
+  const needs = {
+    loss: 'policy' as const,
+    largest,
+    measured: isScored ? largest : null,
+    hasKeptSets: outline.hasKeptSets,
+  }
+  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
+  context.progress.report.facts['memory'] = memoryFacts(memory)
+  const prepared = await prepareSteps(outline, hyperparameters, context, job.reference ?? null)
+  const isKlMeanGiven = hyperparameters.policyLoss.kl !== null && isMeanGiven(batches)
+  applyResumePoint(context, context.resumePoint)
+  const settings = optimizerSettings(hyperparameters)
+  return { job, context, outline, hyperparameters, prepared, memory, settings, isScored, isKlMeanGiven }
+}
+
+/** The sessions of a job: what computes gradients, and what scores rows between steps where something asks for it. */
+interface Learner {
+  readonly trainer: Trainer
+  readonly score: Score | null
+  readonly region: TrustRegion | null
+}
+
+async function openLearner(run: RlRun, sessions: Lifetimes): Promise<Learner> {
+  const { context, memory, settings } = run
+  const { policyLoss, targetKl } = run.hyperparameters
+  const scores = run.isScored ? await openScores(context, context.adapter) : null
+  if (scores !== null) sessions.add('learner', scores.release)
+  const region =
+    scores === null || targetKl === null ? null : createTrustRegion(context.adapter, scores.score, targetKl)
+  const kl = policyLoss.kl === null ? null : { ...policyLoss.kl, isMeanGiven: run.isKlMeanGiven }
+  const loss = { kind: 'policy' as const, options: { ...policyLoss, kl } }
+  const trainer = await createTrainer({ ...context, loss, settings, ...memory })
+  sessions.add('trainer', trainer.release)
+  return { trainer, score: scores?.score ?? null, region }
+}
+
+/** A step as it was computed. */
+interface MadeStep {
+  readonly laidOut: readonly LaidOutBatch[]
+  readonly result: StepResult
+}
+
+/**
+ * Makes a step, once more where the trainer's log-probabilities have to replace the sampler's first.
+ *
+ * @param at number of the step over all passes, from 0
+ * @returns null where a further pass over the same rows has drifted too far: the job ends there
+ */
+async function makeStep(run: RlRun, learner: Learner, at: number): Promise<MadeStep | null> {
+  const { context, outline, hyperparameters, prepared } = run
+  const first = await tryStep(run, learner, at)
+  if (first.result.isMade) return first
+  if (at >= outline.steps.length) {
+    notePasses(context.progress.report, passesOf(run), driftOfStep(first.laidOut, first.result.outputs))
+    return null
+  }
+  await fillScores(prepared, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
+  return await tryStep(run, learner, at)
+}
+
+async function tryStep(run: RlRun, { trainer, score, region }: Learner, at: number): Promise<MadeStep> {
+  const { context, hyperparameters, isKlMeanGiven } = run
+  const { steps, order } = run.outline
+  const { ratioLevel: level, kl } = hyperparameters.policyLoss
+  const multiplier =
+    (steps[order[at] ?? 0]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
+  const laidOut = partsOf(run, at).map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
+  const klMean = score === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, score)
+  region?.remember()
+  const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
+    learningRate: rateOf(hyperparameters, at, order.length) * multiplier,
+    gradientStep: context.progress.stepCount + 1,
+    isWanted: (outputs) => isStepWanted(run, at, laidOut, outputs),
+  })
+  return { laidOut, result }
+}
+
+/**
+ * Whether a step is made with these log-probabilities: of a further pass, unless the policy has drifted too far; of the first step, unless the
+ * sampler's numbers differ so much from the trainer's that the trainer's are taken.
+ */
+function isStepWanted(
+  run: RlRun,
+  at: number,
+  laidOut: readonly LaidOutBatch[],
+  outputs: readonly TokenOutputs[],
+): boolean {
+  const { job, hyperparameters } = run
+  const { stepCount, report, decisions } = run.context.progress
+  if (at >= run.outline.steps.length) return driftOfStep(laidOut, outputs) <= driftLimit(hyperparameters)
+  // Weights are those of the start only before the first update.
+  if (stepCount > 0 || decisions.sampler !== null) return true
+  const mismatch = measureMismatch(laidOut, outputs, hyperparameters)
+  if (mismatch === null) return true
+  const isPrecalculated = hyperparameters.precalculateLogprobs
+  const isRecomputed = !isPrecalculated && shouldRecompute(mismatch, job.groups, job.currentStep)
+  decisions.sampler = { ...mismatch, isRecomputed }
+  report.facts['sampler_mismatch'] = mismatchFacts(decisions.sampler)
+  append(report.notes, mismatchNotes(decisions.sampler, isPrecalculated))
+  return !isRecomputed
+}
+
+/** Takes back part of a step that went further than the trust region allows. */
+async function shortenStep({ context }: RlRun, { region }: Learner, made: MadeStep): Promise<Movement | null> {
+  if (region === null) return null
+  const { report } = context.progress
+  const madeMs = context.clock.monotonicMs()
+  const movement = await region.shorten(made.laidOut, made.result.outputs)
+  report.seconds.scores += (context.clock.monotonicMs() - madeMs) / 1000
+  noteMovement(report, movement, region.targetKl)
+  return movement
+}
+
+/** @returns the numbers of the step's event */
+function noteRlStep(
+  run: RlRun,
+  at: number,
+  {
+    laidOut,
+    result,
+    movement,
+    elapsedMs,
+  }: MadeStep & { readonly movement: Movement | null; readonly elapsedMs: number },
+): Record<string, number> {
+  const { job, hyperparameters, settings } = run
+  const { steps, order, groupsTrainable } = run.outline
+  const { progress } = run.context
+  const isFirstPass = at < steps.length
+  // of several passes over the same rows the first is noted
+  if (isFirstPass) job.rollouts?.addStep(progress.stepCount + 1, laidOut, result.outputs)
+  const data = rlStepMetrics(laidOut, result, {
+    groups: job.groups,
+    groupsTrainable,
+    learningRate: rateOf(hyperparameters, at, order.length),
+    hyperparameters,
+    elapsedMs,
+    movement,
+    pass: hyperparameters.numPasses === 1 ? null : Math.floor(at / steps.length) + 1,
+  })
+  countStep(progress, data, GRADIENT_METRICS)
+  notePasses(progress.report, passesOf(run), null)
+  noteStep(progress.report, {
+    ...result,
+    tokens: partsOf(run, at)
+      .flatMap(({ rows }) => rows)
+      .reduce((sum, { usedLength }) => sum + usedLength, 0),
+    trainedTokens: laidOut.reduce((sum, { batch }) => sum + batch.trained.length, 0),
+    maxGradientNorm: settings.maxGradientNorm,
+    // of a second look the divergence from the sampler is what the first one taught, and no sign of trouble
+    kl: isFirstPass ? data['kl_div'] : undefined,
+  })
+  return data
+}
+
+function partsOf({ prepared, outline }: RlRun, at: number): readonly PreparedBatch[] {
+  return prepared[outline.order[at] as number] as PreparedBatch[]
+}
+
+function passesOf({ hyperparameters, outline, context }: RlRun) {
+  const { numPasses } = hyperparameters
+  return { numPasses, stepCount: context.progress.stepCount, stepsPerPass: outline.steps.length }
 }
 
 /** A job that goes on has decided before its first step whether the sampler's numbers are used. */

@@ -18,9 +18,11 @@ const pages = [
   'CHANGELOG.md',
   'test/spark/README.md',
   'src/assets/spark/README.md',
-  ...readdirSync(path.join(ROOT, 'src/docs'))
-    .filter((name) => /[.]md$/.test(name))
-    .map((name) => `src/docs/${name}`),
+  ...['src/docs', 'src/docs/internals'].flatMap((folder) =>
+    readdirSync(path.join(ROOT, folder))
+      .filter((name) => /[.]md$/.test(name))
+      .map((name) => `${folder}/${name}`),
+  ),
 ]
 const files = FOLDERS.flatMap((folder) =>
   readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) =>

@@ -7,7 +7,7 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join, posix, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ChatResponse } from '../../src/contract/wire/chat-completions.js'
 import { packedPackage } from '../support/packed-package.js'
@@ -50,6 +50,18 @@ describe('contents', () => {
     expect(paths.filter((path) => /\.(map|test\.js)$|^dist\/test|^test\//.test(path))).toEqual([])
     expect(paths).toContain('src/docs/how-training-works.md')
     expect(paths.filter((path) => path.startsWith('src/') && !/^src\/(assets|docs|torch)\//.test(path))).toEqual([])
+  })
+  test('every link of its pages leads to a file that is in it', () => {
+    const paths = new Set(packed.files.map((file) => file.path))
+    const pages = [...paths].filter((file) => file.endsWith('.md'))
+    expect(pages.length).toBeGreaterThan(8)
+    const lost = pages.flatMap((page) =>
+      [...readFileSync(join(packageRoot, page), 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)/g)]
+        .map(([, target]) => posix.join(posix.dirname(page), target as string))
+        .filter((target) => !paths.has(target))
+        .map((target) => `${page}: ${target}`),
+    )
+    expect(lost).toEqual([])
   })
   test('it is at most 12 MB packed and 20 MB unpacked', () => {
     expect(packed.size).toBeLessThanOrEqual(MAX_PACKED_BYTES)

@@ -18,7 +18,7 @@ export function withHugePages(environment: Environment): Environment {
 /**
  * For a process that lives long and takes and leaves blocks of all sizes: what is freed goes back to the system instead of lying between
  * smaller blocks that live on. Blocks of 64 kB have pages of their own (a fixed threshold, or glibc raises it to 32 MB), and threads share
- * one arena. `src/docs/performance.md` has what it saves.
+ * one arena. `src/docs/internals/performance.md` has what it saves.
  */
 export function withMemoryGivenBack(environment: Environment): Environment {
   return withTunables(environment, { 'glibc.malloc.mmap_threshold': 65_536, 'glibc.malloc.arena_max': 1 })

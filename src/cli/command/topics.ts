@@ -94,11 +94,6 @@ const PAGES = `Pages, as Markdown in src/docs of the package; a running service 
   api                   endpoints, and where they are a superset of the hosted service's
   how-training-works    from trajectories to a checkpoint
   training-loops        the Tinker client: a loop of your own, request by request
-  learning              what learns and how fast, beside plain PyTorch
-  numerics              what is computed, in which precision, and what it is checked against
-  benchmarks            speed and quality, measured
-  performance           where the time goes, and what was tried
   more-machines         workers and engine nodes elsewhere: a box beside a laptop, systemd
   operations            data directory, network, limits, what happens when something fails
-  architecture          how the program is built
 `

@@ -121,7 +121,7 @@ const options = defineOptions({
     default: 0,
     bounds: { min: -1, max: 1 },
     // What is pushed down has no floor: of a tiny model that is nearly always right, one wrong answer in a hundred took most of what it
-    // had (`src/docs/learning.md`). Without it untrained ones learn as soon.
+    // had (`src/docs/internals/learning.md`). Without it untrained ones learn as soon.
     bySize: [{ below: TINY, value: 1 }],
     flag: {},
     summary: 'from -1 (only negative advantages train) over 0 to 1 (only positive ones)',

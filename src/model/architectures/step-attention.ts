@@ -7,7 +7,7 @@
  * Slots are ordered by group, key/value head, member: S = G*K*R. Tokens come and go by gathers, so slots may be empty and
  * sequences differ in their number of new tokens; T is the largest. A number's order of summation depends on its own sequence
  * only as long as P and C are multiples of 16, so an answer keeps its bits whoever shares the step; where it does not is in
- * `src/docs/numerics.md`, Determinism.
+ * `src/docs/internals/numerics.md`, Determinism.
  */
 import type { Attributes } from '#numerics/graph/attributes.js'
 import { int } from '#numerics/graph/attributes.js'

@@ -41,7 +41,7 @@ export interface AsyncLoopStep extends TrainResult {
  * Trains jobs on what `sample` gathers, sampling ahead meanwhile.
  *
  * It pays where sampler and trainer have processors of their own, or where rollouts wait for tools or a judge: on two cores that both use
- * there is little to gain (`src/docs/learning.md`).
+ * there is little to gain (`src/docs/internals/learning.md`).
  *
  * @returns what each job did; who breaks off ends the sampling, too
  * @throws what `sample` and `model.train` throw; {InvalidRequestError} for a number that is none; {AppError} `groups_too_old` where another

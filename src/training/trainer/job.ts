@@ -132,7 +132,7 @@ function newAdapter(modules: readonly AdapterModule[], lora: AdapterShape, seed:
 
 /**
  * Rows up to which attention is one product on a device: the blocks of longer ones are a Loop, which runs on the CPU, with a copy each
- * way around it (half of a step's time was that, see `src/docs/performance.md`). Scores of nine heads take 0.6 GB then.
+ * way around it (half of a step's time was that, see `src/docs/internals/performance.md`). Scores of nine heads take 0.6 GB then.
  */
 const DEVICE_DENSE_TOKENS = 4096
 

@@ -1,5 +1,5 @@
 /**
- * Draws `curves.json` as `src/docs/learning.svg`: a panel for each model, task, start, rate and kind of training, a line for the mean over seeds,
+ * Draws `curves.json` as `src/docs/internals/learning.svg`: a panel for each model, task, start, rate and kind of training, a line for the mean over seeds,
  * a band from the least to the greatest.
  *
  *     node test/bench/learning/draw.js
@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { readCurves } from './curves.js'
 import { TASKS } from './tasks.js'
 
-const OUT = join(import.meta.dirname, '../../../src/docs/learning.svg')
+const OUT = join(import.meta.dirname, '../../../src/docs/internals/learning.svg')
 const PANEL = { width: 300, height: 190, left: 34, right: 10, top: 34, bottom: 26 }
 const COLUMNS = 3
 const LEGEND_HEIGHT = 34

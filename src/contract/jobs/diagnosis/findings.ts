@@ -2,7 +2,7 @@
  * Why a job, or the last jobs of a model, did not teach what they should, and what to do: one table. A row is a condition over
  * numbers, what it says, and the next step. Job records, `result.warnings` of `trainyard/rl`, the command line and the page all read it.
  *
- * Thresholds were set with runs of the built-in model, 20 prompts with 8 answers a job, on the tasks of `src/docs/learning.md` ("order",
+ * Thresholds were set with runs of the built-in model, 20 prompts with 8 answers a job, on the tasks of `src/docs/internals/learning.md` ("order",
  * "larger"); what they showed stands at each. A row must be silent in a run that learns. Rows read figures of reports
  * (`answerFacts`, the worker's) and metrics of checkpoints, and know no wire form and no model.
  */

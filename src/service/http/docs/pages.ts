@@ -22,7 +22,6 @@ const ORDER = [
   'commands',
   'how-training-works',
   'training-loops',
-  'learning',
   'operations',
   'more-machines',
 ]

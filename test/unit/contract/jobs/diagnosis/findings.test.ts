@@ -199,7 +199,7 @@ describe('over jobs', () => {
   })
 
   test('held-out prompts that do not follow are told', () => {
-    // words backwards in src/docs/learning.md: trained on 0.38, 0.55, 0.67, 0.92; held out 0.41, 0.45, 0.46, 0.36
+    // words backwards in src/docs/internals/learning.md: trained on 0.38, 0.55, 0.67, 0.92; held out 0.41, 0.45, 0.46, 0.36
     const words = [
       [0.38, 0.41],
       [0.55, 0.45],

@@ -7,7 +7,7 @@ import type { BackupOptions, BackupResult } from '#service/operations/backup/bac
 import type { RestoreResult } from '#service/operations/backup/restore.js'
 import type { VerifyEvent } from '#service/operations/backup/verify-storage.js'
 import type { MoveOptions, MoveResult } from '#service/operations/move/move.js'
-import { loadSchemaParts } from '#service/plugin.js'
+import { blobStoresOf, loadSchemaParts } from '#service/plugin.js'
 import { installed } from './others.js'
 
 const parts = () => loadSchemaParts(installed().plugins)
@@ -45,7 +45,8 @@ export async function* verifyDataDir(path: string, signal: AbortSignal): AsyncGe
 }
 
 /** See `moveService` of the service. */
-export async function moveService(options: Omit<MoveOptions, 'parts'>): Promise<MoveResult> {
+export async function moveService(options: Omit<MoveOptions, 'parts' | 'blobStores'>): Promise<MoveResult> {
   const move = await import('#service/operations/move/move.js')
-  return move.moveService({ ...options, parts: await parts() })
+  const blobStores = blobStoresOf(installed().plugins)
+  return move.moveService({ ...options, parts: await parts(), blobStores })
 }

@@ -14,6 +14,7 @@ import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
 import type { ResolvedSettings } from './options.js'
+import type { BlobStoreKind } from './storage/blobs/remote-blobs.js'
 import type { DatabaseHandle } from './storage/database.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
@@ -89,6 +90,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   start?(core: PluginStart<S>): Promise<P>
   /** One for each row. Loaded when the first request for one of them comes. */
   handlers?(service: PluginService<P, S>): Promise<PluginHandlers<E>>
+  /** Where blobs may lie besides the data directory; what opens them is loaded when a setting names such an address. */
+  readonly blobStores?: readonly BlobStoreKind[]
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**
@@ -113,6 +116,11 @@ export interface Installed {
   readonly bodyThread: EntryPoint
   /** Where those come from that are no part of this package: the thread loads them, too. */
   readonly files?: readonly string[]
+}
+
+/** What opens addresses of blobs. */
+export function blobStoresOf(plugins: readonly Plugin[]): readonly BlobStoreKind[] {
+  return plugins.flatMap(({ blobStores = [] }) => blobStores)
 }
 
 /** What plugins add to the database. */

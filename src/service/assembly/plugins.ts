@@ -9,6 +9,7 @@ import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import {
+  blobStoresOf,
   type Installed,
   loadSchemaParts,
   type Plugin,
@@ -17,6 +18,7 @@ import {
   type PluginStart,
 } from '../plugin.js'
 import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
+import type { BlobStoreKind } from '../storage/blobs/remote-blobs.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
@@ -30,6 +32,8 @@ export interface LoadedPlugins extends Served {
   readonly list: readonly LoadedPlugin[]
   /** What they add to the database. */
   readonly parts: readonly SchemaPart[]
+  /** What opens addresses of blobs. */
+  readonly blobStores: readonly BlobStoreKind[]
   readonly errorForms: readonly ErrorForm[]
   readonly bodyThread: EntryPoint
   readonly files: readonly string[]
@@ -62,7 +66,8 @@ export async function loadPlugins(
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts }
+  const blobStores = blobStoresOf(plugins)
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, blobStores }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

@@ -28,7 +28,7 @@ import { createBlobGuard, inTurnOfStarts, onDuty } from '../storage/postgres/loc
 import { isServerConnected } from '../storage/postgres/open-postgres.js'
 import { listRemovedPlugins } from '../storage/removed-plugins.js'
 import { giveSessionsBack } from '../storage/tinker/training-sessions.js'
-import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
+import { assertBlobsAreIn, assertOwnBlobs, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
 import { openOwnDatabase, openOwnPostgres } from '../storage/upkeep/open-own-database.js'
 import { type Adoption, claimDirectory } from '../storage/upkeep/ownership.js'
@@ -71,14 +71,14 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   const removed = await findRemovedPlugins(start, db)
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
   const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
-  const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
+  const { blobs, remote } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
   const peers: Peers = group ?? alone
   if (group !== null) {
     // of two that start at once one sees the other, whose version may be another
     await inTurn(() => group.start())
     lifetimes.add('server group', () => group.stop())
   }
-  await assertBlobsAreIn(bucket?.name ?? null, { db, blobs, dataDir: dataDir.path })
+  await assertBlobsAreIn(remote?.name ?? null, { db, blobs, dataDir: dataDir.path })
   const usage = createUsageService(db, logger)
   lifetimes.add('usage', () => usage.stop())
 
@@ -102,9 +102,9 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   }
   const claim = (): Promise<void> => claimDirectory(db, dataDir.path, () => ids.uuid())
   await inTurn(async () => {
-    if (bucket !== null) await assertOwnBucket(bucket, db, adoption)
+    if (remote !== null) await assertOwnBlobs(remote, db, adoption)
     await claim()
-    await claimPlace(bucket, db, adoption)
+    await claimPlace(remote, db, adoption)
   })
   const graceMs = isSharing ? Math.max(settings.sweepGraceMs, LEAST_SHARED_GRACE_MS) : settings.sweepGraceMs
   const retention = {
@@ -113,7 +113,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     logger,
     keepMs: settings.keepTrainingDataMs,
     maxBytes: settings.keepTrainingDataBytes,
-    directory: bucket === null ? dataDir.path : null,
+    directory: remote === null ? dataDir.path : null,
   }
   assertKeepRule(settings.keepCheckpoints, 'keep-checkpoints')
   const kept = { db, logger, rule: settings.keepCheckpoints, optimizers: settings.keepOptimizers }

@@ -15,6 +15,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   start: 'function',
   handlers: 'function',
   tables: 'function',
+  databases: 'list',
   blobStores: 'list',
   artifactRows: 'function',
 }
@@ -101,10 +102,10 @@ export function checkTogether(
   const names = new Set<string>()
   const keys = new Set<string>(Object.keys(core.endpoints))
   const schemes = new Set<string>()
-  for (const [i, { name, blobStores = [] }] of plugins.entries()) {
+  for (const [i, { name, databases = [], blobStores = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
-    for (const scheme of blobStores.flatMap((kind) => kind.schemes)) {
+    for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
       if (schemes.has(scheme)) throw pluginInvalid(name, `addresses ${scheme}:// are opened already`, 'give it another')
       schemes.add(scheme)
     }

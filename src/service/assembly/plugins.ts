@@ -9,7 +9,8 @@ import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import {
-  blobStoresOf,
+  type AddressKinds,
+  addressKindsOf,
   type Installed,
   loadSchemaParts,
   type Plugin,
@@ -18,7 +19,6 @@ import {
   type PluginStart,
 } from '../plugin.js'
 import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
-import type { BlobStoreKind } from '../storage/blobs/remote-blobs.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
@@ -28,12 +28,10 @@ interface Served {
   readonly bodyOf: BodyFinder
 }
 
-export interface LoadedPlugins extends Served {
+export interface LoadedPlugins extends Served, AddressKinds {
   readonly list: readonly LoadedPlugin[]
   /** What they add to the database. */
   readonly parts: readonly SchemaPart[]
-  /** What opens addresses of blobs. */
-  readonly blobStores: readonly BlobStoreKind[]
   readonly errorForms: readonly ErrorForm[]
   readonly bodyThread: EntryPoint
   readonly files: readonly string[]
@@ -66,8 +64,8 @@ export async function loadPlugins(
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
-  const blobStores = blobStoresOf(plugins)
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, blobStores }
+  const kinds = addressKindsOf(plugins)
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

@@ -1,5 +1,5 @@
 /**
- * Moves all data of a service between data directories, PostgreSQL and buckets. Blobs go first, each by its digest,
+ * Moves all data of a service between data directories and addresses. Blobs go first, each by its digest,
  * then all rows in one transaction, so that no row names a blob that is not there. Ids and digests stay, and every row
  * is compared.
  *

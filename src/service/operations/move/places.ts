@@ -1,6 +1,6 @@
 /**
- * Where a service keeps its data, in the form of its servers' flags: rows in PostgreSQL or a data directory, blobs in a
- * bucket or a data directory. A move has two such places; either rows or blobs may stay where they are.
+ * Where a service keeps its data, in the form of its servers' flags: rows and blobs at addresses or in a data
+ * directory. A move has two such places; either rows or blobs may stay where they are.
  */
 import { resolve } from 'node:path'
 import type { Environment } from '#base/environment.js'
@@ -8,7 +8,7 @@ import { ConflictError, InvalidRequestError } from '#base/errors/errors.js'
 import { readAddress } from '#service/storage/addresses.js'
 import type { BlobStoreAddress, BlobStoreKind } from '#service/storage/blobs/remote-blobs.js'
 import { nameRows } from '#service/storage/move/open-ends.js'
-import { parsePostgresAddress } from '#service/storage/postgres/address.js'
+import type { DatabaseAddress, DatabaseKind } from '#service/storage/remote-database.js'
 
 export interface Place {
   /** Absolute; null where neither rows nor blobs lie in one. */
@@ -19,6 +19,8 @@ export interface Place {
 
 /** A place whose addresses were read. */
 export interface KnownPlace extends Place {
+  /** Null: rows lie in the directory. */
+  readonly databaseAddress: DatabaseAddress | null
   /** Null: blobs lie in the directory. */
   readonly blobAddress: BlobStoreAddress | null
   /** What people are told: both halves. */
@@ -28,6 +30,7 @@ export interface KnownPlace extends Place {
 /** Who opens addresses. */
 export interface MoveReaders {
   readonly environment: Environment
+  readonly databases: readonly DatabaseKind[]
   readonly blobStores: readonly BlobStoreKind[]
 }
 
@@ -57,11 +60,13 @@ export async function readPlaces(given: Place, wanted: Place, readers: MoveReade
   return { from, to, movesRows, movesBlobs }
 }
 
-async function known(place: Place, { environment, blobStores }: MoveReaders): Promise<KnownPlace> {
-  const { blobStore } = place
+async function known(place: Place, { environment, databases, blobStores }: MoveReaders): Promise<KnownPlace> {
+  const { database, blobStore } = place
+  const databaseAddress = database === null ? null : await readAddress('database', database, databases, environment)
   const blobAddress = blobStore === null ? null : await readAddress('blob-store', blobStore, blobStores, environment)
-  const [rows, blobs] = [nameRows(place), nameOfBlobs({ ...place, blobAddress })]
-  return { ...place, blobAddress, description: rows === blobs ? rows : `${rows} and ${blobs}` }
+  const addresses = { ...place, databaseAddress, blobAddress }
+  const [rows, blobs] = [nameRows(addresses), nameOfBlobs(addresses)]
+  return { ...addresses, description: rows === blobs ? rows : `${rows} and ${blobs}` }
 }
 
 function nameOfBlobs({ blobAddress, directory }: Pick<KnownPlace, 'blobAddress' | 'directory'>): string {
@@ -83,7 +88,6 @@ export function assertBlobsOfSource(kept: string | null, { from }: MovePlaces): 
 }
 
 function checked(place: Place, flag: '--from' | '--data-dir'): Place {
-  if (place.database !== null) parsePostgresAddress(place.database)
   if (place.directory !== null) return { ...place, directory: resolve(place.directory) }
   if (place.database !== null && place.blobStore !== null) return place
   const what = place.database === null ? 'rows' : 'blobs'

@@ -3,7 +3,7 @@
  */
 import { describe, expect, test } from 'vitest'
 import { INSTALLED } from '#plugins/index.js'
-import { blobStoresOf } from '#service/plugin.js'
+import { addressKindsOf } from '#service/plugin.js'
 import { readAddress } from '#service/storage/addresses.js'
 
 const asked: string[] = []
@@ -47,8 +47,8 @@ describe('an address', () => {
   })
 
   test('of the package: examples can be read, and a bucket has the name that the database remembers', async () => {
-    const blobStores = blobStoresOf(INSTALLED.plugins)
-    for (const { read, example } of blobStores) expect((await read(example, {})).name).not.toBe('')
+    const { databases, blobStores } = addressKindsOf(INSTALLED.plugins)
+    for (const { read, example } of [...databases, ...blobStores]) expect((await read(example, {})).name).not.toBe('')
     const environment = { AWS_ENDPOINT_URL: 'http://127.0.0.1:9000' }
     expect((await readAddress('blob-store', 's3://data/yard/?cache=1GB', blobStores, environment)).name).toBe(
       's3://data/yard?endpoint=http://127.0.0.1:9000',

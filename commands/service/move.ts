@@ -57,9 +57,8 @@ export const move = defineCommand({
             : `rows: ${state.done}, ${state.table}`,
         ),
     }).finally(() => progress.stop())
-    const { describePlace } = await import('#service/operations/move/places.js')
     const rows = tables.reduce((sum, table) => sum + table.rows, 0)
-    const [from, to] = [describePlace(places.from, environment), describePlace(places.to, environment)]
+    const [from, to] = [places.from.description, places.to.description]
     const json = {
       object: 'move',
       dry_run: isDryRun,

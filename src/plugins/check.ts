@@ -9,7 +9,9 @@ import { installed } from './others.js'
 export async function checkPlugins(): Promise<readonly string[]> {
   const all = installed()
   await loadPlugins(all)
-  for (const { name, commands } of all.plugins) {
+  for (const { name, commands, databases = [], blobStores = [] } of all.plugins) {
+    // reading an address loads what opens it
+    for (const { read, example } of [...databases, ...blobStores]) await read(example, {})
     for (const { path, load } of commands?.rows ?? []) {
       if (typeof Reflect.get(await load(), 'invoke') === 'function') continue
       throw pluginInvalid(name, `command "${path}" is not made by defineCommand`)

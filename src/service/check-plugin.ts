@@ -8,13 +8,15 @@ import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
 import type { Plugin, PluginEndpoints } from './plugin.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
-const MEMBERS: Readonly<Record<string, 'function' | 'object'>> = {
+const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   commands: 'object',
   settings: 'object',
   endpoints: 'function',
   start: 'function',
   handlers: 'function',
   tables: 'function',
+  databases: 'list',
+  blobStores: 'list',
   artifactRows: 'function',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
@@ -47,7 +49,8 @@ export function checkForeign(value: unknown, from: string): Plugin {
   for (const [member, content] of Object.entries(members)) {
     const expected = MEMBERS[member]
     if (expected === undefined) throw pluginInvalid(name, `unknown member "${member}"`)
-    if (typeof content !== expected) throw pluginInvalid(name, `"${member}" must be a ${expected}`)
+    const isRight = expected === 'list' ? Array.isArray(content) : typeof content === expected
+    if (!isRight) throw pluginInvalid(name, `"${member}" must be a ${expected}`)
   }
   const plugin = value as Plugin
   for (const { key } of Object.values(plugin.settings ?? {})) assertPrefix(name, `setting "${key}"`, key, `${name}-`)
@@ -98,9 +101,14 @@ export function checkTogether(
 ): void {
   const names = new Set<string>()
   const keys = new Set<string>(Object.keys(core.endpoints))
-  for (const [i, { name }] of plugins.entries()) {
+  const schemes = new Set<string>()
+  for (const [i, { name, databases = [], blobStores = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
+    for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
+      if (schemes.has(scheme)) throw pluginInvalid(name, `addresses ${scheme}:// are opened already`, 'give it another')
+      schemes.add(scheme)
+    }
     const { runs = [], sections = [] } = endpoints[i] ?? {}
     for (const { after } of sections) {
       if (!core.sections.includes(after)) throw pluginInvalid(name, `there is no section "${after}" to stand behind`)

@@ -124,6 +124,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const core = {
     ...{ context, lifetimes, serviceSettings: settings },
     isAlone: !storage.peers.isShared,
+    onDuty: storage.peers.onDuty,
     onListening: (begin: () => void) => begins.push(begin),
   }
   const started = await startPlugins(start.plugins, core, options.tuning?.plugins)

@@ -16,7 +16,6 @@ import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
 import type { JobTiming } from './queue/dispatcher.js'
-import type { DEFAULT_S3_TUNING } from './storage/blobs/s3-objects.js'
 
 /** Rows whose option has another form in the library than on the command line. */
 type SpecialSetting = 'dataDir' | 'baseModels' | 'plugins' | 'logLevel'
@@ -63,8 +62,8 @@ export interface ServiceTuning {
   readonly engineNodeLeaseMs?: number
   /** How often an engine node is told to report, milliseconds. Default 5000. */
   readonly engineNodeReportMs?: number
-  /** Sizes and waits of a blob store in a bucket. Defaults: `DEFAULT_S3_TUNING`. */
-  readonly blobStore?: Partial<typeof DEFAULT_S3_TUNING>
+  /** Sizes and waits of a blob store at an address, whose plugin knows which. Defaults: beside the code they tune. */
+  readonly blobStore?: object
   /** Wait before a broken download of a base model is opened again, milliseconds; doubles. Default 1000. */
   readonly downloadRetryMs?: number
   /** How often a cluster of workers is looked at, milliseconds. Default: `placement.ts`. */

@@ -14,7 +14,10 @@ import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
 import type { ResolvedSettings } from './options.js'
+import type { Peers } from './queue/peers.js'
+import type { BlobStoreKind } from './storage/blobs/remote-blobs.js'
 import type { DatabaseHandle } from './storage/database.js'
+import type { DatabaseKind } from './storage/remote-database.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
 /** What a plugin serves: rows as the core's own (`contract/endpoints/endpoint.ts`). */
@@ -44,6 +47,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly serviceSettings: ResolvedSettings
   /** Whether no other server works with the database. */
   readonly isAlone: boolean
+  /** Does what one server at a time does. @returns null, with nothing done, while another does it */
+  readonly onDuty: Peers['onDuty']
   /** What runs by itself begins when the port is this server's. */
   onListening(begin: () => void): void
 }
@@ -89,6 +94,10 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   start?(core: PluginStart<S>): Promise<P>
   /** One for each row. Loaded when the first request for one of them comes. */
   handlers?(service: PluginService<P, S>): Promise<PluginHandlers<E>>
+  /** Where rows may lie besides the data directory; what opens them is loaded when a setting names such an address. */
+  readonly databases?: readonly DatabaseKind[]
+  /** The same for blobs. */
+  readonly blobStores?: readonly BlobStoreKind[]
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**
@@ -113,6 +122,19 @@ export interface Installed {
   readonly bodyThread: EntryPoint
   /** Where those come from that are no part of this package: the thread loads them, too. */
   readonly files?: readonly string[]
+}
+
+/** What opens addresses. */
+export interface AddressKinds {
+  readonly databases: readonly DatabaseKind[]
+  readonly blobStores: readonly BlobStoreKind[]
+}
+
+export function addressKindsOf(plugins: readonly Plugin[]): AddressKinds {
+  return {
+    databases: plugins.flatMap(({ databases = [] }) => databases),
+    blobStores: plugins.flatMap(({ blobStores = [] }) => blobStores),
+  }
 }
 
 /** What plugins add to the database. */

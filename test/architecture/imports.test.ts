@@ -176,14 +176,14 @@ describe('imports', () => {
   })
 
   test('transactions begin in one place', () => {
-    // the second is how the first does it where several servers share the database
-    const homes = ['src/service/storage/in-transaction.ts', 'src/service/storage/postgres/shared-transactions.ts']
+    // the first is how the second does it where several servers share the database
+    const homes = ['src/plugins/postgres/storage/shared-transactions.ts', 'src/service/storage/in-transaction.ts']
     const found = files.filter((file) => /\.(transaction|startTransaction)\(\)/.test(file.code)).map(({ path }) => path)
     expect(found.sort()).toEqual(homes)
     const users = files.filter((file) =>
       file.imports.some(({ specifier }) => specifier.includes('shared-transactions')),
     )
-    expect(users.map(({ path }) => path)).toEqual([homes[0]])
+    expect(users.map(({ path }) => path)).toEqual(['src/plugins/postgres/storage/open-postgres.ts'])
   })
 
   test('processes are started in one place, and only what a user runs by us inherits everything', () => {

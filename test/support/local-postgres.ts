@@ -9,7 +9,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { loadDriver } from '#service/storage/postgres/driver.js'
+import { loadDriver } from '#plugins/postgres/storage/driver.js'
 import { until } from './until.js'
 
 const DEBIAN = '/usr/lib/postgresql'

@@ -2,7 +2,6 @@
  * Who answers watched prompts, beside the service: nothing of it is loaded before an answer waits.
  */
 import type { PluginStart } from '#service/plugin.js'
-import { onDuty } from '#service/storage/postgres/locks.js'
 import type { ProbeRunner } from './probe-runner.js'
 import { queuedBaseModels } from './storage/queued-answers.js'
 
@@ -11,14 +10,14 @@ const POLL_MS = 1000
 
 /** Starts it for a service; it ends with the service. */
 export async function startAnswering(core: PluginStart): Promise<Pick<ProbeRunner, 'wake' | 'forget'>> {
-  const { context, lifetimes, isAlone } = core
+  const { context, lifetimes, isAlone, onDuty } = core
   const { db, logger } = context
   let timer: NodeJS.Timeout | null = null
   let runner: ProbeRunner | null = null
   let isStopped = false
 
   // two servers would answer the same
-  const inTurn = (action: () => Promise<void>): Promise<unknown> => onDuty(db, 'probes', action)
+  const inTurn = (action: () => Promise<void>): Promise<unknown> => onDuty('probes', action)
 
   async function wake(): Promise<void> {
     if (runner === null && (await queuedBaseModels(db)).length > 0) {

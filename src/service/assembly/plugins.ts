@@ -9,6 +9,8 @@ import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import {
+  type AddressKinds,
+  addressKindsOf,
   type Installed,
   loadSchemaParts,
   type Plugin,
@@ -26,7 +28,7 @@ interface Served {
   readonly bodyOf: BodyFinder
 }
 
-export interface LoadedPlugins extends Served {
+export interface LoadedPlugins extends Served, AddressKinds {
   readonly list: readonly LoadedPlugin[]
   /** What they add to the database. */
   readonly parts: readonly SchemaPart[]
@@ -62,7 +64,8 @@ export async function loadPlugins(
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts }
+  const kinds = addressKindsOf(plugins)
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

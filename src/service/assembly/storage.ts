@@ -18,23 +18,22 @@ import { createClockWatch } from '../queue/clock-watch.js'
 import { alone, type Peers } from '../queue/peers.js'
 import { recoverInterrupted } from '../queue/recovery.js'
 import { createServerGroup, type ServerGroup } from '../queue/server-group.js'
+import { readAddress } from '../storage/addresses.js'
 import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, readDatabaseNowMs } from '../storage/database.js'
 import { rehearseTransactions } from '../storage/in-transaction.js'
 import { countModels } from '../storage/models.js'
-import { parsePostgresAddress } from '../storage/postgres/address.js'
-import { createBlobGuard, inTurnOfStarts, onDuty } from '../storage/postgres/locks.js'
-import { isServerConnected } from '../storage/postgres/open-postgres.js'
+import type { SharedDatabase } from '../storage/remote-database.js'
 import { listRemovedPlugins } from '../storage/removed-plugins.js'
 import { giveSessionsBack } from '../storage/tinker/training-sessions.js'
-import { assertBlobsAreIn, assertOwnBucket, claimPlace } from '../storage/upkeep/blob-place.js'
+import { assertBlobsAreIn, assertOwnBlobs, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
-import { openOwnDatabase, openOwnPostgres } from '../storage/upkeep/open-own-database.js'
+import { openOwnDatabase, openOwnRemote } from '../storage/upkeep/open-own-database.js'
 import { type Adoption, claimDirectory } from '../storage/upkeep/ownership.js'
 import { readServerId, writeServerId } from '../storage/upkeep/server-id.js'
 import { openBlobStore } from './blob-store.js'
-import type { Start } from './start.js'
+import { type Start, startEnvironment } from './start.js'
 
 /**
  * Of several servers one may write a row that names a blob which another is about to sweep: what was just stored stays for
@@ -65,20 +64,20 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   assertAlone(settings)
   const adoption = { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true }
   const isSharing = settings.database !== null && !settings.singleServer
-  const { database, group, earlierId } = await openRows(start, dataDir, { adoption, isSharing })
+  const { database, shared, group, earlierId } = await openRows(start, dataDir, { adoption, isSharing })
   lifetimes.add('database', () => database.close())
   const { db } = database
   const removed = await findRemovedPlugins(start, db)
   if (seams.rehearsesTransactions === true) rehearseTransactions(db)
-  const inTurn: Storage['inTurn'] = (action) => (isSharing ? inTurnOfStarts(db, action) : action())
-  const { blobs, bucket } = await openBlobStore(start, dataDir, isSharing ? createBlobGuard(db) : undefined)
+  const inTurn: Storage['inTurn'] = (action) => (shared === null ? action() : shared.inTurnOfStarts(action))
+  const { blobs, remote } = await openBlobStore(start, dataDir, shared?.createBlobGuard())
   const peers: Peers = group ?? alone
   if (group !== null) {
     // of two that start at once one sees the other, whose version may be another
     await inTurn(() => group.start())
     lifetimes.add('server group', () => group.stop())
   }
-  await assertBlobsAreIn(bucket?.name ?? null, { db, blobs, dataDir: dataDir.path })
+  await assertBlobsAreIn(remote?.name ?? null, { db, blobs, dataDir: dataDir.path })
   const usage = createUsageService(db, logger)
   lifetimes.add('usage', () => usage.stop())
 
@@ -90,8 +89,8 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   if (settings.database === null) await shortenWaits(db)
   if (!(await dataDir.makePrivate())) logger.warn({ data_dir: dataDir.path }, 'data_dir.not_private')
   const leaseMs = options.tuning?.jobs?.leaseMs ?? settings.jobLeaseMs
-  const shared = peers.isShared ? { earlierId, isFirst: peers.count() === 1 } : null
-  const recovered = await recoverInterrupted(db, ids, leaseMs, shared)
+  const beside = peers.isShared ? { earlierId, isFirst: peers.count() === 1 } : null
+  const recovered = await recoverInterrupted(db, ids, leaseMs, beside)
   if (earlierId !== null) await giveSessionsBack(db, earlierId)
   if (recovered.length > 0) logger.warn({ job_ids: recovered }, 'jobs.recovered')
 
@@ -102,9 +101,9 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   }
   const claim = (): Promise<void> => claimDirectory(db, dataDir.path, () => ids.uuid())
   await inTurn(async () => {
-    if (bucket !== null) await assertOwnBucket(bucket, db, adoption)
+    if (remote !== null) await assertOwnBlobs(remote, db, adoption)
     await claim()
-    await claimPlace(bucket, db, adoption)
+    await claimPlace(remote, db, adoption)
   })
   const graceMs = isSharing ? Math.max(settings.sweepGraceMs, LEAST_SHARED_GRACE_MS) : settings.sweepGraceMs
   const retention = {
@@ -113,7 +112,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     logger,
     keepMs: settings.keepTrainingDataMs,
     maxBytes: settings.keepTrainingDataBytes,
-    directory: bucket === null ? dataDir.path : null,
+    directory: remote === null ? dataDir.path : null,
   }
   assertKeepRule(settings.keepCheckpoints, 'keep-checkpoints')
   const kept = { db, logger, rule: settings.keepCheckpoints, optimizers: settings.keepOptimizers }
@@ -131,7 +130,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     ...(isSharing
       ? {
           transientGraceMs: LEAST_SHARED_GRACE_MS,
-          onDuty: (action) => onDuty(db, 'sweep', action),
+          onDuty: (action) => peers.onDuty('sweep', action),
           readNowMs: () => readDatabaseNowMs(db),
         }
       : {}),
@@ -163,20 +162,23 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
  * it.
  */
 async function openRows(
-  { settings, seams, logger, fail, options, plugins: { parts } }: Start,
+  start: Start,
   dataDir: DataDir,
   { adoption, isSharing }: { readonly adoption: Adoption; readonly isSharing: boolean },
 ): Promise<OpenedRows> {
+  const { settings, seams, logger, fail, options, plugins } = start
+  const { parts, databases } = plugins
   if (settings.database === null) {
     const maxPages = seams.maxDatabasePages
     const file = await openOwnDatabase(dataDir, { adoption, parts, ...(maxPages === undefined ? {} : { maxPages }) })
-    return { database: file, group: null, earlierId: null }
+    return { database: file, shared: null, group: null, earlierId: null }
   }
+  const address = await readAddress('database', settings.database, databases, startEnvironment(start))
   const id = systemIds.uuid()
   // the group begins when there is a database, which may have heard something by then: nobody waits for it yet
   let group: ServerGroup | null = null
   const onNotice = (payload: string | null): void => group?.receive(payload)
-  const database = await openOwnPostgres(settings.database, dataDir, {
+  const database = await openOwnRemote(address, dataDir, {
     adoption,
     parts,
     // some are held while one of several servers does what one at a time does, one as long as it places workers
@@ -185,16 +187,16 @@ async function openRows(
     onTakenOver: fail,
     ...(isSharing ? { sharing: { id, onNotice } } : {}),
   })
-  const { name } = parsePostgresAddress(settings.database)
-  logger.info({ database: name, ...(isSharing ? { server_id: id } : {}) }, 'database.opened')
-  if (!isSharing) return { database, group: null, earlierId: null }
+  logger.info({ database: address.name, ...(isSharing ? { server_id: id } : {}) }, 'database.opened')
+  if (!isSharing) return { database, shared: null, group: null, earlierId: null }
+  const { db, shared } = database
   try {
     const before = await readServerId(dataDir.path)
-    const earlierId = before === null || (await isServerConnected(database.db, before)) ? null : before
+    const earlierId = before === null || (await shared.isConnected(before)) ? null : before
     await writeServerId(dataDir.path, id)
     const facts = { id, url: settings.publicUrl, version: packageVersion() }
-    group = createServerGroup({ db: database.db, facts, logger, leaseMs: options.tuning?.serverLeaseMs })
-    return { database, group, earlierId }
+    group = createServerGroup({ db, shared, facts, logger, leaseMs: options.tuning?.serverLeaseMs })
+    return { database, shared, group, earlierId }
   } catch (error) {
     await database.close()
     throw error
@@ -203,6 +205,8 @@ async function openRows(
 
 interface OpenedRows {
   readonly database: OpenDatabase
+  /** The same, where other servers may work with it; null: none may. */
+  readonly shared: SharedDatabase | null
   readonly group: ServerGroup | null
   /** By which others knew the server of this directory before; null: they did not, or it still has its connection. */
   readonly earlierId: string | null

@@ -4,7 +4,7 @@
  *
  * A server alone has nobody to ask or to tell (`alone`); of several, `server-group.ts` answers.
  */
-import type { LastingDuty } from '#service/storage/postgres/locks.js'
+import type { LastingDuty } from '#service/storage/remote-database.js'
 
 /**
  * `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others

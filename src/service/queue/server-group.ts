@@ -8,8 +8,7 @@
 import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { createLastingDuty, onDuty } from '#service/storage/postgres/locks.js'
-import { notifyServers } from '#service/storage/postgres/open-postgres.js'
+import type { SharedDatabase } from '#service/storage/remote-database.js'
 import { listHeldElsewhere } from '#service/storage/tinker/training-sessions.js'
 import {
   deleteServer,
@@ -31,6 +30,8 @@ export interface ServerGroup extends Peers {
 
 export interface ServerGroupOptions {
   readonly db: DatabaseHandle
+  /** The same, as servers share it. */
+  readonly shared: Pick<SharedDatabase, 'notify' | 'onDuty' | 'lastingDuty'>
   readonly facts: ServerFacts
   readonly logger: Logger
   /** Default `SERVER_LEASE_MS`. */
@@ -44,7 +45,8 @@ const GATHER_MS = 5
 /** PostgreSQL passes on 8000 bytes at once. */
 const MOST_BYTES = 7000
 
-export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS }: ServerGroupOptions): ServerGroup {
+export function createServerGroup(options: ServerGroupOptions): ServerGroup {
+  const { db, shared, facts, logger, leaseMs = SERVER_LEASE_MS } = options
   const listeners = new Map<Topic, ((id: string) => void)[]>()
   const missed: (() => void)[] = []
   let said = new Set<string>()
@@ -75,7 +77,7 @@ export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS
     said = new Set()
     for (const payload of inParts(facts.id, lines)) {
       // the others look at the database anyway, later
-      sending = sending.then(() => notifyServers(db, payload)).catch(() => undefined)
+      sending = sending.then(() => shared.notify(payload)).catch(() => undefined)
     }
   }
 
@@ -91,8 +93,8 @@ export function createServerGroup({ db, facts, logger, leaseMs = SERVER_LEASE_MS
     on: (topic, listener) => void listeners.set(topic, [...(listeners.get(topic) ?? []), listener]),
     onMissed: (listener) => void missed.push(listener),
     heldByOthers: (sessionIds, options) => listHeldElsewhere(db, sessionIds, facts.id, options),
-    onDuty: (duty, action) => onDuty(db, duty, action),
-    lastingDuty: (duty) => createLastingDuty(db, duty),
+    onDuty: shared.onDuty,
+    lastingDuty: shared.lastingDuty,
     receive: (payload) => {
       if (payload === null) {
         // it could not while the database was away, and the others ask for it

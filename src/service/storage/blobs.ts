@@ -1,6 +1,6 @@
 /**
  * The seam of blobs: immutable bytes by the SHA-256 of their content. Rows hold digests; who holds the bytes is one of the stores in
- * `blobs/`: files of the data directory, or objects of an S3 bucket. Both pass `test/integration/storage/conformance/blob-store.ts`.
+ * `blobs/`: files of the data directory, or what a plugin opens at an address. Both pass `test/integration/storage/conformance/blob-store.ts`.
  *
  * A write is acknowledged when the bytes are kept, and a digest that is there always has all of its bytes. Which blobs may go is
  * not known here: the sweeper decides (`operations/blob-sweeper.ts`).

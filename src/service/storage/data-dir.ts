@@ -9,8 +9,8 @@
  *     base-models/            built-in models
  *     api-key                 the first key, readable by its owner only; one that another took the place of is api-key.kept-<n>
  *     database-mark           which database this directory belongs to, and how far that was
- *     server-id               by which other servers on a PostgreSQL database know the one of this directory
- *     cache/                  copies of blobs that are kept in an S3 bucket, with --blob-store
+ *     server-id               by which other servers on the same database know the one of this directory
+ *     cache/                  copies of blobs that are kept elsewhere, with --blob-store
  *     backup-<pid>/           while a backup is made
  *     restore-incomplete      while a backup is restored; servers keep away
  *     move-incomplete         while rows and blobs are moved here from elsewhere; servers keep away

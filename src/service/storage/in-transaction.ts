@@ -6,9 +6,20 @@
  * {@link rehearseTransactions} checks this: each action runs once, is rolled back, and runs again.
  */
 import type { Transaction } from 'kysely'
-import type { DatabaseHandle } from './database.js'
-import { createSharedTransactions, type SharedTransactions } from './postgres/shared-transactions.js'
+import type { Database, DatabaseHandle } from './database.js'
 import type { Schema } from './schema.js'
+
+/** Transactions of a database that several connections share. */
+export interface SharedTransactions {
+  /** @throws what `action` throws; {AppError} `database_busy` */
+  run<T>(action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T>
+  /** How often transactions were repeated, because others wrote or read the same. */
+  retries(): number
+  /** By which the database knows the transaction later. */
+  readId(transaction: Database): Promise<string | null>
+  /** Whether a transaction was committed; null: it is not over. */
+  wasCommitted(id: string): Promise<boolean | null>
+}
 
 const rehearsed = new WeakSet<DatabaseHandle>()
 /** Databases with several connections. */
@@ -36,13 +47,27 @@ export function rehearseTransactions(db: DatabaseHandle): void {
 }
 
 /** From now on actions on `db` run beside those of other servers: in an order that only a retry keeps. */
-export function shareTransactions(db: DatabaseHandle): void {
-  shared.set(db, createSharedTransactions(db))
+export function shareTransactions(db: DatabaseHandle, transactions: SharedTransactions): void {
+  shared.set(db, transactions)
 }
 
 /** How often transactions were repeated, because others wrote or read the same; null where none runs beside another. */
 export function countRetries(db: DatabaseHandle): number | null {
   return shared.get(db)?.retries() ?? null
+}
+
+/**
+ * By which {@link wasCommitted} knows a transaction whose commit was sent and whose connection was lost before the answer; null for
+ * a file, which has no connection to lose.
+ */
+export async function readTransactionId(db: DatabaseHandle, transaction: Database): Promise<string | null> {
+  return (await shared.get(db)?.readId(transaction)) ?? null
+}
+
+/** Whether a transaction that {@link readTransactionId} named was committed; null: it is not over. */
+export async function wasCommitted(db: DatabaseHandle, id: string): Promise<boolean | null> {
+  const transactions = shared.get(db)
+  return transactions === undefined ? false : transactions.wasCommitted(id)
 }
 
 async function begin<T>(db: DatabaseHandle, action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T> {

@@ -4,13 +4,22 @@
  * own.
  */
 import type { Kysely, Migration } from 'kysely'
+import type { BlobColumn } from './migrations/0014-blob-upkeep.js'
 import type { Schema } from './schema.js'
 
 export interface TableFacts {
-  /** Columns that name blobs; each has triggers that note what it lets go (`createBlobTriggers`, `blobTriggers`). */
+  /** Columns that name blobs; each has triggers that note what it lets go (`createBlobTriggers`). */
   readonly blobs?: readonly string[]
   /** Lists of it go by the ids of its column `id`. Default false */
   readonly isListedById?: boolean
+}
+
+/** Tables as SQLite's migrations up to `0028-job-workers` leave them. */
+export interface FirstTables {
+  /** In SQLite's words for types; `now_ms` is the database's clock. Each statement ends with a semicolon and a line end. */
+  readonly statements: string
+  /** Columns that name blobs, in the order of their triggers. */
+  readonly blobs?: readonly BlobColumn[]
 }
 
 export interface SchemaPart {
@@ -18,11 +27,10 @@ export interface SchemaPart {
   readonly tables: Readonly<Record<string, TableFacts>>
   /** Name → migration. One of a name that the core has too runs behind the core's, as one step. */
   readonly migrations: Readonly<Record<string, Migration>>
-  /**
-   * The same for PostgreSQL, of those that need words of its own; the first makes what is older than all
-   * (`postgres/migrations.ts`).
-   */
+  /** The same for PostgreSQL, of those that need words of its own. */
   readonly postgresMigrations: Readonly<Record<string, Migration>>
+  /** Where it has migrations that are older than `0029`: what PostgreSQL begins with instead. */
+  readonly firstTables?: FirstTables
   /** Steps of a model that it names: no rule deletes their checkpoints. */
   namedSteps?(db: Kysely<Schema>, modelId: string): Promise<readonly number[]>
   /** A job began or ended: what its event's row is followed by, in the same transaction. */

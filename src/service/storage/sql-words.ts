@@ -1,6 +1,6 @@
 /**
  * Expressions that SQLite and PostgreSQL spell differently. A statement is written once: where it needs one of these, it holds both
- * spellings, and the compiler of the open database takes its own (`postgres/dialect.ts`).
+ * spellings, and the compiler of the open database takes its own.
  */
 import { type OperationNode, type RawBuilder, type RawNode, sql } from 'kysely'
 

@@ -7,15 +7,15 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { createDeferred } from '#base/util/deferred.js'
 import { systemIds } from '#base/util/ids.js'
-import type { DatabaseHandle } from '#service/storage/database.js'
 import {
   createBlobGuard,
   createLastingDuty,
   inTurnOfStarts,
   onDuty,
   withBlobLocked,
-} from '#service/storage/postgres/locks.js'
-import { isServerConnected, notifyServers } from '#service/storage/postgres/open-postgres.js'
+} from '#plugins/postgres/storage/locks.js'
+import { isServerConnected, notifyServers } from '#plugins/postgres/storage/open-postgres.js'
+import type { DatabaseHandle } from '#service/storage/database.js'
 import { claimDirectory } from '#service/storage/upkeep/ownership.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../support/local-postgres.js'
 import { openPostgres } from '../../support/service/with-plugins.js'

@@ -8,9 +8,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { parseS3Address } from '#service/storage/blobs/s3-address.js'
-import { openS3Blobs, type S3Blobs } from '#service/storage/blobs/s3-blobs.js'
-import { createCredentialSource } from '#service/storage/blobs/s3-credentials.js'
+import { parseS3Address } from '#plugins/s3/s3-address.js'
+import { openS3Blobs } from '#plugins/s3/s3-blobs.js'
+import { createCredentialSource } from '#plugins/s3/s3-credentials.js'
+import type { RemoteBlobs } from '#service/storage/blobs/remote-blobs.js'
 import { type BlobRef, LOCAL_FILE_MS } from '#service/storage/blobs.js'
 import { type FaultyProxy, startFaultyProxy } from '../../support/faulty-proxy.js'
 import { S3_SERVERS, type S3Server } from '../../support/local-s3.js'
@@ -23,10 +24,10 @@ describe.skipIf(kind === undefined)('a bucket behind a network', () => {
   let proxy: FaultyProxy
   let root: string
   let aheadMs: number
-  let store: S3Blobs
+  let store: RemoteBlobs
   const clock = { nowMs: () => Date.now(), monotonicMs: () => performance.now() + aheadMs }
 
-  const open = (address: string, keys: Readonly<Record<string, string>> = {}): Promise<S3Blobs> => {
+  const open = (address: string, keys: Readonly<Record<string, string>> = {}): Promise<RemoteBlobs> => {
     const environment = { ...server.environment, ...keys }
     return openS3Blobs({
       address: parseS3Address(address, environment),

@@ -28,6 +28,7 @@ import { insertSessionRequest, type RequestKind } from '#service/storage/tinker/
 import { findTrainingSession, insertTrainingSession } from '#service/storage/tinker/training-sessions.js'
 import { until } from '../until.js'
 import { createJobFixture, type JobFixture, ONCE, TEST_WORKER } from './job-fixture.js'
+import { UNHEARD } from './unheard.js'
 
 /** A worker process that is only an object: it lives until it is killed or told how to end. */
 export interface StandIn {
@@ -68,7 +69,7 @@ export async function createQueueFixture(options: QueueFixtureOptions) {
   const signals = createJobSignals()
   const { serverId } = options
   const facts = { id: serverId ?? '', url: null, version: '0.1.0' }
-  const peers = serverId === undefined ? alone : createServerGroup({ db, facts, logger })
+  const peers = serverId === undefined ? alone : createServerGroup({ db, shared: UNHEARD, facts, logger })
   const timing: JobTiming = { ...DEFAULT_JOB_TIMING, ...NO_LIMITS, sweepMs: SWEEP_MS, ...options.timing }
   const ids = options.ids ?? systemIds
   const workers: StandIn[] = []

@@ -2,12 +2,13 @@
  * The core with the plugins of the package, for tests that look at all of it: endpoints, migrations, databases, services.
  */
 import { INSTALLED } from '#plugins/index.js'
+import { postgresMigrationsWith } from '#plugins/postgres/storage/migrations.js'
+import { openPostgres as openServer } from '#plugins/postgres/storage/open-postgres.js'
 import { loadServed } from '#service/assembly/plugins.js'
 import { type Installed, loadSchemaParts } from '#service/plugin.js'
 import { type DatabaseOptions, openDatabase as openFile } from '#service/storage/database.js'
 import { migrationsWith } from '#service/storage/migrations/index.js'
-import { postgresMigrationsWith } from '#service/storage/postgres/migrations.js'
-import { openPostgres as openServer, type PostgresOptions } from '#service/storage/postgres/open-postgres.js'
+import type { RemoteDatabaseOptions } from '#service/storage/remote-database.js'
 import type { TestedService, TestedServiceOptions } from '#service/test-door.js'
 
 /** Endpoints of all. */
@@ -22,7 +23,7 @@ export const POSTGRES_MIGRATIONS = postgresMigrationsWith(PARTS)
 export const openDatabase = (path: string, options: Omit<DatabaseOptions, 'parts'> = {}) =>
   openFile(path, { ...options, parts: PARTS })
 
-export const openPostgres = (address: string, options: Omit<PostgresOptions, 'parts'>) =>
+export const openPostgres = (address: string, options: Omit<RemoteDatabaseOptions, 'parts'>) =>
   openServer(address, { ...options, parts: PARTS })
 
 export async function createTestedService(

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { loadDriver } from '#service/storage/postgres/driver.js'
+import { loadDriver } from '#plugins/postgres/storage/driver.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 
 /** Table → its rows as JSON with sorted columns, sorted. Tables of the migrator are left out. */

@@ -1,9 +1,7 @@
 /**
  * What the database holds of fine-tuning jobs, and how it came to be.
  */
-import { type Kysely, type Migration, sql } from 'kysely'
-import { SQUASHED } from '#service/storage/postgres/migrations.js'
-import { toStatements } from '#service/storage/postgres/tables.js'
+import type { Kysely } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up } from '../migrations/0009-fine-tuning.js'
 import { listResultSteps } from './jobs.js'
@@ -11,8 +9,7 @@ import type { FineTuningTables } from './tables.js'
 
 const tables: Readonly<Record<keyof FineTuningTables, TableFacts>> = { fine_tuning_jobs: {} }
 
-/** In SQLite's words for types; as its migrations leave it. */
-const POSTGRES_TABLES = `
+const FIRST_TABLES = `
 create table fine_tuning_jobs (
   job_id text primary key references training_jobs on delete cascade, entity text not null, project text not null,
   request_digest text not null, request text not null, trained_name text not null, hyperparameters text not null,
@@ -21,12 +18,6 @@ create table fine_tuning_jobs (
 create index fine_tuning_jobs_of_entity on fine_tuning_jobs (entity, job_id);
 create index fine_tuning_jobs_on_entity_project_job_id on fine_tuning_jobs (entity, project, job_id);
 `
-
-const onPostgres: Migration = {
-  up: async (db) => {
-    for (const statement of toStatements(POSTGRES_TABLES)) await sql.raw(statement).execute(db)
-  },
-}
 
 async function indexFilters(db: Kysely<unknown>): Promise<void> {
   const columns = ['entity', 'project', 'job_id']
@@ -40,6 +31,7 @@ async function indexFilters(db: Kysely<unknown>): Promise<void> {
 export const fineTuningSchema: SchemaPart = {
   tables,
   migrations: { '0009-fine-tuning': { up }, '0012-filter-indexes': { up: indexFilters } },
-  postgresMigrations: { [SQUASHED]: onPostgres },
+  postgresMigrations: {},
+  firstTables: { statements: FIRST_TABLES },
   namedSteps: listResultSteps,
 }

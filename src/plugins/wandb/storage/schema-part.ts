@@ -1,11 +1,8 @@
 /**
  * What the database holds of W&B's client: every table, what upkeep has to know of it, and how it came to be.
  */
-import { type Kysely, type Migration, sql } from 'kysely'
+import type { Kysely } from 'kysely'
 import { createBlobTriggers } from '#service/storage/migrations/0014-blob-upkeep.js'
-import { SQUASHED } from '#service/storage/postgres/migrations.js'
-import { toStatements } from '#service/storage/postgres/tables.js'
-import { blobTriggers } from '#service/storage/postgres/triggers.js'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up as createTables } from '../migrations/0008-wandb.js'
 import { listNamedSteps } from './artifacts.js'
@@ -29,8 +26,7 @@ const BLOB_COLUMNS = [
   ['wandb_artifacts', 'manifest_sha256', 0],
 ] as const
 
-/** In SQLite's words for types; as its migrations leave them. */
-const POSTGRES_TABLES = `
+const FIRST_TABLES = `
 create table wandb_runs (
   id text primary key, entity text not null, project text not null, name text not null,
   display_name text not null, state text not null, attributes text not null, config text not null,
@@ -69,15 +65,6 @@ create table secrets (
 );
 `
 
-const onPostgres: Migration = {
-  up: async (db) => {
-    for (const statement of toStatements(POSTGRES_TABLES)) await sql.raw(statement).execute(db)
-    for (const [table, column, isTransient] of BLOB_COLUMNS) {
-      for (const statement of blobTriggers(table, column, isTransient)) await sql.raw(statement).execute(db)
-    }
-  },
-}
-
 async function indexRuns(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('wandb_runs_of_project').on('wandb_runs').columns(['entity', 'project', 'id']).execute()
 }
@@ -89,6 +76,7 @@ export const wandbSchema: SchemaPart = {
     '0011-list-indexes': { up: indexRuns },
     '0014-blob-upkeep': { up: (db) => createBlobTriggers(db, BLOB_COLUMNS) },
   },
-  postgresMigrations: { [SQUASHED]: onPostgres },
+  postgresMigrations: {},
+  firstTables: { statements: FIRST_TABLES, blobs: BLOB_COLUMNS },
   namedSteps: listNamedSteps,
 }

@@ -1,9 +1,7 @@
 /**
  * What the database holds of webhooks, what it does beside the core, and how it came to be.
  */
-import { type Kysely, type Migration, sql } from 'kysely'
-import { SQUASHED } from '#service/storage/postgres/migrations.js'
-import { toStatements } from '#service/storage/postgres/tables.js'
+import type { Kysely } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up as createTables } from '../migrations/0010-webhooks.js'
 import { up as indexTurns } from '../migrations/0017-delivery-turns.js'
@@ -18,8 +16,7 @@ const tables: Readonly<Record<keyof WebhookTables, TableFacts>> = {
   webhook_events: {},
 }
 
-/** In SQLite's words for types; as its migrations leave them. */
-const POSTGRES_TABLES = `
+const FIRST_TABLES = `
 create table webhooks (
   id text primary key, entity text not null, project text, url text not null, secret text not null,
   events text not null, created_at_ms bigint not null default now_ms
@@ -38,12 +35,6 @@ create table webhook_cursor (
 );
 `
 
-const onPostgres: Migration = {
-  up: async (db) => {
-    for (const statement of toStatements(POSTGRES_TABLES)) await sql.raw(statement).execute(db)
-  },
-}
-
 async function indexLists(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('webhooks_of_entity').on('webhooks').columns(['entity', 'id']).execute()
 }
@@ -56,7 +47,8 @@ export const webhookSchema: SchemaPart = {
     '0017-delivery-turns': { up: indexTurns },
     '0039-several-servers': { up: addClaims },
   },
-  postgresMigrations: { [SQUASHED]: onPostgres },
+  postgresMigrations: {},
+  firstTables: { statements: FIRST_TABLES },
   noteEvent: noteForWebhooks,
   moveWaits,
 }

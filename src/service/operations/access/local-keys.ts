@@ -19,7 +19,7 @@ import {
 } from '#service/storage/api-keys.js'
 import { type DataDir, openDataDir } from '#service/storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, openDatabase } from '#service/storage/database.js'
-import { openPostgres } from '#service/storage/postgres/open-postgres.js'
+import type { DatabaseAddress } from '#service/storage/remote-database.js'
 import type { SchemaPart } from '#service/storage/schema-part.js'
 import { hasTable } from '#service/storage/upkeep/catalog.js'
 import { openOwnDatabase } from '#service/storage/upkeep/open-own-database.js'
@@ -72,8 +72,8 @@ export async function findLocalKey(
 }
 
 interface LocalKeyPlace {
-  /** Of the PostgreSQL database that has the rows; null: a file of the directory. */
-  readonly address: string | null
+  /** Of the database that has the rows; null: a file of the directory. */
+  readonly address: DatabaseAddress | null
   /** What plugins add to the database. */
   readonly parts: readonly SchemaPart[]
 }
@@ -136,8 +136,8 @@ async function openFileOf(root: string, parts: readonly SchemaPart[], lifetimes:
 }
 
 /** @throws {NotFoundError} `data_dir_not_found` for a database without our tables */
-async function openBeside(address: string): Promise<OpenDatabase> {
-  return withKeys(await openPostgres(address, { maxConnections: 2, isBeside: true }), {
+async function openBeside(address: DatabaseAddress): Promise<OpenDatabase> {
+  return withKeys(await address.open({ maxConnections: 2, isBeside: true }), {
     message: 'no service has used that database yet',
     hint: '`trainyard serve` makes its tables, with the first key',
   })

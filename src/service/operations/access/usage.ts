@@ -25,9 +25,8 @@ import {
 import { addKeyUsage, readKeyUsage } from '#service/storage/access/usage-keys.js'
 import { touchApiKeys } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { inTransaction } from '#service/storage/in-transaction.js'
+import { inTransaction, readTransactionId, wasCommitted } from '#service/storage/in-transaction.js'
 import type { ModelRecord } from '#service/storage/models.js'
-import { readTransactionId, wasCommitted } from '#service/storage/postgres/transaction-outcome.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
 
@@ -207,7 +206,7 @@ class UsageCounts implements UsageService {
         }
         await touchApiKeys(transaction, [...keys])
         // behind all that may fail by itself, and be undone alone: from here on only the commit decides
-        id = await readTransactionId(transaction)
+        id = await readTransactionId(this.#db, transaction)
       })
     } catch (error) {
       const giveBack = (): void => {

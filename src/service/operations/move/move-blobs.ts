@@ -8,12 +8,12 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
 import { digestOfFile, factsOf, type LocalBlobs } from '#service/storage/blobs/local-blobs.js'
-import type { S3Blobs } from '#service/storage/blobs/s3-blobs.js'
+import type { RemoteBlobs } from '#service/storage/blobs/remote-blobs.js'
 import { nameOf } from '#service/storage/blobs.js'
 
-/** A store to read from: files below `blobs` of a directory, which no store is opened on, or a bucket. */
-export type BlobSource = { readonly root: string } | { readonly bucket: S3Blobs }
-export type BlobTarget = { readonly files: LocalBlobs } | { readonly bucket: S3Blobs }
+/** A store to read from: files below `blobs` of a directory, which no store is opened on, or a remote one. */
+export type BlobSource = { readonly root: string } | { readonly remote: RemoteBlobs }
+export type BlobTarget = { readonly files: LocalBlobs } | { readonly remote: RemoteBlobs }
 
 export interface DamagedBlob {
   readonly sha256: string
@@ -42,7 +42,7 @@ const AT_ONCE = 6
 /** @throws {AppError} `blob_store_unavailable`, `blob_store_refused`, `disk_full` */
 export async function moveBlobs(options: MoveBlobsOptions): Promise<MovedBlobs> {
   const { source, target, wanted, signal, onProgress = () => undefined } = options
-  const store = 'files' in target ? target.files : target.bucket
+  const store = 'files' in target ? target.files : target.remote
   const there = new Set<string>()
   for await (const sha256 of store.list()) if (wanted.has(sha256)) there.add(sha256)
   const damaged: DamagedBlob[] = []
@@ -77,7 +77,7 @@ export async function sizeBlobs({
   const damaged: DamagedBlob[] = []
   let bytes = 0
   await eachOf(wanted, async (sha256) => {
-    const facts = 'root' in source ? await factsOf(pathOf(source.root, sha256)) : await source.bucket.factsOf(sha256)
+    const facts = 'root' in source ? await factsOf(pathOf(source.root, sha256)) : await source.remote.factsOf(sha256)
     if (facts === null) damaged.push({ sha256, problem: GONE })
     bytes += facts?.sizeBytes ?? 0
   })
@@ -109,7 +109,7 @@ function pathOf(root: string, sha256: string): string {
 }
 
 /** Nothing vouches for what was there before. */
-async function isWhole(store: LocalBlobs | S3Blobs, sha256: string): Promise<boolean> {
+async function isWhole(store: LocalBlobs | RemoteBlobs, sha256: string): Promise<boolean> {
   try {
     return (await store.digestOf(sha256)) === sha256
   } catch (error) {
@@ -126,18 +126,18 @@ async function copy(sha256: string, source: BlobSource, target: BlobTarget): Pro
     try {
       return 'files' in target
         ? await copyFile(path, sha256, target.files)
-        : await sendFile(path, sha256, target.bucket)
+        : await sendFile(path, sha256, target.remote)
     } catch (error) {
       const problem = problemOf(error, path)
       if (problem === null) throw error
       return problem
     }
   }
-  const path = 'files' in target ? target.files.temporaryPath() : source.bucket.temporaryPath()
+  const path = 'files' in target ? target.files.temporaryPath() : source.remote.temporaryPath()
   try {
-    const ref = await source.bucket.fetchFile(sha256, path)
+    const ref = await source.remote.fetchFile(sha256, path)
     if ('files' in target) await target.files.adopt(path, ref)
-    else await target.bucket.putFile(path, ref)
+    else await target.remote.putFile(path, ref)
     return ref.sizeBytes
   } catch (error) {
     if (!(error instanceof AppError) || !/^blob_(missing|corrupt)$/.test(error.code)) throw error
@@ -152,12 +152,12 @@ async function copyFile(path: string, sha256: string, files: LocalBlobs): Promis
   return (await files.put(source, { expectedSha256: sha256 })).sizeBytes
 }
 
-async function sendFile(path: string, sha256: string, bucket: S3Blobs): Promise<number | string> {
+async function sendFile(path: string, sha256: string, remote: RemoteBlobs): Promise<number | string> {
   const actual = await digestOfFile(path)
   const facts = await factsOf(path)
   if (actual === null || facts === null) return GONE
   if (actual !== sha256) return `is damaged: its bytes have digest ${actual}`
-  await bucket.putFile(path, { sha256, sizeBytes: facts.sizeBytes })
+  await remote.putFile(path, { sha256, sizeBytes: facts.sizeBytes })
   return facts.sizeBytes
 }
 

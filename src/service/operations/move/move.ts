@@ -1,5 +1,5 @@
 /**
- * Moves all data of a service between data directories, PostgreSQL and buckets. Blobs go first, each by its digest,
+ * Moves all data of a service between data directories and addresses. Blobs go first, each by its digest,
  * then all rows in one transaction, so that no row names a blob that is not there. Ids and digests stay, and every row
  * is compared.
  *
@@ -9,15 +9,10 @@
 import { mkdtemp } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Environment } from '#base/environment.js'
 import { ConflictError } from '#base/errors/errors.js'
-import { systemClock } from '#base/util/clock.js'
 import { removeTree } from '#base/util/move-file.js'
-import { createRng, randomSeed } from '#base/util/rng.js'
 import { createLocalBlobs, listBlobs } from '#service/storage/blobs/local-blobs.js'
-import { parseS3Address } from '#service/storage/blobs/s3-address.js'
-import { openS3Blobs, type S3Blobs } from '#service/storage/blobs/s3-blobs.js'
-import { createCredentialSource } from '#service/storage/blobs/s3-credentials.js'
+import type { BlobStoreAddress, RemoteBlobs } from '#service/storage/blobs/remote-blobs.js'
 import { lockUnchanged } from '#service/storage/data-dir.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { type CopiedTable, compareRows, copyRows, countRows } from '#service/storage/move/copy-rows.js'
@@ -34,14 +29,20 @@ import { readBlobPlace } from '#service/storage/upkeep/blob-place.js'
 import { mapNamers } from '#service/storage/upkeep/blob-references.js'
 import { createShelf } from '../base-models/shelf.js'
 import { type BlobSource, type BlobTarget, type DamagedBlob, moveBlobs, sizeBlobs } from './move-blobs.js'
-import { assertBlobsOfSource, type MovePlaces, type Place, readPlaces } from './places.js'
+import {
+  assertBlobsOfSource,
+  type KnownPlace,
+  type MovePlaces,
+  type MoveReaders,
+  type Place,
+  readPlaces,
+} from './places.js'
 import { checkTargetDirectory, claimTargetDirectory, type TargetDirectory } from './target-directory.js'
 
-export interface MoveOptions {
+export interface MoveOptions extends MoveReaders {
   readonly from: Place
   /** Its directory is the source's where it names none. */
   readonly to: Place
-  readonly environment: Environment
   /** What plugins add to the database. */
   readonly parts: readonly SchemaPart[]
   /** Looks at both and changes nothing. */
@@ -77,7 +78,7 @@ type Moved = Omit<MoveResult, 'baseModelsLeft'>
  *   `data_dir_not_empty`, `blob_store_foreign`, `blob_store_not_empty`
  */
 export async function moveService(options: MoveOptions): Promise<MoveResult> {
-  const places = readPlaces(options.from, options.to, options.environment)
+  const places = await readPlaces(options.from, options.to, options)
   const ends: (() => unknown)[] = []
   try {
     const moved = await move(places, options, ends)
@@ -88,27 +89,25 @@ export async function moveService(options: MoveOptions): Promise<MoveResult> {
 }
 
 async function move(places: MovePlaces, options: MoveOptions, ends: (() => unknown)[]): Promise<Moved> {
-  const { from } = places
-  const { environment } = options
+  const { from, to } = places
   if (from.directory !== null) ends.push(await lockUnchanged(from.directory))
   const source = await openSource(from, options.parts)
   ends.push(() => source.close())
-  assertBlobsOfSource(await readBlobPlace(source.db), places, environment)
+  assertBlobsOfSource(await readBlobPlace(source.db), places)
   const namers = await mapNamers(source.db)
-  const openBucket = bucketOpener(environment, ends)
-  const blobs = { wanted: new Set(namers.keys()), source: await openBlobSource(from, openBucket) }
-  const bucket = places.movesBlobs && places.to.blobStore !== null ? await openBucket(places.to.blobStore) : null
-  if (bucket !== null) await assertOwnOrEmpty(bucket, source.id)
-  if (options.isDryRun) return lookOnly(places, source, blobs, namers, bucket)
+  const blobs = { wanted: new Set(namers.keys()), source: await openBlobSource(from, ends) }
+  const remote = places.movesBlobs && to.blobAddress !== null ? await openRemote(to.blobAddress, ends) : null
+  if (remote !== null) await assertOwnOrEmpty(remote, source.id)
+  if (options.isDryRun) return lookOnly(places, source, blobs, namers, remote)
 
   const directory = await claimTargetDirectory(places, source.id)
   ends.push(() => directory?.release())
-  const rows = places.movesRows ? await openTarget(places.to, source, directory?.isBegun ?? false) : null
+  const rows = places.movesRows ? await openTarget(to, source, directory?.isBegun ?? false) : null
   if (rows !== null) ends.push(() => rows.close())
   const moved = places.movesBlobs
     ? await moveBlobs({
         ...blobs,
-        target: await openBlobTarget(bucket, directory, source.id),
+        target: await openBlobTarget(remote, directory, source.id),
         signal: options.signal,
         onProgress: (done, bytes) => options.onProgress?.({ what: 'blobs', done, of: blobs.wanted.size, bytes }),
       })
@@ -135,7 +134,6 @@ async function moveRows({
   readonly places: MovePlaces
   readonly options: MoveOptions
 }): Promise<readonly CopiedTable[]> {
-  const { blobStore } = places.to
   return inTransaction(source.db, async (reading) => {
     // a row that came since names a blob that nobody copied
     if (places.movesBlobs) await assertNamed(reading, wanted, nameRows(places.from))
@@ -143,7 +141,7 @@ async function moveRows({
       (target.isFilled ? compareRows : copyRows)({
         source: reading,
         target: writing,
-        blobStore: blobStore === null ? null : parseS3Address(blobStore, options.environment).name,
+        blobStore: places.to.blobAddress?.name ?? null,
         signal: options.signal,
         onProgress: (table, done) => options.onProgress?.({ what: 'rows', done, table }),
       }),
@@ -168,7 +166,7 @@ async function lookOnly(
   source: SourceRows,
   blobs: { readonly wanted: ReadonlySet<string>; readonly source: BlobSource },
   namers: ReadonlyMap<string, readonly string[]>,
-  bucket: S3Blobs | null,
+  remote: RemoteBlobs | null,
 ): Promise<Moved> {
   const { to, movesRows, movesBlobs } = places
   const isBegun = await checkTargetDirectory(places, source.id)
@@ -176,7 +174,7 @@ async function lookOnly(
   const tables = movesRows ? (await countRows(source.db)).filter(({ rows }) => rows > 0) : []
   if (!movesBlobs) return { places, tables, blobs: 0, bytes: 0, present: 0, damaged: [] }
   let present = 0
-  const there = bucket?.list() ?? listBlobs(join(to.directory ?? '', 'blobs'))
+  const there = remote?.list() ?? listBlobs(join(to.directory ?? '', 'blobs'))
   for await (const sha256 of orNothing(there)) if (blobs.wanted.has(sha256)) present += 1
   const { bytes, damaged } = await sizeBlobs(blobs)
   return {
@@ -209,54 +207,43 @@ async function* orNothing(digests: AsyncGenerator<string>): AsyncGenerator<strin
   }
 }
 
-type OpenBucket = (address: string) => Promise<S3Blobs>
-
-/** Their folders hold one blob at a time, on its way from one bucket to another. */
-function bucketOpener(environment: Environment, ends: (() => unknown)[]): OpenBucket {
-  const rng = createRng(randomSeed())
-  return async (text) => {
-    const cachePath = await mkdtemp(join(tmpdir(), 'trainyard-move-'))
-    ends.push(() => removeTree(cachePath))
-    return openS3Blobs({
-      address: parseS3Address(text, environment),
-      credentials: createCredentialSource(environment),
-      cachePath,
-      clock: systemClock,
-      random: () => rng.uniform(),
-    })
-  }
+/** Its folder holds one blob at a time, on its way from one store to another. */
+async function openRemote(address: BlobStoreAddress, ends: (() => unknown)[]): Promise<RemoteBlobs> {
+  const cachePath = await mkdtemp(join(tmpdir(), 'trainyard-move-'))
+  ends.push(() => removeTree(cachePath))
+  return address.open({ cachePath })
 }
 
-async function openBlobSource({ blobStore, directory }: Place, openBucket: OpenBucket): Promise<BlobSource> {
-  if (blobStore !== null) return { bucket: await openBucket(blobStore) }
+async function openBlobSource({ blobAddress, directory }: KnownPlace, ends: (() => unknown)[]): Promise<BlobSource> {
+  if (blobAddress !== null) return { remote: await openRemote(blobAddress, ends) }
   return { root: join(directory ?? '', 'blobs') }
 }
 
 async function openBlobTarget(
-  bucket: S3Blobs | null,
+  remote: RemoteBlobs | null,
   directory: TargetDirectory | null,
   sourceId: string,
 ): Promise<BlobTarget> {
-  if (bucket === null) return { files: await createLocalBlobs(join(directory?.path ?? '', 'blobs')) }
-  await bucket.check()
+  if (remote === null) return { files: await createLocalBlobs(join(directory?.path ?? '', 'blobs')) }
+  await remote.check()
   // from here on no other database may have it, and a move that is begun again knows it
-  if (!(await bucket.writeOwner(sourceId, { isNew: true }))) await assertOwnOrEmpty(bucket, sourceId)
-  return { bucket }
+  if (!(await remote.writeOwner(sourceId, { isNew: true }))) await assertOwnOrEmpty(remote, sourceId)
+  return { remote }
 }
 
 /** @throws {ConflictError} `blob_store_foreign`, `blob_store_not_empty` */
-async function assertOwnOrEmpty(bucket: S3Blobs, sourceId: string): Promise<void> {
-  const owner = await bucket.readOwner()
+async function assertOwnOrEmpty(remote: RemoteBlobs, sourceId: string): Promise<void> {
+  const owner = await remote.readOwner()
   if (owner === sourceId) return
   const hint = 'name another prefix in --blob-store'
   if (owner !== null) {
-    throw new ConflictError('blob_store_foreign', `${bucket.name} belongs to another database`, { hint })
+    throw new ConflictError('blob_store_foreign', `${remote.name} belongs to another database`, { hint })
   }
-  const first = await bucket.list().next()
+  const first = await remote.list().next()
   if (first.done !== true) {
     throw new ConflictError(
       'blob_store_not_empty',
-      `${bucket.name} holds blobs, and no database says they are its own`,
+      `${remote.name} holds blobs, and no database says they are its own`,
       {
         hint,
       },

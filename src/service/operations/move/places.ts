@@ -1,13 +1,14 @@
 /**
- * Where a service keeps its data, in the form of its servers' flags: rows in PostgreSQL or a data directory, blobs in a
- * bucket or a data directory. A move has two such places; either rows or blobs may stay where they are.
+ * Where a service keeps its data, in the form of its servers' flags: rows and blobs at addresses or in a data
+ * directory. A move has two such places; either rows or blobs may stay where they are.
  */
 import { resolve } from 'node:path'
 import type { Environment } from '#base/environment.js'
 import { ConflictError, InvalidRequestError } from '#base/errors/errors.js'
-import { parseS3Address } from '#service/storage/blobs/s3-address.js'
+import { readAddress } from '#service/storage/addresses.js'
+import type { BlobStoreAddress, BlobStoreKind } from '#service/storage/blobs/remote-blobs.js'
 import { nameRows } from '#service/storage/move/open-ends.js'
-import { parsePostgresAddress } from '#service/storage/postgres/address.js'
+import type { DatabaseAddress, DatabaseKind } from '#service/storage/remote-database.js'
 
 export interface Place {
   /** Absolute; null where neither rows nor blobs lie in one. */
@@ -16,9 +17,26 @@ export interface Place {
   readonly blobStore: string | null
 }
 
+/** A place whose addresses were read. */
+export interface KnownPlace extends Place {
+  /** Null: rows lie in the directory. */
+  readonly databaseAddress: DatabaseAddress | null
+  /** Null: blobs lie in the directory. */
+  readonly blobAddress: BlobStoreAddress | null
+  /** What people are told: both halves. */
+  readonly description: string
+}
+
+/** Who opens addresses. */
+export interface MoveReaders {
+  readonly environment: Environment
+  readonly databases: readonly DatabaseKind[]
+  readonly blobStores: readonly BlobStoreKind[]
+}
+
 export interface MovePlaces {
-  readonly from: Place
-  readonly to: Place
+  readonly from: KnownPlace
+  readonly to: KnownPlace
   /** False: they stay where they are, for both places name the same. */
   readonly movesRows: boolean
   readonly movesBlobs: boolean
@@ -29,32 +47,35 @@ export interface MovePlaces {
  *
  * @throws {InvalidRequestError} `invalid_setting`, `missing_place`, `nothing_to_move`
  */
-export function readPlaces(from: Place, to: Place, environment: Environment): MovePlaces {
-  const source = checked(from, '--from')
-  const target = checked({ ...to, directory: to.directory ?? from.directory }, '--data-dir')
-  const movesRows = nameOfRows(source) !== nameOfRows(target)
-  const movesBlobs = nameOfBlobs(source, environment) !== nameOfBlobs(target, environment)
+export async function readPlaces(given: Place, wanted: Place, readers: MoveReaders): Promise<MovePlaces> {
+  const from = await known(checked(given, '--from'), readers)
+  const to = await known(checked({ ...wanted, directory: wanted.directory ?? from.directory }, '--data-dir'), readers)
+  const movesRows = nameRows(from) !== nameRows(to)
+  const movesBlobs = nameOfBlobs(from) !== nameOfBlobs(to)
   if (!movesRows && !movesBlobs) {
     throw new InvalidRequestError('nothing_to_move', 'source and target are the same place', {
       hint: 'name where to move to: --database postgres://…, --blob-store s3://…, or --data-dir with a new directory',
     })
   }
-  return { from: source, to: target, movesRows, movesBlobs }
+  return { from, to, movesRows, movesBlobs }
 }
 
-/** What a person is told: both halves. */
-export function describePlace(place: Place, environment: Environment): string {
-  const [rows, blobs] = [nameRows(place), nameOfBlobs(place, environment)]
-  return rows === blobs ? rows : `${rows} and ${blobs}`
+async function known(place: Place, { environment, databases, blobStores }: MoveReaders): Promise<KnownPlace> {
+  const { database, blobStore } = place
+  const databaseAddress = database === null ? null : await readAddress('database', database, databases, environment)
+  const blobAddress = blobStore === null ? null : await readAddress('blob-store', blobStore, blobStores, environment)
+  const addresses = { ...place, databaseAddress, blobAddress }
+  const [rows, blobs] = [nameRows(addresses), nameOfBlobs(addresses)]
+  return { ...addresses, description: rows === blobs ? rows : `${rows} and ${blobs}` }
 }
 
-export function nameOfBlobs({ blobStore, directory }: Place, environment: Environment): string {
-  return blobStore === null ? `"${directory}"` : parseS3Address(blobStore, environment).name
+function nameOfBlobs({ blobAddress, directory }: Pick<KnownPlace, 'blobAddress' | 'directory'>): string {
+  return blobAddress?.name ?? `"${directory}"`
 }
 
 /** Blobs that are somewhere else than the flags say would not be found. @throws {ConflictError} `blobs_elsewhere` */
-export function assertBlobsOfSource(kept: string | null, { from }: MovePlaces, environment: Environment): void {
-  const named = from.blobStore === null ? null : parseS3Address(from.blobStore, environment).name
+export function assertBlobsOfSource(kept: string | null, { from }: MovePlaces): void {
+  const named = from.blobAddress?.name ?? null
   if (kept === named) return
   throw new ConflictError(
     'blobs_elsewhere',
@@ -66,12 +87,7 @@ export function assertBlobsOfSource(kept: string | null, { from }: MovePlaces, e
   )
 }
 
-function nameOfRows(place: Place): string {
-  return nameRows(place)
-}
-
 function checked(place: Place, flag: '--from' | '--data-dir'): Place {
-  if (place.database !== null) parsePostgresAddress(place.database)
   if (place.directory !== null) return { ...place, directory: resolve(place.directory) }
   if (place.database !== null && place.blobStore !== null) return place
   const what = place.database === null ? 'rows' : 'blobs'

@@ -5,7 +5,7 @@
 import { type Kysely, sql } from 'kysely'
 
 /** A column that names blobs; whether what it names serves one job only and is of no use after it. */
-type BlobColumn = readonly [table: string, column: string, isTransient: 0 | 1]
+export type BlobColumn = readonly [table: string, column: string, isTransient: 0 | 1]
 
 const COLUMNS: readonly BlobColumn[] = [
   ['checkpoint_files', 'sha256', 0],

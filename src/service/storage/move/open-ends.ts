@@ -10,18 +10,16 @@ import { openForReading } from '../archive/read-database.js'
 import { MOVE_MARKER, RESTORE_MARKER } from '../data-dir.js'
 import { type Database, type OpenDatabase, openDatabase } from '../database.js'
 import { migrationsWith } from '../migrations/index.js'
-import { parsePostgresAddress } from '../postgres/address.js'
-import { postgresMigrationsWith } from '../postgres/migrations.js'
-import { openPostgres } from '../postgres/open-postgres.js'
+import type { DatabaseAddress } from '../remote-database.js'
 import { unknownMigration } from '../removed-plugins.js'
 import { partsOf, type SchemaPart } from '../schema-part.js'
 import { hasTable } from '../upkeep/catalog.js'
 import { assertFits, fitOfDatabase } from '../upkeep/ownership.js'
 import { countRows } from './copy-rows.js'
 
-/** Where rows are: a database's address, or the data directory. */
+/** Where rows are: a database at an address, or the data directory. */
 export interface RowsPlace {
-  readonly database: string | null
+  readonly databaseAddress: DatabaseAddress | null
   readonly directory: string | null
 }
 
@@ -38,20 +36,20 @@ export interface SourceRows extends OpenDatabase, RowsIdentity {}
 const CONNECTIONS = 2
 
 /** What people call the place. */
-export function nameRows({ database, directory }: RowsPlace): string {
-  return database === null ? `"${directory}"` : parsePostgresAddress(database).name
+export function nameRows({ databaseAddress, directory }: RowsPlace): string {
+  return databaseAddress?.name ?? `"${directory}"`
 }
 
 /**
- * Opens the source. The data directory's lock is the caller's; that of a PostgreSQL database is held until it is closed.
+ * Opens the source. The data directory's lock is the caller's; that of a database at an address is held until it is closed.
  *
  * @throws {NotFoundError} `source_not_found`; {ConflictError} `schema_differs`, `database_in_use`; {StorageError} `database_newer`,
  *   `database_unreadable`, `data_dir_incomplete`
  */
 export async function openSource(place: RowsPlace, parts: readonly SchemaPart[]): Promise<SourceRows> {
   const name = nameRows(place)
-  const opened =
-    place.database === null ? await openFile(place.directory ?? '', parts) : await openRemote(place.database, parts)
+  const { databaseAddress: address, directory } = place
+  const opened = address === null ? await openFile(directory ?? '', parts) : await openRemote(address, parts)
   try {
     const known = await opened.db.selectFrom('database_identity').select(['id', 'mark']).executeTakeFirst()
     if (known === undefined) throw notFound(name, 'no server has worked with it yet')
@@ -91,13 +89,12 @@ async function openFile(directory: string, parts: readonly SchemaPart[]): Promis
   }
 }
 
-async function openRemote(address: string, parts: readonly SchemaPart[]): Promise<OpenDatabase> {
-  const { name } = parsePostgresAddress(address)
-  return openPostgres(address, {
+async function openRemote(address: DatabaseAddress, parts: readonly SchemaPart[]): Promise<OpenDatabase> {
+  return address.open({
     parts,
     maxConnections: CONNECTIONS,
     // what is thrown here leaves the database as it is; where nothing is, there is nothing to migrate
-    beforeMigrating: (db) => assertCurrent(db, name, Object.keys(postgresMigrationsWith(parts))),
+    beforeMigrating: (db) => assertCurrent(db, address.name, address.migrationNames(parts)),
   })
 }
 
@@ -129,7 +126,7 @@ export interface OpenTarget extends OpenDatabase {
  * Opens the target, makes its tables and keeps servers out of it; the data directory's lock is the caller's.
  *
  * @param isBegun an earlier move from this source did not end: its rows may be there
- * @throws {ConflictError} `database_not_empty`, `already_moved`, `database_in_use`; as `openDatabase`, `openPostgres`
+ * @throws {ConflictError} `database_not_empty`, `already_moved`, `database_in_use`; as `openDatabase`, {@link DatabaseAddress.open}
  */
 export async function openTarget(place: RowsPlace, source: SourceRows, isBegun: boolean): Promise<OpenTarget> {
   let isFilled = false
@@ -138,22 +135,22 @@ export async function openTarget(place: RowsPlace, source: SourceRows, isBegun: 
     isFilled = await isFilledBy(db, place, source, isBegun)
   }
   const opened =
-    place.database === null
+    place.databaseAddress === null
       ? await openDatabase(join(place.directory ?? '', 'trainyard.sqlite3'), { parts, beforeMigrating })
-      : await openPostgres(place.database, { parts, maxConnections: CONNECTIONS, beforeMigrating })
+      : await place.databaseAddress.open({ parts, maxConnections: CONNECTIONS, beforeMigrating })
   return { ...opened, isFilled }
 }
 
 /** The same questions without a lock, and without a change. @throws as {@link openTarget} */
 export async function lookAtTarget(place: RowsPlace, source: SourceRows, isBegun: boolean): Promise<void> {
-  if (place.database === null) {
+  if (place.databaseAddress === null) {
     const path = join(place.directory ?? '', 'trainyard.sqlite3')
     if (((await stat(path).catch(() => null))?.size ?? 0) === 0) return
     const opened = await openForReading(path, partsOf(source.db))
     await isFilledBy(opened.db, place, source, isBegun).finally(() => opened.close())
     return
   }
-  const opened = await openPostgres(place.database, { maxConnections: CONNECTIONS, isBeside: true })
+  const opened = await place.databaseAddress.open({ maxConnections: CONNECTIONS, isBeside: true })
   await isFilledBy(opened.db, place, source, isBegun).finally(() => opened.close())
 }
 

@@ -1,9 +1,9 @@
 /**
  * Where a database's blobs are kept, and whether a store is that place: rows that name bytes of somewhere else are of no use, and two
- * databases must not sweep one bucket.
+ * databases must not sweep one store.
  */
 import { ConflictError, StorageError } from '#base/errors/errors.js'
-import type { S3Blobs } from '../blobs/s3-blobs.js'
+import type { RemoteBlobs } from '../blobs/remote-blobs.js'
 import type { BlobStore } from '../blobs.js'
 import type { Database } from '../database.js'
 import { listReferencedBlobs } from './blob-references.js'
@@ -50,11 +50,11 @@ export async function assertBlobsAreIn(
 }
 
 /**
- * Before anything is changed: a bucket's prefix belongs to one database.
+ * Before anything is changed: a store belongs to one database.
  *
  * @throws {ConflictError} `blob_store_foreign`
  */
-export async function assertOwnBucket(store: S3Blobs, db: Database, adoption: Adoption): Promise<void> {
+export async function assertOwnBlobs(store: RemoteBlobs, db: Database, adoption: Adoption): Promise<void> {
   const owner = await store.readOwner()
   if (owner === null || adoption.ofEmpty || adoption.ofOther) return
   const known = await db.selectFrom('database_identity').select('id').executeTakeFirst()
@@ -62,7 +62,7 @@ export async function assertOwnBucket(store: S3Blobs, db: Database, adoption: Ad
 }
 
 /** The place is this database's from now on. @throws {ConflictError} `blob_store_foreign` when another server came first */
-export async function claimPlace(store: S3Blobs | null, db: Database, adoption: Adoption): Promise<void> {
+export async function claimPlace(store: RemoteBlobs | null, db: Database, adoption: Adoption): Promise<void> {
   const { id } = await db.selectFrom('database_identity').select('id').executeTakeFirstOrThrow()
   if (store !== null && (await store.readOwner()) !== id) {
     const isNew = !adoption.ofEmpty && !adoption.ofOther
@@ -74,7 +74,7 @@ export async function claimPlace(store: S3Blobs | null, db: Database, adoption: 
     .execute()
 }
 
-function foreign(store: S3Blobs): ConflictError {
+function foreign(store: RemoteBlobs): ConflictError {
   return new ConflictError('blob_store_foreign', `${store.name} belongs to another database`, {
     hint: 'name another prefix in --blob-store; trainyard serve --adopt-database takes this one over and deletes nothing that it does not know',
   })

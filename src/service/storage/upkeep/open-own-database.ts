@@ -4,8 +4,7 @@
  */
 import type { DataDir } from '../data-dir.js'
 import { type DatabaseOptions, type OpenDatabase, openDatabase } from '../database.js'
-import { parsePostgresAddress } from '../postgres/address.js'
-import { openPostgres, type PostgresOptions } from '../postgres/open-postgres.js'
+import type { DatabaseAddress, RemoteDatabase, RemoteDatabaseOptions } from '../remote-database.js'
 import { type Adoption, assertFits, fitOfDatabase, fitOfFile } from './ownership.js'
 
 /**
@@ -27,17 +26,17 @@ export async function openOwnDatabase(
 }
 
 /**
- * The same for a PostgreSQL database, whose blobs may lie in the directory.
+ * The same for a database at an address, whose blobs may lie in the directory.
  *
- * @throws as `openPostgres`, and {StorageError} `database_unreadable`
+ * @throws as {@link DatabaseAddress.open}, and {StorageError} `database_unreadable`
  */
-export async function openOwnPostgres(
-  address: string,
+export async function openOwnRemote(
+  address: DatabaseAddress,
   dataDir: Pick<DataDir, 'path' | 'blobsPath' | 'apiKeyPath'>,
-  { adoption, ...options }: PostgresOptions & { readonly adoption?: Adoption },
-): Promise<OpenDatabase> {
-  const paths = { ...dataDir, databasePath: parsePostgresAddress(address).name }
-  return openPostgres(address, {
+  { adoption, ...options }: RemoteDatabaseOptions & { readonly adoption?: Adoption },
+): Promise<RemoteDatabase> {
+  const paths = { ...dataDir, databasePath: address.name }
+  return address.open({
     ...options,
     beforeMigrating: async (db) => assertFits(await fitOfDatabase(db, paths), paths, adoption),
   })

@@ -8,13 +8,13 @@ import { join } from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
+import { loadDriver } from '#plugins/postgres/storage/driver.js'
 import { claimNextJob, createJob } from '#service/queue/queue.js'
 import { addUsage } from '#service/storage/access/usage-days.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { countRetries, inTransaction } from '#service/storage/in-transaction.js'
 import { insertModel } from '#service/storage/models.js'
-import { loadDriver } from '#service/storage/postgres/driver.js'
-import type { PostgresOptions } from '#service/storage/postgres/open-postgres.js'
+import type { RemoteDatabaseOptions } from '#service/storage/remote-database.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
 import { cli, createHome } from '../../../support/service/cli-process.js'
 import { createTestService, STAND_INS, sampleGroup } from '../../../support/service/create-test-service.js'
@@ -32,7 +32,7 @@ describe.skipIf(!hasPostgres())(hasPostgres() ? 'PostgreSQL' : NO_POSTGRES, () =
   })
   afterAll(() => postgres?.stop())
 
-  async function open(address: string, options: Partial<PostgresOptions> = {}): Promise<DatabaseHandle> {
+  async function open(address: string, options: Partial<RemoteDatabaseOptions> = {}): Promise<DatabaseHandle> {
     const opened = await openPostgres(address, { maxConnections: 8, ...options })
     onTestFinished(() => opened.close())
     return opened.db

@@ -16,6 +16,7 @@ import { createJobSignals } from '#service/queue/signals.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { forgetServers, listServers, renewServer } from '#service/storage/upkeep/servers.js'
 import { createJobFixture, type JobFixture, ONCE, TEST_LEASE } from '../../../support/service/job-fixture.js'
+import { UNHEARD } from '../../../support/service/unheard.js'
 
 const LEASE_MS = 60_000
 let fixture: JobFixture
@@ -129,10 +130,10 @@ describe('servers', () => {
   test('of another minor version are not joined, of another patch they are', async () => {
     const { db } = fixture
     await renewServer(db, facts('a', '0.1.3'), LEASE_MS)
-    const newer = createServerGroup({ db, facts: facts('b', '0.2.0'), logger })
+    const newer = createServerGroup({ db, shared: UNHEARD, facts: facts('b', '0.2.0'), logger })
     await expect(newer.start()).rejects.toMatchObject({ code: 'database_in_use' })
     expect((await listServers(db)).map(({ id }) => id)).toEqual(['a'])
-    const same = createServerGroup({ db, facts: facts('c', '0.1.9'), logger })
+    const same = createServerGroup({ db, shared: UNHEARD, facts: facts('c', '0.1.9'), logger })
     await same.start()
     expect(same.count()).toBe(2)
     await same.stop()
@@ -140,7 +141,7 @@ describe('servers', () => {
   })
 
   test('hear of jobs what the others say, not what they said themselves; a lost connection wakes all who wait', async () => {
-    const group = createServerGroup({ db: fixture.db, facts: facts('a'), logger })
+    const group = createServerGroup({ db: fixture.db, shared: UNHEARD, facts: facts('a'), logger })
     const noticed: string[] = []
     const signals = createJobSignals((id) => noticed.push(id), group)
     const { signal } = new AbortController()

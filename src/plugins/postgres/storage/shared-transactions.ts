@@ -11,15 +11,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ControlledTransaction, Kysely, KyselyPlugin, Transaction } from 'kysely'
 import { AppError } from '#base/errors/errors.js'
 import { createRng, randomSeed } from '#base/util/rng.js'
-import type { Schema } from '../schema.js'
+import type { SharedTransactions } from '#service/storage/in-transaction.js'
+import type { Schema } from '#service/storage/schema.js'
 import { databaseBusy, isConflict } from './errors.js'
-
-export interface SharedTransactions {
-  /** @throws what `action` throws; {AppError} `database_busy` */
-  run<T>(action: (transaction: Transaction<Schema>) => Promise<T>): Promise<T>
-  /** How often transactions were repeated, because others wrote or read the same. */
-  retries(): number
-}
+import { readTransactionId, wasCommitted } from './transaction-outcome.js'
 
 type Action = (transaction: Transaction<Schema>) => Promise<unknown>
 type Outcome = { readonly value: unknown } | { readonly error: unknown }
@@ -98,6 +93,8 @@ export function createSharedTransactions(db: Kysely<Schema>): SharedTransactions
         if (!isRunning) void runWaiting()
       }),
     retries: () => retries,
+    readId: readTransactionId,
+    wasCommitted: (id) => wasCommitted(db, id),
   }
 }
 

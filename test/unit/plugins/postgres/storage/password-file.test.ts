@@ -4,7 +4,7 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { createPasswordSource, findPassword } from '#service/storage/postgres/password-file.js'
+import { createPasswordSource, findPassword } from '#plugins/postgres/storage/password-file.js'
 import { temporaryDirectory } from '../../../../support/temporary-directory.js'
 
 const TARGET = { host: 'db.internal', port: 5432, database: 'yard', user: 'me' }

@@ -6,7 +6,6 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import type { IncomingHttpHeaders } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { S3Address } from './s3-address.js'
 import { brokenOff, type FileRange, readText, S3Failure, type S3Request, type S3Sender, textOf } from './s3-request.js'
 
 /** What a listing or a HEAD says. */
@@ -263,11 +262,6 @@ class BucketObjects implements S3Objects {
       }
     })
   }
-}
-
-/** Which key an object of a store has. */
-export function keyOf({ prefix }: Pick<S3Address, 'prefix'>, name: string): string {
-  return `${prefix}${name}`
 }
 
 async function digestOfRange({ path, start, sizeBytes }: FileRange): Promise<string> {

@@ -1,18 +1,16 @@
 /**
  * Finds out whether a transaction was committed when the connection was lost after the commit was sent: PostgreSQL
- * keeps the outcome under the transaction's id. SQLite needs nothing of the kind, because it has no connection to lose.
+ * keeps the outcome under the transaction's id.
  *
  * Source: PostgreSQL's manual, 9.27.8, "Transaction ID and Snapshot Information Functions".
  */
 import { sql } from 'kysely'
-import type { Database } from '../database.js'
-import { spelled } from '../sql-words.js'
+import type { Database } from '#service/storage/database.js'
 import { sqlStateOf } from './errors.js'
 
-/** The number of the transaction that runs; null on SQLite. */
+/** The number of the transaction that runs. */
 export async function readTransactionId(transaction: Database): Promise<string | null> {
-  const id = spelled({ sqlite: sql<string | null>`null`, postgres: sql<string>`pg_current_xact_id()::text` })
-  const { rows } = await sql<{ id: string | null }>`select ${id} as id`.execute(transaction)
+  const { rows } = await sql<{ id: string }>`select pg_current_xact_id()::text as id`.execute(transaction)
   return rows[0]?.id ?? null
 }
 

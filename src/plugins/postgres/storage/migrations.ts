@@ -3,11 +3,11 @@
  * that needs words of SQLite alone (a trigger, `json_each`) gets a second spelling here, under its name.
  */
 import { type Migration, sql } from 'kysely'
-import { createTable as createKeptTrainingData } from '../migrations/0036-kept-training-data.js'
-import { migrationsWith } from '../migrations/index.js'
-import { mergeMigrations, type SchemaPart } from '../schema-part.js'
+import { createTable as createKeptTrainingData } from '#service/storage/migrations/0036-kept-training-data.js'
+import { migrationsWith } from '#service/storage/migrations/index.js'
+import { type FirstTables, mergeMigrations, type SchemaPart } from '#service/storage/schema-part.js'
 import { CLOCK } from './dialect.js'
-import { TABLES } from './tables.js'
+import { STATEMENTS, toStatements } from './tables.js'
 import { blobTriggers, triggers } from './triggers.js'
 
 /** The last of SQLite's migrations that `tables.ts` has in it; the name sorts before those that follow. */
@@ -26,15 +26,27 @@ const OWN_SPELLINGS: Readonly<Record<string, Migration>> = {
 
 const createTables: Migration = {
   up: async (db) => {
-    for (const statement of TABLES) await sql.raw(statement).execute(db)
-    for (const statement of triggers(CLOCK)) await sql.raw(statement).execute(db)
+    for (const statement of [...toStatements(STATEMENTS), ...triggers(CLOCK)]) await sql.raw(statement).execute(db)
   },
 }
 
 /** Name → migration, applied in the order of the names. */
 export function postgresMigrationsWith(parts: readonly SchemaPart[]): Readonly<Record<string, Migration>> {
   const own = { [SQUASHED]: createTables, ...later(migrationsWith([])), ...OWN_SPELLINGS }
-  return mergeMigrations(own, parts, (part) => ({ ...later(part.migrations), ...part.postgresMigrations }))
+  return mergeMigrations(own, parts, ({ firstTables, migrations, postgresMigrations }) => ({
+    ...(firstTables === undefined ? {} : { [SQUASHED]: createFirst(firstTables) }),
+    ...later(migrations),
+    ...postgresMigrations,
+  }))
+}
+
+function createFirst({ statements, blobs = [] }: FirstTables): Migration {
+  return {
+    up: async (db) => {
+      const notes = blobs.flatMap((column) => blobTriggers(...column))
+      for (const statement of [...toStatements(statements), ...notes]) await sql.raw(statement).execute(db)
+    },
+  }
 }
 
 /** Those that came after the first. */

@@ -8,8 +8,8 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Clock } from '#base/util/clock.js'
 import { moveFile, removeTree } from '#base/util/move-file.js'
-import { type BlobRef, LOCAL_FILE_MS, nameOf } from '../blobs.js'
-import { guardDisk } from './spool.js'
+import { guardDisk } from '#service/storage/blobs/spool.js'
+import { type BlobRef, LOCAL_FILE_MS, nameOf } from '#service/storage/blobs.js'
 
 export interface BlobCache {
   /** An unused path on the same disk; what is left there is removed at the next start. */

@@ -6,7 +6,9 @@ import { createHash } from 'node:crypto'
 import { sql } from 'kysely'
 import { createDeferred } from '#base/util/deferred.js'
 import { createTurns } from '#base/util/turns.js'
-import type { Database, DatabaseHandle } from '../database.js'
+import type { BlobGuard } from '#service/storage/blobs/remote-blobs.js'
+import type { Database, DatabaseHandle } from '#service/storage/database.js'
+import type { LastingDuty } from '#service/storage/remote-database.js'
 
 /** Any numbers that nobody else takes. */
 const SWEEP_LOCK = 8_642_002
@@ -37,14 +39,6 @@ export async function onDuty<T>(db: DatabaseHandle, duty: string, action: () => 
     if (rows[0]?.taken !== true) return null
     return thenUnlock(connection, sql`select pg_advisory_unlock(${sql.lit(id)})`, action)
   })
-}
-
-/** What one server does for as long as it lives, because it remembers what it did. */
-export interface LastingDuty {
-  /** @returns null, with nothing done, while another server has the duty */
-  run<T>(action: () => Promise<T>): Promise<T | null>
-  /** Gives it up. */
-  release(): Promise<void>
 }
 
 /** Takes the duty when it is free, and keeps it until it is released or the connection that holds it is gone: one of the server's. */
@@ -112,7 +106,7 @@ export async function withBlobLocked<T>(db: DatabaseHandle, sha256: string, acti
 }
 
 /** `withBlobLocked` for one server, of a few blobs at a time. */
-export function createBlobGuard(db: DatabaseHandle): <T>(sha256: string, action: () => Promise<T>) => Promise<T> {
+export function createBlobGuard(db: DatabaseHandle): BlobGuard {
   const turns = createTurns({
     what: 'blobs',
     atOnce: BLOBS_AT_ONCE,

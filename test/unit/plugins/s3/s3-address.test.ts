@@ -2,7 +2,7 @@
  * Addresses of blob stores: what they mean, and what is refused without repeating what may be a key.
  */
 import { describe, expect, it } from 'vitest'
-import { parseS3Address } from '#service/storage/blobs/s3-address.js'
+import { parseS3Address } from '#plugins/s3/s3-address.js'
 
 const GB = 1024 ** 3
 

@@ -17,7 +17,7 @@ import {
   type RawNode,
   type TransactionSettings,
 } from 'kysely'
-import { postgresSpelling } from '../sql-words.js'
+import { postgresSpelling } from '#service/storage/sql-words.js'
 import type { Pool, PooledClient, QueryAnswer } from './driver.js'
 import { isConnectionLost, toDatabaseError, unknownOutcome } from './errors.js'
 

@@ -10,7 +10,7 @@
 import { CLOCK_OF_SQLITE, toPostgresTypes } from './dialect.js'
 
 /** Statements; `now_ms` stands for the database's clock. */
-const STATEMENTS = `
+export const STATEMENTS = `
 create table api_keys (
   id text primary key, entity text not null, key_hash text not null unique, key_prefix text not null,
   created_at_ms bigint not null default now_ms, name text not null default '', project text,
@@ -188,5 +188,3 @@ export function toStatements(text: string): readonly string[] {
     .filter((statement) => statement.trim() !== '')
     .map(toPostgresTypes)
 }
-
-export const TABLES = toStatements(STATEMENTS)

@@ -7,39 +7,20 @@
 import { Kysely, sql } from 'kysely'
 import { readEnvironment } from '#base/environment.js'
 import { AppError, StorageError } from '#base/errors/errors.js'
-import { migrate, type OpenDatabase } from '../database.js'
-import { shareTransactions } from '../in-transaction.js'
-import type { Schema } from '../schema.js'
-import { type SchemaPart, withParts } from '../schema-part.js'
+import { migrate } from '#service/storage/database.js'
+import { shareTransactions } from '#service/storage/in-transaction.js'
+import type { RemoteDatabase, RemoteDatabaseOptions, SharedDatabase } from '#service/storage/remote-database.js'
+import type { Schema } from '#service/storage/schema.js'
+import { withParts } from '#service/storage/schema-part.js'
 import { parsePostgresAddress } from './address.js'
 import { PoolDialect } from './dialect.js'
 import { type Client, loadDriver, withPassword } from './driver.js'
 import { toDatabaseError } from './errors.js'
+import { createBlobGuard, createLastingDuty, inTurnOfStarts, onDuty } from './locks.js'
 import { postgresMigrationsWith } from './migrations.js'
 import { createPasswordSource } from './password-file.js'
 import { holdServerLock, NOTICE_CHANNEL, type ServerLockOptions } from './server-lock.js'
-
-export interface PostgresOptions {
-  /** What plugins add to it. Default: nothing */
-  readonly parts?: readonly SchemaPart[]
-  /** Connections at most, besides the one that holds the lock. */
-  readonly maxConnections: number
-  /** Other servers may work with it at the same time, if they say so too. Absent: this one is alone. */
-  readonly sharing?: {
-    /** Of this server, to be seen by the others. */
-    readonly id: string
-    /** What they say (`notifyServers`); null: something may have been missed. */
-    readonly onNotice: (payload: string | null) => void
-  }
-  /** Beside a server that works with it: no lock is taken, and the tables stay as they are. Default false */
-  readonly isBeside?: boolean
-  /** Looks at the database before its tables change; what it throws leaves them as they are. */
-  readonly beforeMigrating?: (db: Kysely<Schema>) => Promise<void>
-  /** Hears of connections that broke while nobody used them, and of the lock's. */
-  readonly onTrouble?: (error: unknown) => void
-  /** Another server has the lock, which was lost with its connection: this one must not go on. Told once. */
-  readonly onTakenOver?: (error: AppError) => void
-}
+import { createSharedTransactions } from './shared-transactions.js'
 
 /** How long a statement waits for a connection before it is told that the database cannot be reached. */
 const CONNECT_MS = 10_000
@@ -55,7 +36,7 @@ const INTEGER_OIDS = [20, 1700]
  * @throws {InvalidRequestError} `invalid_setting`; {AppError} `database_unavailable`; {ConflictError} `database_in_use` while another server
  *   works with it that does not share it, or has older tables; {StorageError} `database_refused`, `database_newer`, `migration_failed`
  */
-export async function openPostgres(address: string, options: PostgresOptions): Promise<OpenDatabase> {
+export async function openPostgres(address: string, options: RemoteDatabaseOptions): Promise<RemoteDatabase> {
   const { url, name } = parsePostgresAddress(address)
   const { onTrouble = () => undefined, onTakenOver = () => undefined, parts = [] } = options
   const migrations = postgresMigrationsWith(parts)
@@ -103,13 +84,25 @@ export async function openPostgres(address: string, options: PostgresOptions): P
     await lock?.release()
     throw toDatabaseError(error)
   }
-  shareTransactions(db)
+  shareTransactions(db, createSharedTransactions(db))
   return {
     db,
+    shared: sharedBy(db),
     close: async () => {
       await db.destroy()
       await lock?.release()
     },
+  }
+}
+
+function sharedBy(db: Kysely<Schema>): SharedDatabase {
+  return {
+    notify: (payload) => notifyServers(db, payload),
+    isConnected: (id) => isServerConnected(db, id),
+    onDuty: (duty, action) => onDuty(db, duty, action),
+    lastingDuty: (duty) => createLastingDuty(db, duty),
+    inTurnOfStarts: (action) => inTurnOfStarts(db, action),
+    createBlobGuard: () => createBlobGuard(db),
   }
 }
 

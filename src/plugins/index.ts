@@ -8,11 +8,12 @@ import { fineTuning } from './fine-tuning/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { probes } from './probes/plugin.js'
+import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, ray],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -16,6 +16,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object'>> = {
   handlers: 'function',
   tables: 'function',
   artifactRows: 'function',
+  workerSupplies: 'object',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
 const SCOPES: readonly string[] = [...KEY_SCOPES, 'open']
@@ -98,9 +99,15 @@ export function checkTogether(
 ): void {
   const names = new Set<string>()
   const keys = new Set<string>(Object.keys(core.endpoints))
-  for (const [i, { name }] of plugins.entries()) {
+  const protocols = new Set<string>()
+  for (const [i, { name, workerSupplies = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
+    for (const { protocol } of workerSupplies) {
+      if (protocols.has(protocol))
+        throw pluginInvalid(name, `another plugin starts workers at addresses of "${protocol}"`)
+      protocols.add(protocol)
+    }
     const { runs = [], sections = [] } = endpoints[i] ?? {}
     for (const { after } of sections) {
       if (!core.sections.includes(after)) throw pluginInvalid(name, `there is no section "${after}" to stand behind`)

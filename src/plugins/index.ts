@@ -4,6 +4,7 @@
  */
 import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
+import { devices } from './devices/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
@@ -14,6 +15,6 @@ import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, ray],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, ray, devices],
   bodyThread: 'plugins/body-thread.js',
 }

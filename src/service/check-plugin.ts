@@ -17,6 +17,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object'>> = {
   tables: 'function',
   artifactRows: 'function',
   workerSupplies: 'object',
+  accelerators: 'object',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
 const SCOPES: readonly string[] = [...KEY_SCOPES, 'open']

@@ -13,7 +13,7 @@ import { createDeferred } from '#base/util/deferred.js'
 import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
-import { loadPlugins, startPlugins } from './assembly/plugins.js'
+import { acceleratorsOf, loadPlugins, startPlugins } from './assembly/plugins.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
 import { chooseDevice } from './assembly/served-device.js'
 import { readServedModels } from './assembly/served-models.js'
@@ -103,7 +103,8 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   lifetimes.add('data directory', () => dataDir.unlock())
   // it may take minutes: not where another server has the directory
   const { device: setting, precision } = settings
-  const device = await chooseDevice({ setting, precision, environment: startEnvironment(begun), logger })
+  const accelerators = acceleratorsOf(begun.plugins)
+  const device = await chooseDevice({ setting, precision, accelerators, environment: startEnvironment(begun), logger })
   const start: Start = { ...begun, device }
   const models = await readServedModels(options, dataDir)
   const { served } = models

@@ -10,6 +10,7 @@ import type { EntryPoint } from '#base/processes/entry.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
+import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
@@ -127,6 +128,14 @@ interface SupplyRow {
   open(core: SupplyStart): Promise<WorkerSupply & { start(): void }>
 }
 
+/** An accelerator that is compared with the CPU before a server computes on it. */
+interface AcceleratorRow {
+  /** As `--device` names it. */
+  readonly name: Accelerator
+  /** @param environment of the process that tries it @returns also where that process died; it never rejects */
+  prove(environment: Readonly<Record<string, string | undefined>>): Promise<DeviceProof>
+}
+
 /** What a plugin adds; it leaves out what it does not add. */
 export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingRows> {
   /** As its folder is called. */
@@ -141,6 +150,10 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   start?(core: PluginStart<S>): Promise<P>
   /** One for each row. Loaded when the first request for one of them comes. */
   handlers?(service: PluginService<P, S>): Promise<PluginHandlers<E>>
+  /** Accelerators that it can try, in the order in which `--device auto` does. */
+  readonly accelerators?: readonly AcceleratorRow[]
+  /** Entry points of its child processes, as paths below `src/`: each is a bundle of the package. */
+  readonly processes?: readonly string[]
   /** Places that workers can be started at, as `--workers` names one. */
   readonly workerSupplies?: readonly SupplyRow[]
   /** Loaded when a database is opened. */

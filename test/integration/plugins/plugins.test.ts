@@ -227,3 +227,23 @@ describe('a supply of workers', () => {
     )
   })
 })
+
+describe('an accelerator', () => {
+  test('is tried by a plugin, and refused where none tries it', async () => {
+    const named = { device: 'cuda', precision: 'f32' } as const
+    await expect(createTestService({ ...named, installed: { plugins: [], bodyThread } })).rejects.toMatchObject({
+      code: 'device_refused',
+      message: 'device cuda cannot be tried: no plugin does it',
+    })
+    const refused = (problem: string) =>
+      ({ device: 'cuda', isTrusted: false, problem, graphs: [], runtime: '' }) as const
+    const plugin = definePlugin({
+      name: 'trials',
+      accelerators: [{ name: 'cuda', prove: async () => refused('cuda is in the shed') }],
+    })
+    const installed = { plugins: [plugin], bodyThread }
+    await expect(createTestService({ ...named, installed })).rejects.toMatchObject({ message: 'cuda is in the shed' })
+    service = await createTestService({ device: 'auto', precision: 'f32', installed })
+    expect((await service.json('/v1/health')).status).toBe(200)
+  })
+})

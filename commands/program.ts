@@ -182,7 +182,6 @@ const OWN: readonly CommandEntry[] = [
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,
   ),
-  entry('devices', 'List what this machine can compute on', async () => (await import('./service/devices.js')).devices),
   entry('whoami', 'Show which server and which key are used', async () => (await import('./whoami.js')).whoami),
   entry('config list', 'List settings with their sources', async () => (await import('./config/list.js')).listConfig),
   entry('config get', 'Print one setting', async () => (await import('./config/get.js')).getConfig),

@@ -15,8 +15,9 @@ const TARGET = path.join(ROOT, 'dist/bundles')
 const { build } = await import('esbuild').catch((cause) => {
   throw new Error('the packages that the code is bundled with are missing: run npm ci', { cause })
 })
-const compiled = pathToFileURL(path.join(ROOT, 'dist/src/base/processes/entry.js'))
-const { ENTRY_POINTS } = await import(compiled.href)
+const compiled = (name) => import(pathToFileURL(path.join(ROOT, 'dist/src', name)).href)
+const { ENTRY_POINTS } = await compiled('base/processes/entry.js')
+const { INSTALLED } = await compiled('plugins/index.js')
 
 const source = (name) => path.join('src', name.replace(/\.js$/, '.ts'))
 const entryPoints = [
@@ -27,7 +28,10 @@ const entryPoints = [
   // what kill tests run as a server; no part of the package
   { in: 'src/service/test-door.ts', out: 'test-door' },
   { in: 'src/plugins/index.ts', out: 'plugins' },
-  ...ENTRY_POINTS.map((name) => ({ in: source(name), out: name.replace(/\.js$/, '') })),
+  ...[...ENTRY_POINTS, ...INSTALLED.plugins.flatMap(({ processes = [] }) => processes)].map((name) => ({
+    in: source(name),
+    out: name.replace(/\.js$/, ''),
+  })),
 ]
 
 const fresh = `${TARGET}-new`

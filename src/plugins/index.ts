@@ -4,17 +4,19 @@
  */
 import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
+import { devices } from './devices/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
+import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, s3, postgres],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, s3, postgres, ray, devices],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -18,6 +18,8 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   databases: 'list',
   blobStores: 'list',
   artifactRows: 'function',
+  workerSupplies: 'object',
+  accelerators: 'object',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
 const SCOPES: readonly string[] = [...KEY_SCOPES, 'open']
@@ -102,12 +104,18 @@ export function checkTogether(
   const names = new Set<string>()
   const keys = new Set<string>(Object.keys(core.endpoints))
   const schemes = new Set<string>()
-  for (const [i, { name, databases = [], blobStores = [] }] of plugins.entries()) {
+  const protocols = new Set<string>()
+  for (const [i, { name, databases = [], blobStores = [], workerSupplies = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
     for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
       if (schemes.has(scheme)) throw pluginInvalid(name, `addresses ${scheme}:// are opened already`, 'give it another')
       schemes.add(scheme)
+    }
+    for (const { protocol } of workerSupplies) {
+      if (protocols.has(protocol))
+        throw pluginInvalid(name, `another plugin starts workers at addresses of "${protocol}"`)
+      protocols.add(protocol)
     }
     const { runs = [], sections = [] } = endpoints[i] ?? {}
     for (const { after } of sections) {

@@ -13,14 +13,14 @@ import { createDeferred } from '#base/util/deferred.js'
 import { createLifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { countWorkers, createJobs } from './assembly/jobs.js'
 import { createOperations } from './assembly/operations.js'
-import { createPlacement } from './assembly/placement.js'
-import { loadPlugins, startPlugins } from './assembly/plugins.js'
+import { acceleratorsOf, loadPlugins, startPlugins } from './assembly/plugins.js'
 import { type Processes, startProcesses } from './assembly/processes.js'
 import { chooseDevice } from './assembly/served-device.js'
 import { readServedModels } from './assembly/served-models.js'
 import { startServer } from './assembly/server.js'
 import { type ServiceSeams, type Start, startEnvironment } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
+import { openWorkerSupply } from './assembly/worker-supply.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
 import type { Installed } from './plugin.js'
@@ -103,7 +103,8 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   lifetimes.add('data directory', () => dataDir.unlock())
   // it may take minutes: not where another server has the directory
   const { device: setting, precision } = settings
-  const device = await chooseDevice({ setting, precision, environment: startEnvironment(begun), logger })
+  const accelerators = acceleratorsOf(begun.plugins)
+  const device = await chooseDevice({ setting, precision, accelerators, environment: startEnvironment(begun), logger })
   const start: Start = { ...begun, device }
   const models = await readServedModels(options, dataDir)
   const { served } = models
@@ -116,9 +117,9 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const jobs = createJobs(start, {
     ...{ storage, workers, served, preparedDir },
     serverUrl: () => workerUrl,
-    supply: () => placement,
+    supply: () => supply,
   })
-  const placement = createPlacement(start, { storage, jobs })
+  const supply = await openWorkerSupply(start, { storage, jobs })
   const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const begins: (() => void)[] = []
   const core = {
@@ -136,7 +137,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   jobs.dispatcher.start()
   await jobs.sessions.start()
   for (const begin of begins) begin()
-  placement?.start()
+  supply?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 
   let closed: Promise<void> | null = null

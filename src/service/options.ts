@@ -66,8 +66,6 @@ export interface ServiceTuning {
   readonly blobStore?: object
   /** Wait before a broken download of a base model is opened again, milliseconds; doubles. Default 1000. */
   readonly downloadRetryMs?: number
-  /** How often a cluster of workers is looked at, milliseconds. Default: `placement.ts`. */
-  readonly placementMs?: number
   /** Of plugins, by their names. Defaults: beside the code they tune. */
   readonly plugins?: Readonly<Record<string, object>>
   /** When a sample that nobody asks for goes. Defaults: `samples.ts`. */

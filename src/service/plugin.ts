@@ -4,9 +4,13 @@
  *
  * The core imports no plugin: whoever starts it hands the list over (`Installed`).
  */
+
+import type { Logger } from '#base/logging/logger.js'
 import type { EntryPoint } from '#base/processes/entry.js'
+import type { IdSource } from '#base/util/ids.js'
 import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
+import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
@@ -16,6 +20,7 @@ import type { ServiceContext } from './operations/context.js'
 import type { ResolvedSettings } from './options.js'
 import type { Peers } from './queue/peers.js'
 import type { BlobStoreKind } from './storage/blobs/remote-blobs.js'
+import type { WorkerKind, WorkerSupply } from './queue/unclaimable.js'
 import type { DatabaseHandle } from './storage/database.js'
 import type { DatabaseKind } from './storage/remote-database.js'
 import type { SchemaPart } from './storage/schema-part.js'
@@ -80,6 +85,61 @@ interface CommandRow {
   load(): Promise<object>
 }
 
+/** A worker of another machine: what it is called, and what it can take. */
+type NamedWorker = WorkerKind & { readonly name: string }
+
+/** A service that starts, as a place finds it that is to get workers. */
+export interface SupplyStart {
+  /** What was set: an address of the place's protocol. */
+  readonly address: string
+  readonly publicUrl: string | null
+  /** What this process was started with. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+  readonly logger: Logger
+  readonly ids: Pick<IdSource, 'uuid'>
+  /** What runs is added here as soon as it does, with its end. */
+  readonly lifetimes: Pick<Lifetimes, 'add'>
+  /** Of the plugin. */
+  readonly tuning: object | undefined
+  readonly queue: SuppliedQueue
+}
+
+/** The queue as a supply of workers sees it. */
+export interface SuppliedQueue {
+  /**
+   * How many workers of the supply would have something to do, beside the workers of this machine and others.
+   *
+   * @param isOwn whether a worker of another machine is one of the supply's
+   */
+  wanted(isOwn: (worker: { readonly name: string }) => boolean): Promise<number>
+  /** Workers of other machines that wait, train, or were heard of lately. */
+  workers(): readonly NamedWorker[]
+  /** See `Claims.workersEnded` of `queue/dispatcher.ts`. */
+  workersEnded(name: string, reason: string): Promise<boolean>
+  /** One of several servers has it for as long as it lives. */
+  lastingDuty: Peers['lastingDuty']
+}
+
+/** Places that workers are started at. */
+interface SupplyRow {
+  /** Of addresses: `ssh:`. */
+  readonly protocol: string
+  /** What an address is of, for people. */
+  readonly place: string
+  /** An address, for people. */
+  readonly example: string
+  /** Reads the address; nothing is sent until `start`. */
+  open(core: SupplyStart): Promise<WorkerSupply & { start(): void }>
+}
+
+/** An accelerator that is compared with the CPU before a server computes on it. */
+interface AcceleratorRow {
+  /** As `--device` names it. */
+  readonly name: Accelerator
+  /** @param environment of the process that tries it @returns also where that process died; it never rejects */
+  prove(environment: Readonly<Record<string, string | undefined>>): Promise<DeviceProof>
+}
+
 /** What a plugin adds; it leaves out what it does not add. */
 export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingRows> {
   /** As its folder is called. */
@@ -98,6 +158,12 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly databases?: readonly DatabaseKind[]
   /** The same for blobs. */
   readonly blobStores?: readonly BlobStoreKind[]
+  /** Accelerators that it can try, in the order in which `--device auto` does. */
+  readonly accelerators?: readonly AcceleratorRow[]
+  /** Entry points of its child processes, as paths below `src/`: each is a bundle of the package. */
+  readonly processes?: readonly string[]
+  /** Places that workers can be started at, as `--workers` names one. */
+  readonly workerSupplies?: readonly SupplyRow[]
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**

@@ -45,7 +45,8 @@ const WORK = {
 const load = (name) => import(new URL(`../../dist/src/${name}.js`, import.meta.url))
 
 export async function run({ devices, shape = 'large' }, print) {
-  const { proveDevice, placementOf, speedupOf } = await load('contract/processes/device-proof')
+  const { placementOf, speedupOf } = await load('contract/processes/device-proof')
+  const { proveDevice } = await load('plugins/devices/prove-device')
   const proven = []
   for (const device of devices === undefined ? ['webgpu', 'cuda'] : devices.split(',')) {
     const proof = await proveDevice(device, process.env)

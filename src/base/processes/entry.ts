@@ -6,10 +6,9 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { packageRoot } from '#base/util/package-root.js'
 
-/** Entry points of child processes and threads, as paths below `src/`. The build bundles each (`src/bundle.js`). */
+/** Entry points of child processes and threads, as paths below `src/`; plugins have theirs. Each is bundled (`src/bundle.js`). */
 export const ENTRY_POINTS = [
   'base/processes/die-with-parent.js',
-  'devices/main.js',
   'inference/grammar/grammar-thread.js',
   'inference/host/adapters/adapter-thread.js',
   'inference/host/main.js',
@@ -31,10 +30,10 @@ export type EntryPoint = (typeof ENTRY_POINTS)[number]
 /** The folder of bundles below the package's own; each entry point is at its path below `src/`. */
 const BUNDLES = 'dist/bundles'
 
-/** A module that a test starts in the place of an entry point. */
+/** An entry point of a plugin, or a module that a test starts in the place of one. */
 export type StandIn = string & {}
 
-/** Absolute path of an entry point's bundle; a stand-in is at its absolute path. */
+/** Absolute path of an entry point's bundle; a stand-in of a test is at its absolute path. */
 export function bundlePath(entry: EntryPoint | StandIn): string {
   return resolve(packageRoot(), BUNDLES, entry)
 }

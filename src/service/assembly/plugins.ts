@@ -125,6 +125,11 @@ export function handlersLater(
   })
 }
 
+/** Who tries accelerators. */
+export function acceleratorsOf({ list }: Pick<LoadedPlugins, 'list'>): NonNullable<Plugin['accelerators']> {
+  return list.flatMap(({ plugin }) => plugin.accelerators ?? [])
+}
+
 /** What the first plugin that knows the artifact says. */
 export async function findArtifactRows(
   { list }: Pick<LoadedPlugins, 'list'>,

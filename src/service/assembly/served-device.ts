@@ -8,15 +8,10 @@ import type { Environment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import { type Card, listCards } from '#base/processes/graphics-cards.js'
-import {
-  type Accelerator,
-  type DeviceProof,
-  placementOf,
-  proveDevice,
-  speedupOf,
-} from '#contract/processes/device-proof.js'
+import { type Accelerator, type DeviceProof, placementOf, speedupOf } from '#contract/processes/device-proof.js'
 import type { DeviceSetting, Precision } from '#contract/settings/service.js'
 import type { DeviceFacts } from '#inference/host/protocol.js'
+import type { Plugin } from '../plugin.js'
 
 export interface ServedDevice {
   /** For records and people: `cpu`, or `webgpu: NVIDIA L4, driver 580.1, 24 GB`. */
@@ -28,12 +23,12 @@ export interface ServedDevice {
 }
 
 const CPU: ServedDevice = { description: 'cpu', facts: null, notes: [] }
-/** In the order in which `auto` tries them. */
-const ACCELERATORS: readonly Accelerator[] = ['cuda', 'webgpu']
 
 export interface ChooseDeviceOptions {
   readonly setting: DeviceSetting
   readonly precision: Precision
+  /** Those that can be tried, in the order in which `auto` does. */
+  readonly accelerators: NonNullable<Plugin['accelerators']>
   /** Of the process that tries. */
   readonly environment: Environment
   readonly logger: Pick<Logger, 'info'>
@@ -48,6 +43,7 @@ export interface ChooseDeviceOptions {
 export async function chooseDevice({
   setting,
   precision,
+  accelerators,
   environment,
   logger,
 }: ChooseDeviceOptions): Promise<ServedDevice> {
@@ -62,9 +58,16 @@ export async function chooseDevice({
     })
   }
   const notes: string[] = []
-  for (const device of setting === 'auto' ? ACCELERATORS : [setting]) {
+  const tried = accelerators.filter(({ name }) => setting === 'auto' || name === setting)
+  if (tried.length === 0 && setting !== 'auto') {
+    throw new InvalidRequestError('device_refused', `device ${setting} cannot be tried: no plugin does it`, {
+      param: 'device',
+      hint: '--device cpu always works',
+    })
+  }
+  for (const { name: device, prove } of tried) {
     logger.info({ device }, 'device.trying')
-    const proof = await proveDevice(device, environment)
+    const proof = await prove(environment)
     const speedup = speedupOf(proof)
     const facts = { device, speedup: speedup === null ? null : Number(speedup.toPrecision(2)), ...placementOf(proof) }
     logger.info({ ...facts, problem: proof.problem }, proof.isTrusted ? 'device.proven' : 'device.refused')

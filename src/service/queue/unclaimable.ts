@@ -23,6 +23,8 @@ export interface WorkerSupply {
   kinds(): readonly WorkerKind[]
   /** Faults of the supply, in sentences. */
   notes(): readonly string[]
+  /** What a job waits for while nothing is wrong, in a sentence. */
+  readonly asked: string
 }
 
 export interface Reach {
@@ -57,7 +59,7 @@ export function createReach(known: {
       const workers = kinds()
       const coming = supply()
       if (coming !== null && workers.length === 0) {
-        return whyUnclaimable(job, coming.kinds()) ?? coming.notes()[0] ?? 'a worker is asked of the Ray cluster'
+        return whyUnclaimable(job, coming.kinds()) ?? coming.notes()[0] ?? coming.asked
       }
       return whyUnclaimable(job, workers) ?? coming?.notes()[0] ?? null
     },

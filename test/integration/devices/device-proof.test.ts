@@ -9,12 +9,13 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
-import { DEVICE_TOLERANCE, placementOf, proveDevice, speedupOf } from '#contract/processes/device-proof.js'
+import { placementOf, speedupOf } from '#contract/processes/device-proof.js'
 import type { SystemCheckResponse } from '#contract/wire/health.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { worstOf } from '#plugins/devices/prove.js'
+import { DEVICE_TOLERANCE, proveDevice } from '#plugins/devices/prove-device.js'
+import { openSmallModel } from '#plugins/devices/small-graphs.js'
 import type { ServiceSeams } from '#service/test-door.js'
-import { worstOf } from '../../../src/devices/prove.js'
-import { openSmallModel } from '../../../src/devices/small-graphs.js'
 import {
   hasSoftwareVulkan,
   NO_SOFTWARE_VULKAN,

@@ -2,7 +2,7 @@
  * A service is the core with the plugins it is given: with none it serves what is the core's, and one more is a manifest.
  */
 import { type Generated, type Kysely, sql } from 'kysely'
-import { afterEach, describe, expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { z } from 'zod'
 import { NotFoundError } from '#base/errors/errors.js'
 import { small } from '#contract/endpoints/bodies.js'
@@ -16,6 +16,7 @@ import { listNewestIds } from '#service/storage/upkeep/clock-shift.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const { bodyThread } = INSTALLED
+const MESSAGES = ['user', 'assistant'].map((role) => ({ role, content: role }))
 
 const rows = endpoints({
   'POST /v1/preview/notes': {
@@ -171,5 +172,78 @@ describe('a plugin', () => {
     expect(await listNewestIds(db)).toContain(kept.id)
     const columns = await db.transaction().execute(async (transaction) => blobColumnsOf(transaction))
     expect(columns.map((column) => column.join('.'))).toContain('notes.text')
+  })
+})
+
+describe('a supply of workers', () => {
+  const here = { installed: { plugins: [], bodyThread } }
+  const address = 'shed://garden'
+
+  /** Workers of a shed: it says what it was given and when it began. @param heard is told of both */
+  const shed = (name: string, heard: (said: string) => void) =>
+    definePlugin({
+      name,
+      workerSupplies: [
+        {
+          protocol: 'shed:',
+          place: 'a shed',
+          example: address,
+          open: async ({ address: given, tuning, queue }) => {
+            heard(`${given} ${JSON.stringify(tuning)}`)
+            const kinds = () => [{ trainers: ['onnx'], memoryBytes: null }]
+            const start = async () => heard(`wants ${await queue.wanted(() => false)}`)
+            return { kinds, notes: () => [], asked: 'somebody goes to the shed', start: () => void start() }
+          },
+        },
+      ],
+    })
+
+  test('is opened by the plugin whose addresses those are, begins when the server listens, and is told of', async () => {
+    const heard: string[] = []
+    const installed = { plugins: [shed('sheds', (said) => heard.push(said))], bodyThread }
+    const tuning = { plugins: { sheds: { doors: 2 } } }
+    service = await createTestService({ installed, tuning, workers: address, trainWorkers: 0 })
+    await vi.waitFor(() => expect(heard).toEqual(['shed://garden {"doors":2}', 'wants 0']), 20_000)
+    const data = `data:application/jsonl;base64,${Buffer.from(JSON.stringify({ messages: MESSAGES })).toString('base64')}`
+    const job = { model_id: await service.createModel('m'), training_data_url: data }
+    const { body } = await service.json<{ id: string }>('/v1/preview/sft-training-jobs', { json: job })
+    const { body: waiting } = await service.json<{ warnings: string[] }>(`/v1/preview/training-jobs/${body.id}`)
+    expect(waiting.warnings.join()).toContain('somebody goes to the shed')
+  })
+
+  test('is refused where no plugin, or another one, has such addresses', async () => {
+    await expect(createTestService({ ...here, workers: address })).rejects.toMatchObject({
+      code: 'invalid_workers',
+      message: '--workers must be left out, as no plugin starts workers, got "shed://garden"',
+    })
+    await expect(createTestService({ workers: address })).rejects.toMatchObject({
+      code: 'invalid_workers',
+      message: `--workers must be an address of Ray's dashboard, got "shed://garden"`,
+      hint: expect.stringMatching(/^for example ray:/),
+    })
+    const plugins = ['one', 'two'].map((name) => shed(name, () => undefined))
+    await expect(createTestService({ installed: { plugins, bodyThread } })).rejects.toThrow(
+      'plugin "two": another plugin starts workers at addresses of "shed:"',
+    )
+  })
+})
+
+describe('an accelerator', () => {
+  test('is tried by a plugin, and refused where none tries it', async () => {
+    const named = { device: 'cuda', precision: 'f32' } as const
+    await expect(createTestService({ ...named, installed: { plugins: [], bodyThread } })).rejects.toMatchObject({
+      code: 'device_refused',
+      message: 'device cuda cannot be tried: no plugin does it',
+    })
+    const refused = (problem: string) =>
+      ({ device: 'cuda', isTrusted: false, problem, graphs: [], runtime: '' }) as const
+    const plugin = definePlugin({
+      name: 'trials',
+      accelerators: [{ name: 'cuda', prove: async () => refused('cuda is in the shed') }],
+    })
+    const installed = { plugins: [plugin], bodyThread }
+    await expect(createTestService({ ...named, installed })).rejects.toMatchObject({ message: 'cuda is in the shed' })
+    service = await createTestService({ device: 'auto', precision: 'f32', installed })
+    expect((await service.json('/v1/health')).status).toBe(200)
   })
 })

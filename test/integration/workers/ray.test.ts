@@ -27,7 +27,7 @@ describe.runIf(hasRay)('workers on Ray', { timeout: 600_000 }, () => {
     vi.stubEnv('RAY_AUTH_TOKEN', RAY_TOKEN)
     // the address of the server must be known before it starts: it gets it anew
     const options = { scripted: false, trainWorkers: 0, threads: 1, resumeIntervalMs: 0 } as const
-    const tuning = { placementMs: 500, jobs: { leaseMs: 300_000 } }
+    const tuning = { plugins: { ray: { sweepMs: 500 } }, jobs: { leaseMs: 300_000 } }
     service = await createTestService({ ...options, tuning })
     const { body } = await service.json<{ key: string }>('/v1/preview/keys', { json: { scope: 'worker' } })
     const keyFile = join(directory, 'worker.key')

@@ -1,21 +1,17 @@
 /**
- * Workers on a cluster: how many there should be, and who keeps them there.
+ * Workers on a Ray cluster: what the address says of them, and who keeps them there.
  */
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import type { Environment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
 import { systemClock } from '#base/util/clock.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
-import { parseRayAddress } from '../placement/ray-address.js'
-import { createRayClient } from '../placement/ray-client.js'
-import { createRayPlacer, workerPrefix } from '../placement/ray-placer.js'
-import type { WorkerKind, WorkerSupply } from '../queue/unclaimable.js'
-import { readQueueState } from '../storage/jobs/queue-state.js'
-import type { Jobs } from './jobs.js'
-import { type Start, startEnvironment } from './start.js'
-import type { Storage } from './storage.js'
+import type { SupplyStart } from '#service/plugin.js'
+import type { WorkerKind, WorkerSupply } from '#service/queue/unclaimable.js'
+import { parseRayAddress } from './ray-address.js'
+import { createRayClient } from './ray-client.js'
+import { createRayPlacer, workerPrefix } from './ray-placer.js'
 
 /** How often the cluster is looked at. */
 const SWEEP_MS = 5000
@@ -23,62 +19,52 @@ const SWEEP_MS = 5000
 const REMEMBERED_MS = 10 * 60_000
 const TRAINERS = ['onnx', 'torch']
 
-/** Workers of a cluster as a supply of the queue. */
-interface Placement extends WorkerSupply {
-  start(): void
+/** What only tests change. */
+interface RayTuning {
+  readonly sweepMs?: number
 }
 
 /**
  * Reads the address before anything runs; nothing is sent until `start`.
  *
- * @returns null where no cluster is set
  * @throws {AppError} `invalid_workers`
  */
-export function createPlacement(
-  start: Start,
-  { storage, jobs }: { readonly storage: Pick<Storage, 'db' | 'ids' | 'peers'>; readonly jobs: Jobs },
-): Placement | null {
-  const { settings, logger, lifetimes, options } = start
-  if (settings.workers === null) return null
-  const placement = parseRayAddress(settings.workers, settings.publicUrl)
-  const token = readToken(startEnvironment(start))
+export function openRaySupply(core: SupplyStart): WorkerSupply & { start(): void } {
+  const { queue, logger, lifetimes } = core
+  const { sweepMs = SWEEP_MS }: RayTuning = core.tuning ?? {}
+  const placement = parseRayAddress(core.address, core.publicUrl)
+  const token = readToken(core.environment)
   assertGuarded(placement, token)
   const prefix = workerPrefix(placement)
-  const { dispatcher, sessions } = jobs
-  const { peers } = storage
   const isPlaced = ({ name }: { readonly name: string }): boolean => name.startsWith(prefix)
   /** The last worker of the cluster that was heard of, for a while: nodes may have been added since. */
   let seen: { readonly kind: WorkerKind; readonly atMs: number } | null = null
 
   function kinds(): readonly WorkerKind[] {
-    const kind = dispatcher.remoteWorkers().filter(isPlaced).at(-1)
+    const kind = queue.workers().filter(isPlaced).at(-1)
     if (kind !== undefined) seen = { kind, atMs: systemClock.monotonicMs() }
     if (seen !== null && systemClock.monotonicMs() - seen.atMs < REMEMBERED_MS) return [seen.kind]
     return [{ trainers: placement.trainer === 'auto' ? TRAINERS : [placement.trainer], memoryBytes: null }]
   }
 
   const placer = createRayPlacer({
-    ...{ placement, logger, clock: systemClock, ids: storage.ids },
+    ...{ placement, logger, clock: systemClock, ids: core.ids },
     client: createRayClient(placement.url, token),
-    wanted: async () => {
-      const { waiting, active } = await readQueueState(storage.db)
+    wanted: () => {
+      // also where nothing waits, whose needs would be asked for
       kinds()
-      const taken = waiting.filter((job) => !dispatcher.isUnclaimable(job))
-      const models = new Set([...taken, ...active].map(({ modelId }) => modelId))
-      const others = dispatcher.remoteWorkers().filter((worker) => !isPlaced(worker))
-      // beside other servers sessions are for servers' own workers
-      const sessionCount = peers.isShared ? 0 : sessions.load()
-      return models.size + sessionCount - peers.count() * settings.trainWorkers - others.length
+      return queue.wanted(isPlaced)
     },
-    onGone: (name, reason) => dispatcher.workersEnded(name, reason),
+    onGone: queue.workersEnded,
   })
   return {
     notes: placer.notes,
     kinds,
+    asked: 'a worker is asked of the Ray cluster',
     start: () => {
       let running: Promise<void> | null = null
       // it stays with one server: the placer remembers what it started, and takes workers of others for not its own
-      const duty = peers.lastingDuty('placement')
+      const duty = queue.lastingDuty('placement')
       const sweep = (): void => {
         running ??= duty
           .run(() => placer.sweep())
@@ -89,7 +75,7 @@ export function createPlacement(
       }
       const nothing = (): void => undefined
       const notLooked = (error: unknown): void => logger.warn({ err: error }, 'placement.not_looked')
-      const timer = setInterval(sweep, options.tuning?.placementMs ?? SWEEP_MS)
+      const timer = setInterval(sweep, sweepMs)
       lifetimes.add('placement', async () => {
         clearInterval(timer)
         await running
@@ -101,7 +87,7 @@ export function createPlacement(
 }
 
 /** Where Ray's own programs look for it. */
-function readToken(environment: Environment): string | null {
+function readToken(environment: SupplyStart['environment']): string | null {
   const given = environment['RAY_AUTH_TOKEN']
   if (given !== undefined && given !== '') return given
   const named = environment['RAY_AUTH_TOKEN_PATH']

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
 import { fromErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
 import { RuntimeError } from '#base/errors/errors.js'
-import { problemOf } from '#contract/processes/device-proof.js'
 import { toDeviceError } from '#numerics/runtime/device-errors.js'
+import { problemOf } from '#plugins/devices/prove-device.js'
 
 /** As it comes out of the process that tried. */
 const told = (error: unknown): Error => fromErrorMessage(toErrorMessage(error, { code: 'proof_failed' }))

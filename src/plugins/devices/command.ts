@@ -6,9 +6,10 @@ import { listCards } from '#base/processes/graphics-cards.js'
 import { maxOf } from '#base/util/lists.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { type DeviceFiles, deviceFiles, readMachine } from '#cli/local/device-files.js'
 import { formatBytes } from '#cli/terminal/format.js'
-import { type DeviceProof, placementOf, proveDevice, speedupOf } from '#contract/processes/device-proof.js'
+import { type DeviceProof, placementOf, speedupOf } from '#contract/processes/device-proof.js'
+import { type DeviceFiles, deviceFiles, readMachine } from './device-files.js'
+import { proveDevice } from './prove-device.js'
 
 /** One device, as `--json` prints it. */
 interface DeviceRow {

@@ -8,8 +8,8 @@
 import { request as sendHttp } from 'node:http'
 import { request as sendHttps } from 'node:https'
 import { text } from 'node:stream/consumers'
+import { z } from 'zod'
 import { AppError } from '#base/errors/errors.js'
-import { rayJobsSchema } from '#contract/processes/ray-jobs.js'
 
 /** A job as Ray tells it: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED. */
 export interface RayJob {
@@ -37,6 +37,22 @@ export interface RayClient {
 }
 
 const TIMEOUT_MS = 10_000
+
+/** What is read of the list of jobs (`GET /api/jobs/` of Ray 2.60.0). */
+const rayJobsSchema = z
+  .array(
+    z.object({
+      /** Null for jobs that were not submitted but connected. */
+      submission_id: z.string().max(1000).nullish(),
+      /** PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED. */
+      status: z.string().max(100),
+      message: z
+        .string()
+        .max(2 ** 20)
+        .nullish(),
+    }),
+  )
+  .max(100_000)
 
 /** @param token of `RAY_AUTH_MODE=token`; null for a cluster without */
 export function createRayClient(url: string, token: string | null): RayClient {

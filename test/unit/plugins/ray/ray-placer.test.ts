@@ -8,9 +8,9 @@ import { text } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { systemIds } from '#base/util/ids.js'
-import { parseRayAddress } from '#service/placement/ray-address.js'
-import { createRayClient } from '#service/placement/ray-client.js'
-import { createRayPlacer, entrypointOf, type RayPlacer, workerPrefix } from '#service/placement/ray-placer.js'
+import { parseRayAddress } from '#plugins/ray/ray-address.js'
+import { createRayClient } from '#plugins/ray/ray-client.js'
+import { createRayPlacer, entrypointOf, type RayPlacer, workerPrefix } from '#plugins/ray/ray-placer.js'
 import recorded from '../../../goldens/ray-2.60.0.json' with { type: 'json' }
 
 interface Submission {

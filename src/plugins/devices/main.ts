@@ -3,8 +3,9 @@
  * process, that is the answer.
  */
 import { answerProcess } from '#base/processes/ask-process.js'
-import type { DeviceProof, DeviceQuestion } from '#contract/processes/device-proof.js'
+import type { DeviceProof } from '#contract/processes/device-proof.js'
 import { prove } from './prove.js'
+import type { DeviceQuestion } from './prove-device.js'
 
 void answerProcess<DeviceQuestion, DeviceProof>('proof_failed', async ({ device }, { progress, answer }) => {
   await answer(await prove(device, progress))

@@ -2,7 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { deviceFiles, type Machine, readMachine } from '#cli/local/device-files.js'
+import { deviceFiles, type Machine, readMachine } from '#plugins/devices/device-files.js'
 import { temporaryDirectory } from '../../../support/temporary-directory.js'
 
 const LINUX: Machine = {

@@ -6,14 +6,10 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import {
-  type Accelerator,
-  DEVICE_TOLERANCE,
-  type DeviceProof,
-  type GraphProof,
-} from '#contract/processes/device-proof.js'
+import type { Accelerator, DeviceProof, GraphProof } from '#contract/processes/device-proof.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime, SessionOptions } from '#numerics/runtime/runtime.js'
+import { DEVICE_TOLERANCE } from './prove-device.js'
 import { openSmallModel, type Results, type SmallModel } from './small-graphs.js'
 
 const GRAPHS = ['step', 'score', 'train'] as const

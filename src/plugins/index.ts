@@ -9,10 +9,11 @@ import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { probes } from './probes/plugin.js'
 import { responses } from './responses/plugin.js'
+import { tinker } from './tinker/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo],
+  plugins: [responses, messages, fineTuning, wandb, tinker, marks, probes, webhooks, demo],
   bodyThread: 'plugins/body-thread.js',
 }

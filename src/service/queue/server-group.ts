@@ -10,7 +10,7 @@ import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { createLastingDuty, onDuty } from '#service/storage/postgres/locks.js'
 import { notifyServers } from '#service/storage/postgres/open-postgres.js'
-import { listHeldElsewhere } from '#service/storage/tinker/training-sessions.js'
+import { listHeldElsewhere } from '#service/storage/training-sessions/training-sessions.js'
 import {
   deleteServer,
   forgetServers,

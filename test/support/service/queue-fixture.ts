@@ -23,9 +23,9 @@ import { createSessionRunner, type SessionRunner } from '#service/queue/sessions
 import type { SessionTurns } from '#service/queue/sessions/session-turns.js'
 import { createJobSignals } from '#service/queue/signals.js'
 import type { Work } from '#service/queue/work.js'
-import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
-import { insertSessionRequest, type RequestKind } from '#service/storage/tinker/session-requests.js'
-import { findTrainingSession, insertTrainingSession } from '#service/storage/tinker/training-sessions.js'
+import { insertClientSession } from '#service/storage/training-sessions/client-sessions.js'
+import { insertSessionRequest, type RequestKind } from '#service/storage/training-sessions/session-requests.js'
+import { findTrainingSession, insertTrainingSession } from '#service/storage/training-sessions/training-sessions.js'
 import { until } from '../until.js'
 import { createJobFixture, type JobFixture, ONCE, TEST_WORKER } from './job-fixture.js'
 

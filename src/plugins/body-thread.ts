@@ -7,4 +7,4 @@ import { readBodies } from '#service/bodies/read-bodies.js'
 import { installed, loadOthers } from './others.js'
 
 await loadOthers((workerData as { readonly pluginFiles: readonly string[] }).pluginFiles)
-readBodies((await loadServed(installed().plugins)).bodyOf)
+readBodies(await loadServed(installed().plugins))

@@ -13,10 +13,11 @@ import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
+import { tinker } from './tinker/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, s3, postgres, ray, devices],
+  plugins: [responses, messages, fineTuning, wandb, tinker, marks, probes, webhooks, demo, s3, postgres, ray, devices],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -11,7 +11,6 @@ import { SERVICE_SETTINGS, type ServiceSettingName, type ServiceSettingValues } 
 import type { Bounds, SettingRow } from '#contract/settings/setting.js'
 import type { BodyLimits } from './bodies/bodies.js'
 import type { BuiltInModel } from './built-in-models.js'
-import type { SampleTiming } from './facades/tinker/samples.js'
 import type { HubOptions } from './operations/base-models/hub-connection.js'
 import type { BaseModelEntry } from './operations/context.js'
 import type { EngineProcessOptions } from './processes/engine-process.js'
@@ -68,8 +67,6 @@ export interface ServiceTuning {
   readonly downloadRetryMs?: number
   /** Of plugins, by their names. Defaults: beside the code they tune. */
   readonly plugins?: Readonly<Record<string, object>>
-  /** When a sample that nobody asks for goes. Defaults: `samples.ts`. */
-  readonly samples?: SampleTiming
 }
 
 export interface ServiceOptions extends ServiceSettings {

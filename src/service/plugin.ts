@@ -12,7 +12,7 @@ import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
 import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
-import type { StoredBody } from './bodies/bodies.js'
+import type { BinaryBody, StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
@@ -33,6 +33,8 @@ export interface PluginEndpoints {
   readonly errors?: ErrorForm
   /** JSON that is stored as a file before it is read. */
   readonly stored?: readonly StoredBody[]
+  /** Bodies of other media types of which something is read while they come in. */
+  readonly binary?: readonly BinaryBody[]
 }
 
 type SettingRows = Readonly<Record<string, SettingRow>>

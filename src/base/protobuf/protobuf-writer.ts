@@ -1,5 +1,5 @@
 /**
- * Writes protobuf messages: the encodings that ONNX files and the Tinker API need, and no schema.
+ * Writes protobuf messages: the encodings that ONNX files and training loops need, and no schema.
  *
  * Fields come out in the order they are added. Large byte fields are kept by reference until `finish`, so that a model's
  * inline weights are copied once. Source: https://protobuf.dev/programming-guides/encoding.

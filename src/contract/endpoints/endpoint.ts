@@ -8,15 +8,7 @@ import type { z } from 'zod'
 import type { KeyScope } from '../wire/access/key-words.js'
 
 /** The core's sections of the reference, in this order. */
-export const TAGS = [
-  'Chat and text',
-  'Models',
-  'Training',
-  'Files',
-  'Keys and usage',
-  'Tinker client',
-  'Server',
-] as const
+export const TAGS = ['Chat and text', 'Models', 'Training', 'Files', 'Keys and usage', 'Server'] as const
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 export type Key = `${Method} /${string}`

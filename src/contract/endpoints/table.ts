@@ -13,8 +13,8 @@ import { MODELS } from './models.js'
 import type { PROBES } from './probes.js'
 import { ROLLOUTS } from './rollouts.js'
 import { SERVER } from './server.js'
-import { TINKER } from './tinker.js'
 import { TRAINING } from './training.js'
+import type { LOOPS } from './training-loops.js'
 import type { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
 
@@ -25,7 +25,6 @@ export const ENDPOINTS = Object.freeze({
   ...ROLLOUTS,
   ...FILES,
   ...ACCESS,
-  ...TINKER,
   ...SERVER,
   ...ENGINE_NODE_LIST,
   ...WORKER,
@@ -33,7 +32,7 @@ export const ENDPOINTS = Object.freeze({
 })
 
 /** Rows of plugins that the client has methods for. */
-type OfPlugins = typeof PROBES & typeof MARKS_OF_ANSWERS & typeof FILE_FROM_MARKS & typeof WEBHOOKS
+type OfPlugins = typeof PROBES & typeof MARKS_OF_ANSWERS & typeof FILE_FROM_MARKS & typeof WEBHOOKS & typeof LOOPS
 type Endpoints = typeof ENDPOINTS & OfPlugins
 export type EndpointKey = keyof Endpoints
 export type EndpointOf<K extends EndpointKey> = Endpoints[K]

@@ -74,7 +74,7 @@ export const LIMIT_SETTINGS = defineSettings({
     bounds: { min: 1, max: 1_000_000 },
     summary: 'training jobs of one entity that may wait or run; beyond it 429',
   },
-  /** Samples of a Tinker client's key that may wait or run; beyond it 429. */
+  /** Samples of training loops of one key that may wait or run; beyond it 429. */
   maxWaitingSamples: {
     key: 'max-waiting-samples',
     type: 'integer',

@@ -18,8 +18,8 @@ import { createInferenceCalls } from './inference.js'
 import { createMarkCalls } from './marks.js'
 import { createRolloutCalls } from './rollouts.js'
 import { assertStream, readEvents } from './sse.js'
-import { createTinkerCalls } from './tinker.js'
 import { createModelCalls, createTrainingCalls } from './training.js'
+import { createLoopCalls } from './training-loops.js'
 
 export type { CallOptions } from './calls.js'
 export type ClientOptions = HttpOptions
@@ -60,8 +60,8 @@ export function createClient(options: ClientOptions) {
         return http.json({ ...requestOf('POST /v1/files', {}, { isLong: true, ...call }), form }, answers.uploadedFile)
       },
     },
-    /** Training loops, request by request: Tinker's wire. */
-    tinker: createTinkerCalls(http),
+    /** Training loops, request by request. */
+    loops: createLoopCalls(http),
     workers: {
       /** Asks for a training job and waits for one, as long as the request says; the caller asks again. */
       claim: send('POST /internal/worker/claims', answers.workerClaim, { isLong: true, maxRetries: 0 }),

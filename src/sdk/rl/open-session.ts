@@ -33,14 +33,14 @@ export async function openSession(
     })
   }
   const call = { signal }
-  const opened = await client.tinker.open({ tags: [], display_name: model.name.slice(0, 200) }, call)
+  const opened = await client.loops.open({ tags: [], display_name: model.name.slice(0, 200) }, call)
   const id = { session_id: opened.session_id, model_seq_id: 0, trainyard_model_id: model.id }
   const base = { ...id, base_model: model.baseModel }
-  let run: Awaited<ReturnType<typeof client.tinker.createRun>>
-  if (isNew) run = await client.tinker.createRun({ ...base, lora_config: loraOf(options) }, call)
-  else if (typeof from === 'number') run = await client.tinker.createRun({ ...base, trainyard_step: from }, call)
-  else run = await client.tinker.loadWeights({ ...base, path: from, optimizer: from.includes('/weights/') }, call)
-  await client.tinker.result(run.request_id, call)
+  let run: Awaited<ReturnType<typeof client.loops.createRun>>
+  if (isNew) run = await client.loops.createRun({ ...base, lora_config: loraOf(options) }, call)
+  else if (typeof from === 'number') run = await client.loops.createRun({ ...base, trainyard_step: from }, call)
+  else run = await client.loops.loadWeights({ ...base, path: from, optimizer: from.includes('/weights/') }, call)
+  await client.loops.result(run.request_id, call)
   const { session_id: clientSessionId } = opened
   return new TrainingSession({ client, model, clock, signal, clientSessionId, id: run.model_id ?? '' })
 }

@@ -5,7 +5,7 @@
  * after it, and all numbers are about the latter. Tokens of the prompt are given weights, advantages and masks of 0.
  */
 import { AppError } from '#base/errors/errors.js'
-import type { WireRow } from '#sdk/client/tinker-messages.js'
+import type { WireRow } from '#sdk/client/training-loop-messages.js'
 
 /** One row of a session. P: tokens of its prompt, N: tokens after it. */
 export interface SessionRow {

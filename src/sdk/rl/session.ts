@@ -2,21 +2,21 @@
  * A training session: a loop of one's own, request by request. The server keeps adapter, moments and gradients in one of its training
  * workers; here are the rows, the losses and the order.
  *
- * Calls take effect in the order they were made, and one may be made before the one before it was awaited. It speaks Tinker's wire, which
- * numbers requests: a number whose fate is unknown must not be used again, so a connection that stays broken ends the session.
+ * Calls take effect in the order they were made, and one may be made before the one before it was awaited. The wire numbers requests:
+ * a number whose fate is unknown must not be used again, so a connection that stays broken ends the session.
  */
 import { AppError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
-import type { WorkResult } from '#sdk/client/tinker.js'
 import {
   decodeLossOutput,
   decodeSequences,
   encodeLossRequest,
   type WireLossOutput,
   type WireRow,
-} from '#sdk/client/tinker-messages.js'
+} from '#sdk/client/training-loop-messages.js'
+import type { WorkResult } from '#sdk/client/training-loops.js'
 import {
   type LossResult,
   type OptimSettings,
@@ -223,8 +223,8 @@ export class TrainingSession {
     await this.#wire.finish(this.#parts.clientSessionId)
   }
 
-  get #wire(): Client['tinker'] {
-    return this.#parts.client.tinker
+  get #wire(): Client['loops'] {
+    return this.#parts.client.loops
   }
 
   get #call(): { readonly signal: AbortSignal | undefined } {

@@ -3,7 +3,6 @@
  */
 import { systemClock } from '#base/util/clock.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { createTinkerService } from '../facades/tinker/tinker.js'
 import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
 import { createDownloadService } from '../operations/access/downloads.js'
@@ -161,12 +160,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const tokens = createTokenService(context)
   const rollouts = createRolloutService(context)
   const files = createFileService(context)
-  const tinker = createTinkerService(
-    { ...context, isShared: storage.peers.isShared },
-    { mostWaiting: settings.maxWaitingSamples, mostBytes: settings.maxSampleBytes },
-    options.tuning?.samples,
-  )
-  lifetimes.add('samples', () => tinker.stop())
   const services = {
     auth: createAuthService(db),
     keys: createKeyService(context),
@@ -192,7 +185,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     verify: createVerifyService(context),
     workerApi: createWorkerApiService(context),
     sessionApi: createSessionApiService(context),
-    tinker,
     workerClaims: createWorkerClaimService(context),
     engineNodes: createEngineNodeService(context, {
       engines: settings.engines,

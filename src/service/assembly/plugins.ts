@@ -4,7 +4,7 @@
 import type { EntryPoint } from '#base/processes/entry.js'
 import { TAGS } from '#contract/endpoints/endpoint.js'
 import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#contract/endpoints/table.js'
-import { type BodyFinder, createBodyFinder } from '../bodies/bodies.js'
+import { createBodyFinder, type KnownBodies } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
@@ -23,9 +23,8 @@ import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
 /** What is served, with the rows of all plugins. */
-interface Served {
+interface Served extends KnownBodies {
   readonly table: EndpointTable
-  readonly bodyOf: BodyFinder
 }
 
 export interface LoadedPlugins extends Served, AddressKinds {
@@ -83,7 +82,8 @@ function servedBy(endpoints: readonly PluginEndpoints[]): Served {
     endpoints.flatMap(({ sections = [] }) => sections),
   )
   const stored = endpoints.flatMap((each) => each.stored ?? [])
-  return { table, bodyOf: createBodyFinder(table, stored) }
+  const binary = endpoints.flatMap((each) => each.binary ?? [])
+  return { table, bodyOf: createBodyFinder(table, stored), binary }
 }
 
 /** Starts what plugins have that runs beside the service. @returns what each answered */

@@ -48,6 +48,16 @@ export interface StoredBody<S extends z.ZodType = z.ZodType> extends JsonBody<S>
   readonly name: string
 }
 
+/**
+ * A body that is no JSON, of which something is read before it is stored: on the event loop while it is small, in the thread
+ * that reads large bodies beyond that.
+ */
+export interface BinaryBody<T = unknown> {
+  readonly name: string
+  /** Loads what reads one. What it answers goes between threads as it is; it throws for nothing that a client sends. */
+  load(): Promise<(body: Uint8Array) => T>
+}
+
 /** The key of an endpoint of the core. */
 export type BodyName = BodyKey
 /** Bodies whose `trajectory_groups` are streamed. */
@@ -56,6 +66,12 @@ export type BodyOf<N extends BodyName> = EndpointBodyOf<N>
 
 /** Finds the kind of a body by the key of its endpoint, or by its name where it was stored. */
 export type BodyFinder = (name: string) => JsonBody
+
+/** What a thread knows that reads bodies. */
+export interface KnownBodies {
+  readonly bodyOf: BodyFinder
+  readonly binary: readonly BinaryBody[]
+}
 
 /** Makes it from a table, and from what plugins store. */
 export function createBodyFinder(

@@ -13,13 +13,12 @@ import { AppError } from '#base/errors/errors.js'
 import type { EntryPoint } from '#base/processes/entry.js'
 import { createTurns } from '#base/util/turns.js'
 import type { JsonBody } from '#contract/endpoints/endpoint.js'
-import type { BodyFinder, BodyLimits, BodyName, BodyOf, GroupsBodyName, StoredBody } from './bodies.js'
+import type { BinaryBody, BodyFinder, BodyLimits, BodyName, BodyOf, GroupsBodyName, StoredBody } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
 import { createGroupReading } from './group-reading.js'
 import { type ParsedBody, parseBody } from './parse-body.js'
-import { readLoss } from './read-loss.js'
 import { createBodyReceiver, type ReceivedBody } from './receive-body.js'
-import { type BodySource, type GroupsRead, type GroupsTask, type LossRead, MAX_OPEN_GROUPS } from './thread-protocol.js'
+import { type BodySource, type GroupsRead, type GroupsTask, MAX_OPEN_GROUPS } from './thread-protocol.js'
 
 /** A body's groups on disk. */
 export interface ReceivedGroups<N extends GroupsBodyName> extends GroupsRead {
@@ -39,8 +38,8 @@ export interface BodyStore {
   receive(source: AsyncIterable<Uint8Array>, key: string): Promise<ReceivedBody>
   /** @throws {AppError} as `parseBody` */
   parse<N extends BodyName>(name: N, body: ReceivedBody): Promise<ParsedBody<BodyOf<N>>>
-  /** The head of a `ForwardBackwardRequest`, and all of its bytes. */
-  readLoss(body: ReceivedBody): Promise<{ readonly read: LossRead; readonly bytes: Uint8Array }>
+  /** What is read of a body of this kind, and all of its bytes. */
+  readBinary<T>(kind: BinaryBody<T>, body: ReceivedBody): Promise<{ readonly read: T; readonly bytes: Uint8Array }>
   /** The bytes of a body, which nothing but its first 64 kB is read of on the event loop. */
   bytesOf(body: ReceivedBody): Promise<Uint8Array>
   /** A body that was stored before it is read. @throws {AppError} as `parseBody`, and `request_too_large` */
@@ -101,13 +100,14 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
         : await chatTurns.take(body.key, NEVER, () => chatThread.run({ type: 'parse', name, source }))
       return value as ParsedBody<BodyOf<N>>
     },
-    readLoss: async (body) => {
+    readBinary: async <T>(kind: BinaryBody<T>, body: ReceivedBody) => {
       const source = body.take()
       const bytes = 'bytes' in source ? source.bytes : null
-      if (bytes !== null && bytes.length <= INLINE_BYTES) return { read: readLoss(bytes), bytes }
-      // what is handed to the thread is gone here
-      const task = { type: 'loss', source: bytes === null ? source : { bytes: bytes.slice() } } as const
-      const read = (await chatTurns.take(body.key, NEVER, () => chatThread.run(task))) as LossRead
+      if (bytes !== null && bytes.length <= INLINE_BYTES) return { read: (await kind.load())(bytes), bytes }
+      // what is handed over is gone here
+      const sent = bytes === null ? source : { bytes: bytes.slice() }
+      const task = { type: 'binary', name: kind.name, source: sent } as const
+      const read = (await chatTurns.take(body.key, NEVER, () => chatThread.run(task))) as T
       return { read, bytes: bytes ?? (await bytesOf(source)) }
     },
     bytesOf: async (body) => bytesOf(body.take()),

@@ -6,17 +6,24 @@ import { readFileSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { ThreadQuestion, ThreadReply } from '#base/processes/ask-thread.js'
 import { lowerThreadPriority } from '#base/util/thread-priority.js'
-import type { BodyFinder } from './bodies.js'
+import type { KnownBodies } from './bodies.js'
 import { createGroupReading, type GroupReading, readSlices } from './group-reading.js'
 import { parseBody } from './parse-body.js'
-import { readLoss } from './read-loss.js'
-import { type GroupsTask, MAX_OPEN_GROUPS, type PlainError, type ThreadTask, toPlainError } from './thread-protocol.js'
+import {
+  type BinaryTask,
+  type GroupsTask,
+  MAX_OPEN_GROUPS,
+  type ParseTask,
+  type PlainError,
+  type ThreadTask,
+  toPlainError,
+} from './thread-protocol.js'
 
 /** When the open groups hold more memory than this, only the oldest body goes on. */
 const MAX_HELD_BYTES = 128 * 1024 ** 2
 
-/** Reads bodies as long as the thread lives. @param bodyOf every body that a service may be sent */
-export function readBodies(bodyOf: BodyFinder): void {
+/** Reads bodies as long as the thread lives. @param known every body that a service may be sent */
+export function readBodies({ bodyOf, binary }: KnownBodies): void {
   const { niceness } = workerData as { readonly niceness: number }
   lowerThreadPriority(niceness)
 
@@ -27,6 +34,14 @@ export function readBodies(bodyOf: BodyFinder): void {
 
   function reply(message: ThreadReply<unknown, PlainError>): void {
     parentPort?.postMessage(message)
+  }
+
+  async function readWhole(task: ParseTask | BinaryTask): Promise<unknown> {
+    const { name, source } = task
+    if (task.type === 'parse') return parseBody(bodyOf(name), readSlices(source))
+    const kind = binary.find((each) => each.name === name)
+    if (kind === undefined) throw new Error(`no body is called "${name}"`)
+    return (await kind.load())('bytes' in source ? source.bytes : readFileSync(source.path))
   }
 
   function run(): void {
@@ -64,15 +79,9 @@ export function readBodies(bodyOf: BodyFinder): void {
       if (!isRunning) run()
       return
     }
-    try {
-      const { source } = question
-      const answer =
-        question.type === 'loss'
-          ? readLoss('bytes' in source ? source.bytes : readFileSync(source.path))
-          : parseBody(bodyOf(question.name), readSlices(source))
-      reply({ id, answer })
-    } catch (error) {
-      reply({ id, error: toPlainError(error) })
-    }
+    readWhole(question).then(
+      (answer) => reply({ id, answer }),
+      (error: unknown) => reply({ id, error: toPlainError(error) }),
+    )
   })
 }

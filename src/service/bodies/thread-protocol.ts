@@ -7,7 +7,6 @@ import type { AppError } from '#base/errors/errors.js'
 import { RequestValidationError, type ValidationProblem } from '#contract/wire/errors.js'
 import type { BatchCounts } from '#formats/rows/metrics.js'
 import type { encodeTotals } from '#formats/rows/split-metrics.js'
-import type { LossRequestHead } from '#formats/tinker/loss-request.js'
 import type { GroupsBodyName } from './bodies.js'
 
 /** Bodies of groups that a thread has open at once. */
@@ -32,18 +31,15 @@ export interface GroupsTask {
   readonly maxGroupBytes: number
 }
 
-/** Reads the head of a `ForwardBackwardRequest`. */
-export interface LossTask {
-  readonly type: 'loss'
+/** Reads what is looked at of a body that is no JSON. */
+export interface BinaryTask {
+  readonly type: 'binary'
+  /** As the thread's own list has it. */
+  readonly name: string
   readonly source: BodySource
 }
 
-export type ThreadTask = ParseTask | GroupsTask | LossTask
-
-/** The head of a request, or why it is refused and of which run it is, where it says so. */
-export type LossRead =
-  | { readonly head: LossRequestHead }
-  | { readonly place: Pick<LossRequestHead, 'modelId' | 'seqId'> | null; readonly refusal: PlainError }
+export type ThreadTask = ParseTask | GroupsTask | BinaryTask
 
 /** What is left of the groups once they are on disk. */
 export interface GroupsRead {

@@ -33,7 +33,6 @@ import { logHandlers } from './routes/log.js'
 import { modelHandlers } from './routes/models.js'
 import { rootHandlers } from './routes/root.js'
 import { sessionHandlers } from './routes/sessions.js'
-import { tinkerHandlers } from './routes/tinker.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
 import { uiHandlers } from './routes/ui.js'
 import { requireLease, workerHandlers } from './routes/worker.js'
@@ -57,7 +56,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...rolloutHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),
-    ...tinkerHandlers(options),
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
     ...uiHandlers(options),

@@ -8,7 +8,6 @@ import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { EndpointTable, Key } from '#contract/endpoints/table.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
-import type { TinkerService } from '#service/facades/tinker/tinker.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
 import type { DownloadService } from '#service/operations/access/downloads.js'
@@ -109,7 +108,6 @@ export interface AppOptions {
     readonly verify: VerifyService
     readonly workerApi: WorkerApiService
     readonly sessionApi: SessionApiService
-    readonly tinker: TinkerService
     readonly workerClaims: WorkerClaimService
     readonly engineNodes: EngineNodeService
     readonly modelMetrics: ModelMetricsService

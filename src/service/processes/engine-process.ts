@@ -12,6 +12,7 @@ import { createEngineCalls, type GenerateRequest, type GenerationEvent } from '.
 import { queueFull, unresponsive } from './engine-errors.js'
 import { createEngineSupervisor, type EngineSupervisorOptions } from './engine-supervisor.js'
 
+export type { AdapterRef, PromptPosition, SamplingParameters, TokenLogprob } from '#inference/host/protocol.js'
 export type { GenerateRequest, GenerationEvent } from './engine-calls.js'
 
 export interface EngineProcessOptions extends Omit<EngineSupervisorOptions, 'isWaitedFor' | 'onEvents' | 'onDeath'> {

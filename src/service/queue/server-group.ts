@@ -9,7 +9,7 @@ import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { SharedDatabase } from '#service/storage/remote-database.js'
-import { listHeldElsewhere } from '#service/storage/tinker/training-sessions.js'
+import { listHeldElsewhere } from '#service/storage/training-sessions/training-sessions.js'
 import {
   deleteServer,
   forgetServers,

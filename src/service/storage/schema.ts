@@ -5,7 +5,7 @@
  * never rows: a `*_sha256` column names a blob. Times come from the database's clock only.
  */
 import type { Generated } from 'kysely'
-import type { TinkerTables } from './tinker/tables.js'
+import type { TrainingSessionTables } from './training-sessions/tables.js'
 
 export interface ApiKeysTable {
   id: string
@@ -351,7 +351,7 @@ export interface ServersTable {
   lease_expires_at_ms: number
 }
 
-export interface Schema extends TinkerTables {
+export interface Schema extends TrainingSessionTables {
   api_keys: ApiKeysTable
   sessions: SessionsTable
   one_time_secrets: OneTimeSecretsTable

@@ -8,8 +8,8 @@
  * nothing.
  */
 import { TrainingError } from '#base/errors/errors.js'
-import type { CheckedLossRequest } from '#formats/tinker/loss-inputs.js'
-import type { LossOutput } from '#formats/tinker/results.js'
+import type { CheckedLossRequest } from '#formats/training-loop/loss-inputs.js'
+import type { LossOutput } from '#formats/training-loop/results.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { type AdamWState, adamWStep } from '#numerics/optim/adamw.js'

@@ -2,7 +2,7 @@
  * The losses of a training session: how each is put to the graph (`numerics/nn/summed-loss.ts`), and its value in float64 from the
  * log-probabilities that came back, which is what a client is told.
  */
-import type { CheckedLossRequest, LossSequence, TinkerLoss } from '#formats/tinker/loss-inputs.js'
+import type { CheckedLossRequest, LossSequence, SummedLoss } from '#formats/training-loop/loss-inputs.js'
 import { MAX_LOG_RATIO } from '#numerics/nn/policy-loss.js'
 import type { SummedLossForm } from '#numerics/nn/summed-loss.js'
 
@@ -20,7 +20,7 @@ export interface GraphSettings {
 const UNBOUNDED = 3e38
 
 /** Null for a loss over whole sequences, which is linear in its tokens once their log-probabilities are known (`sequenceWeights`). */
-export function graphSettings(loss: TinkerLoss, config: Config): GraphSettings | null {
+export function graphSettings(loss: SummedLoss, config: Config): GraphSettings | null {
   switch (loss) {
     case 'cross_entropy':
       return { form: 'weighted', low: 1, high: 1, halfBeta: 0 }
@@ -38,7 +38,7 @@ export function graphSettings(loss: TinkerLoss, config: Config): GraphSettings |
 }
 
 /** The loss of one row, summed in float64. @param logprobs under the targets */
-export function lossOfRow(loss: TinkerLoss, config: Config, row: LossSequence, logprobs: Float32Array): number {
+export function lossOfRow(loss: SummedLoss, config: Config, row: LossSequence, logprobs: Float32Array): number {
   if (loss === 'gspo') return sequenceLoss(config, row, logprobs).loss
   const { low, high } = bounds(config)
   let sum = 0

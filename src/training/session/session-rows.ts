@@ -1,7 +1,7 @@
 /**
  * Rows of a training session as micro-batches: similar lengths together, every position trained, by the data alone.
  */
-import type { LossSequence } from '#formats/tinker/loss-inputs.js'
+import type { LossSequence } from '#formats/training-loop/loss-inputs.js'
 import { MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
 import { labelledRow, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 

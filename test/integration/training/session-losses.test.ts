@@ -8,8 +8,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { LossSequence, TinkerLoss } from '#formats/tinker/loss-inputs.js'
-import { TINKER_LOSSES } from '#formats/tinker/loss-inputs.js'
+import type { LossSequence, SummedLoss } from '#formats/training-loop/loss-inputs.js'
+import { SUMMED_LOSSES } from '#formats/training-loop/loss-inputs.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
@@ -22,7 +22,7 @@ import { type DecoderGolden, formulaAdapter, readGolden } from '../../support/mo
 import { prepareFormulaModel } from '../../support/model/golden-model.js'
 
 const TOLERANCE = 1e-4
-const CONFIGS: Readonly<Record<TinkerLoss, Readonly<Record<string, number>>>> = {
+const CONFIGS: Readonly<Record<SummedLoss, Readonly<Record<string, number>>>> = {
   cross_entropy: {},
   importance_sampling: {},
   ppo: { clip_low_threshold: 0.8, clip_high_threshold: 1.2 },
@@ -53,7 +53,7 @@ const TOKENS = [
 ]
 
 /** One row's loss, by the formulas of the documents; `fixed` is where sg(…) is taken. */
-function formula(loss: TinkerLoss, row: LossSequence, logp: Float64Array, fixed: Float64Array): number {
+function formula(loss: SummedLoss, row: LossSequence, logp: Float64Array, fixed: Float64Array): number {
   const { clip_low_threshold: low = 0, clip_high_threshold: high = Number.POSITIVE_INFINITY, beta = 0 } = CONFIGS[loss]
   const clip = (ratio: number): number => Math.min(high, Math.max(low, ratio))
   let mean = 0
@@ -87,7 +87,7 @@ function formula(loss: TinkerLoss, row: LossSequence, logp: Float64Array, fixed:
 }
 
 /** Minus the loss's derivative by each log-probability. */
-function weightsOf(loss: TinkerLoss, row: LossSequence, logprobs: Float32Array): Float32Array {
+function weightsOf(loss: SummedLoss, row: LossSequence, logprobs: Float32Array): Float32Array {
   const at = Float64Array.from(logprobs)
   const h = 1e-5
   return Float32Array.from(at, (value, i) => {
@@ -136,7 +136,7 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
     return (await session.forwardBackward(request)).logprobs
   }
 
-  it.each(Object.keys(TINKER_LOSSES) as TinkerLoss[])('%s: value and gradient', async (loss) => {
+  it.each(Object.keys(SUMMED_LOSSES) as SummedLoss[])('%s: value and gradient', async (loss) => {
     const session = await open()
     const logprobs = await ownLogprobs(session)
     const sequences = makeRows(logprobs)

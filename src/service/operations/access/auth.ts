@@ -18,7 +18,7 @@ export interface AuthService {
   authenticate(authorization: string | undefined, usageProject?: string | undefined): Promise<Principal>
 }
 
-/** Clients of the Tinker API take no key that does not begin so: in front of a key it means nothing. */
+/** Clients of training loops may take no key that does not begin so: in front of a key it means nothing. */
 const OTHER_SPELLING = /^tml-(?=ty_)/
 
 export function createAuthService(db: DatabaseHandle): AuthService {

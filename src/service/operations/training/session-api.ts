@@ -19,7 +19,7 @@ import {
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
-import { findTrainingSession, listSessionFiles } from '#service/storage/tinker/training-sessions.js'
+import { findTrainingSession, listSessionFiles } from '#service/storage/training-sessions/training-sessions.js'
 import type { ServiceContext } from '../context.js'
 import { assertAdapter } from '../models/uploaded-adapter.js'
 

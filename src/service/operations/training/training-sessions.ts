@@ -1,16 +1,17 @@
 /**
- * Training sessions of the entity: listed, and ended by whoever owns them. What clients ask of one is `facades/tinker/`.
+ * Training sessions of the entity: listed, and ended by whoever owns them. What clients of training loops ask of one is a
+ * plugin's.
  */
 import { NotFoundError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type { ListTrainingSessionsQuery, TrainingSession } from '#contract/wire/training/training-sessions.js'
 import type { Peers } from '#service/queue/peers.js'
-import { countWaitingRequests } from '#service/storage/tinker/session-requests.js'
+import { countWaitingRequests } from '#service/storage/training-sessions/session-requests.js'
 import {
   findTrainingSession,
   pageTrainingSessions,
   type TrainingSessionRecord,
-} from '#service/storage/tinker/training-sessions.js'
+} from '#service/storage/training-sessions/training-sessions.js'
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 

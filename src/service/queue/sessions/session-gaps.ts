@@ -8,7 +8,11 @@
 import type { Logger } from '#base/logging/logger.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { endRequestGap, findRequestGap, listWaitingSessions } from '#service/storage/tinker/session-requests.js'
+import {
+  endRequestGap,
+  findRequestGap,
+  listWaitingSessions,
+} from '#service/storage/training-sessions/session-requests.js'
 import type { Peers } from '../peers.js'
 
 export interface GapWatchOptions {

@@ -25,14 +25,14 @@ import {
   listChangesSince,
   type RequestEnd,
   type SessionRequestRecord,
-} from '#service/storage/tinker/session-requests.js'
+} from '#service/storage/training-sessions/session-requests.js'
 import {
   advanceSession,
   findTrainingSession,
   putSessionState,
   type StoredFile,
   type TrainingSessionRecord,
-} from '#service/storage/tinker/training-sessions.js'
+} from '#service/storage/training-sessions/training-sessions.js'
 import { isPassing, reasonOf } from './session-faults.js'
 import { endSave, savesWeights, withManifest } from './session-saves.js'
 

@@ -10,8 +10,12 @@ import {
   failWaitingRequests,
   findSessionRequest,
   noteLoss,
-} from '#service/storage/tinker/session-requests.js'
-import { advanceSession, failTrainingSession, findTrainingSession } from '#service/storage/tinker/training-sessions.js'
+} from '#service/storage/training-sessions/session-requests.js'
+import {
+  advanceSession,
+  failTrainingSession,
+  findTrainingSession,
+} from '#service/storage/training-sessions/training-sessions.js'
 import type { SessionTurns } from './session-turns.js'
 
 /** Workers that a request may end before it fails. */

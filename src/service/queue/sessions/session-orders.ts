@@ -10,8 +10,8 @@ import {
   type DueRequest,
   readRequestBody,
   type SessionRequestRecord,
-} from '#service/storage/tinker/session-requests.js'
-import { findSessionWeights } from '#service/storage/tinker/session-weights.js'
+} from '#service/storage/training-sessions/session-requests.js'
+import { findSessionWeights } from '#service/storage/training-sessions/session-weights.js'
 
 type Work = Exclude<SessionOrder, { readonly type: 'wait' | 'close' }>
 /** An order without its number. */

@@ -7,7 +7,7 @@
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
-import { listReadySessions } from '#service/storage/tinker/training-sessions.js'
+import { listReadySessions } from '#service/storage/training-sessions/training-sessions.js'
 import type { Peers } from '../peers.js'
 
 interface SessionQueueOptions {

@@ -13,9 +13,13 @@ import { areEqualHashes, hashSecret } from '#service/storage/api-keys.js'
 import type { BlobStore } from '#service/storage/blobs.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { findSessionRequest } from '#service/storage/tinker/session-requests.js'
-import { deleteExpiredWeights } from '#service/storage/tinker/session-weights.js'
-import { findTrainingSession, giveSessionBack, takeSession } from '#service/storage/tinker/training-sessions.js'
+import { findSessionRequest } from '#service/storage/training-sessions/session-requests.js'
+import { deleteExpiredWeights } from '#service/storage/training-sessions/session-weights.js'
+import {
+  findTrainingSession,
+  giveSessionBack,
+  takeSession,
+} from '#service/storage/training-sessions/training-sessions.js'
 import { type AttemptLimits, type AttemptWatch, watchAttempt } from '../attempt-watch.js'
 import type { AttemptClaim } from '../lease.js'
 import { alone, type Peers } from '../peers.js'

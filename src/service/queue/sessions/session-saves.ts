@@ -13,21 +13,25 @@ import { insertCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { SAVED_BY } from '#service/storage/model-metrics.js'
 import { findModel, findModelByName, insertModel, setModelStep } from '#service/storage/models.js'
-import { insertSampler } from '#service/storage/tinker/client-sessions.js'
-import type { RequestEnd, RequestKind, SessionRequestRecord } from '#service/storage/tinker/session-requests.js'
+import { insertSampler } from '#service/storage/training-sessions/client-sessions.js'
+import type {
+  RequestEnd,
+  RequestKind,
+  SessionRequestRecord,
+} from '#service/storage/training-sessions/session-requests.js'
 import {
   deleteSessionWeights,
   findSessionWeights,
   insertSessionWeights,
   keepNewestUnnamed,
   type WeightKind,
-} from '#service/storage/tinker/session-weights.js'
+} from '#service/storage/training-sessions/session-weights.js'
 import {
   findTrainingSession,
   type StoredFile,
   setSessionModel,
   type TrainingSessionRecord,
-} from '#service/storage/tinker/training-sessions.js'
+} from '#service/storage/training-sessions/training-sessions.js'
 import { digestOfAdapter } from '../outcome.js'
 
 const DAY_MS = 86_400_000
@@ -108,7 +112,7 @@ export async function endSave(
   })
   if (name !== null) {
     const path = pathOf(session.id, kind, name)
-    // the last two are for our own client; Tinker's passes them over
+    // the last two are for our own client; others pass them over
     const sizeBytes = files.reduce((sum, file) => sum + file.sizeBytes, 0)
     return { result: { type: request.kind, path, size_bytes: sizeBytes, ...checkpoint } }
   }

@@ -14,7 +14,7 @@ import {
   type DueRequest,
   findDueRequest,
   type SessionRequestRecord,
-} from '#service/storage/tinker/session-requests.js'
+} from '#service/storage/training-sessions/session-requests.js'
 import { isPassing, isTaken, reasonOf } from './session-faults.js'
 import { createSessionJournal, type Ending, type SessionJournalOptions } from './session-journal.js'
 import { orderOf, type Task } from './session-orders.js'

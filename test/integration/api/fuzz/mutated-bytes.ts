@@ -3,11 +3,11 @@
  * damage.
  */
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
-import { TINKER_LOSSES } from '#formats/tinker/loss-inputs.js'
+import { SUMMED_LOSSES } from '#formats/training-loop/loss-inputs.js'
 import { type Datum, encodeLossCall, plainRows } from '../../../support/tinker/tinker-client.js'
 import type { Chooser } from './chooser.js'
 
-const LOSSES = [...Object.keys(TINKER_LOSSES), 'nothing', '']
+const LOSSES = [...Object.keys(SUMMED_LOSSES), 'nothing', '']
 const INPUTS = ['target_tokens', 'weights', 'logprobs', 'advantages', 'sequence_ratio_mask', '__proto__']
 const NUMBERS = [0, -0, 1, -1, 1e-45, 1e38, 1e308, Number.NaN, Number.POSITIVE_INFINITY]
 /** Token ids: of the vocabulary, beside it, and at the ends of 32 bits. */
@@ -59,7 +59,7 @@ export function createByteMutator({ below, pick, chance }: Chooser) {
     const length = 2 + below(6)
     const [plain] = plainRows([times(length, () => (chance(0.97) ? 1 + below(200) : pick(IDS)))]) as [Datum]
     const values = () => times(length - 1, () => (chance(0.95) ? -below(100) / 50 : pick(NUMBERS)))
-    const names = TINKER_LOSSES[loss as keyof typeof TINKER_LOSSES]?.inputs ?? ['weights']
+    const names = SUMMED_LOSSES[loss as keyof typeof SUMMED_LOSSES]?.inputs ?? ['weights']
     const inputs = Object.fromEntries(names.map((name) => [name, values()]))
     const other = chance(0.05) ? { [pick(INPUTS.slice(1))]: times(below(9), () => pick(NUMBERS)) } : {}
     return { tokens: plain.tokens, inputs: { target_tokens: plain.inputs['target_tokens'] ?? [], ...inputs, ...other } }

@@ -1,8 +1,8 @@
 /** Rows of training sessions on the wire, as the server's own reader reads them, and the loss that is computed on this side. */
 import { describe, expect, test } from 'vitest'
-import { checkLossRequest } from '#formats/tinker/loss-inputs.js'
-import { readLossRequest } from '#formats/tinker/loss-request.js'
-import { encodeLossRequest } from '#sdk/client/tinker-messages.js'
+import { checkLossRequest } from '#formats/training-loop/loss-inputs.js'
+import { readLossRequest } from '#formats/training-loop/loss-request.js'
+import { encodeLossRequest } from '#sdk/client/training-loop-messages.js'
 import { type LossFunction, planLoss, type SampledRow, toWireRows, withGradients } from '#sdk/rl/session-rows.js'
 
 const LIMITS = { vocabularySize: 100, contextLength: 16 }

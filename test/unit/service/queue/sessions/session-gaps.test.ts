@@ -6,16 +6,20 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
 import { decodeFrame } from '#base/util/frame.js'
 import { createRng, type Rng } from '#base/util/rng.js'
+import { readLoss } from '#plugins/tinker/read-loss.js'
+import { createRunRequests } from '#plugins/tinker/run-requests.js'
 import { parseBody } from '#service/bodies/parse-body.js'
-import { readLoss } from '#service/bodies/read-loss.js'
-import { createTrainingRequests } from '#service/facades/tinker/training.js'
 import type { Principal } from '#service/operations/context.js'
 import { alone } from '#service/queue/peers.js'
 import { createGapWatch } from '#service/queue/sessions/session-gaps.js'
 import { createSessionTurns } from '#service/queue/sessions/session-turns.js'
-import { insertClientSession } from '#service/storage/tinker/client-sessions.js'
-import { findSessionRequest } from '#service/storage/tinker/session-requests.js'
-import { findTrainingSession, insertTrainingSession, takeSession } from '#service/storage/tinker/training-sessions.js'
+import { insertClientSession } from '#service/storage/training-sessions/client-sessions.js'
+import { findSessionRequest } from '#service/storage/training-sessions/session-requests.js'
+import {
+  findTrainingSession,
+  insertTrainingSession,
+  takeSession,
+} from '#service/storage/training-sessions/training-sessions.js'
 import { createJobFixture, type JobFixture } from '../../../../support/service/job-fixture.js'
 import { bodyOf } from '../../../../support/service/with-plugins.js'
 import { until } from '../../../../support/until.js'
@@ -29,10 +33,10 @@ const KINDS = ['good', 'good', 'good', 'refused', 'damaged', 'missing'] as const
 type Kind = (typeof KINDS)[number]
 
 let fixture: JobFixture
-let requests: ReturnType<typeof createTrainingRequests>
+let requests: ReturnType<typeof createRunRequests>
 beforeEach(async () => {
   fixture = await createJobFixture()
-  requests = createTrainingRequests({ db: fixture.db, sessions: { notify: () => undefined } } as never)
+  requests = createRunRequests({ db: fixture.db, sessions: { notify: () => undefined } } as never)
   await insertClientSession(fixture.db, {
     ...{ id: 's', entity: 'local', project: 'p', keyId: 'k', tags: [], userMetadata: {} },
     ...{ sdkVersion: 'test', displayName: null },

@@ -6,8 +6,12 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { findSessionRequest, insertSessionRequest, type RequestKind } from '#service/storage/tinker/session-requests.js'
-import { findTrainingSession, takeSession } from '#service/storage/tinker/training-sessions.js'
+import {
+  findSessionRequest,
+  insertSessionRequest,
+  type RequestKind,
+} from '#service/storage/training-sessions/session-requests.js'
+import { findTrainingSession, takeSession } from '#service/storage/training-sessions/training-sessions.js'
 import {
   createQueueFixture,
   pass,

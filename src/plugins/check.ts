@@ -9,7 +9,10 @@ import { installed } from './others.js'
 export async function checkPlugins(): Promise<readonly string[]> {
   const all = installed()
   await loadPlugins(all)
-  for (const { name, commands } of all.plugins) {
+  for (const { name, commands, jobOptions } of all.plugins) {
+    if (jobOptions !== undefined && typeof (await jobOptions.rl.rewards()).shape !== 'function') {
+      throw pluginInvalid(name, 'what jobOptions.rl.rewards() loads has no function "shape"')
+    }
     for (const { path, load } of commands?.rows ?? []) {
       if (typeof Reflect.get(await load(), 'invoke') === 'function') continue
       throw pluginInvalid(name, `command "${path}" is not made by defineCommand`)

@@ -209,14 +209,16 @@ const OWN: readonly CommandEntry[] = [
 /** Every command, in the order of help. */
 export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own, INSTALLED.plugins)])
 
-/** Plugins that somebody named: their commands stand behind all others, and their settings count, whatever is run. */
+/** Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever is run. */
 async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<void> {
   const { pluginsNamed } = await import('#cli/config/named-plugins.js')
   const paths = await pluginsNamed(argv, environment)
-  if (paths.length === 0) return
-  const { loadOthers } = await import('#plugins/others.js')
+  const others = paths.length === 0 ? [] : await (await import('#plugins/others.js')).loadOthers(paths)
+  const ofJobs = [...INSTALLED.plugins, ...others].filter(({ jobOptions }) => jobOptions !== undefined)
+  if (ofJobs.length > 0) (await import('#contract/jobs/plugin-options.js')).addJobOptions(ofJobs)
+  if (others.length === 0) return
   const { addSettings } = await import('#cli/config/schema.js')
-  for (const { settings = {}, commands } of await loadOthers(paths)) {
+  for (const { settings = {}, commands } of others) {
     addSettings(settings)
     for (const { path, summary, load } of commands?.rows ?? []) {
       if (commandTable.some((known) => known.path.join(' ') === path)) continue

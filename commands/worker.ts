@@ -47,6 +47,8 @@ export const worker = defineCommand({
   async run({ connect, config, output, environment, signal, flags }) {
     const client = await connect()
     const { startRemoteWorker, workerFacts } = await import('#service/processes/remote-worker.js')
+    const { installed } = await import('#plugins/others.js')
+    const { PLUGINS_VARIABLE } = await import('#contract/jobs/plugin-options.js')
     const facts = workerFacts(flags.name)
     const threads = config.get('threads')
     const trainer = config.get('trainer') ?? SERVICE_DEFAULTS.trainer
@@ -67,6 +69,7 @@ export const worker = defineCommand({
         ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
         TRAINYARD_TRAINER: trainer,
         TRAINYARD_PYTHON: python,
+        [PLUGINS_VARIABLE]: JSON.stringify(installed().files ?? []),
       },
       onEvent: (event) => {
         if (output.mode === 'json') output.event(toJson(event), null)

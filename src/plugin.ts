@@ -12,6 +12,13 @@ export { defineCommand } from '#cli/command/define-command.js'
 export { argument, flag } from '#cli/command/flags.js'
 export { small } from '#contract/endpoints/bodies.js'
 export { endpoints } from '#contract/endpoints/endpoint.js'
+export type {
+  PluginJobOptions,
+  PluginOptionRow,
+  RewardShaping,
+  ShownMessage,
+  ShownTrajectory,
+} from '#contract/jobs/plugin-options.js'
 export { definePlugin } from '#service/define-plugin.js'
 export type { Plugin, PluginEndpoints, PluginHandlers, PluginService, PluginStart } from '#service/plugin.js'
 export type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'

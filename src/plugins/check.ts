@@ -9,9 +9,12 @@ import { installed } from './others.js'
 export async function checkPlugins(): Promise<readonly string[]> {
   const all = installed()
   await loadPlugins(all)
-  for (const { name, commands, databases = [], blobStores = [] } of all.plugins) {
+  for (const { name, commands, jobOptions, databases = [], blobStores = [] } of all.plugins) {
     // reading an address loads what opens it
     for (const { read, example } of [...databases, ...blobStores]) await read(example, {})
+    if (jobOptions !== undefined && typeof (await jobOptions.rl.rewards()).shape !== 'function') {
+      throw pluginInvalid(name, 'what jobOptions.rl.rewards() loads has no function "shape"')
+    }
     for (const { path, load } of commands?.rows ?? []) {
       if (typeof Reflect.get(await load(), 'invoke') === 'function') continue
       throw pluginInvalid(name, `command "${path}" is not made by defineCommand`)

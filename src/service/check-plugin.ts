@@ -4,6 +4,7 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import type { Key } from '#contract/endpoints/table.js'
+import { problemOfJobOptions } from '#contract/jobs/plugin-options.js'
 import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
 import type { Plugin, PluginEndpoints } from './plugin.js'
 import type { SchemaPart } from './storage/schema-part.js'
@@ -11,6 +12,7 @@ import type { SchemaPart } from './storage/schema-part.js'
 const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   commands: 'object',
   settings: 'object',
+  jobOptions: 'object',
   endpoints: 'function',
   start: 'function',
   handlers: 'function',
@@ -55,6 +57,8 @@ export function checkForeign(value: unknown, from: string): Plugin {
     if (!isRight) throw pluginInvalid(name, `"${member}" must be a ${expected}`)
   }
   const plugin = value as Plugin
+  const problem = plugin.jobOptions === undefined ? null : problemOfJobOptions(name, plugin.jobOptions)
+  if (problem !== null) throw pluginInvalid(name, problem)
   for (const { key } of Object.values(plugin.settings ?? {})) assertPrefix(name, `setting "${key}"`, key, `${name}-`)
   for (const { path } of plugin.commands?.rows ?? []) assertPrefix(name, `command "${path}"`, `${path} `, `${name} `)
   return {

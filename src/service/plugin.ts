@@ -11,6 +11,7 @@ import type { IdSource } from '#base/util/ids.js'
 import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
 import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.js'
+import type { PluginJobOptions, PluginOptionRows } from '#contract/jobs/plugin-options.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { BinaryBody, StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
@@ -143,13 +144,15 @@ interface AcceleratorRow {
 }
 
 /** What a plugin adds; it leaves out what it does not add. */
-export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingRows> {
+export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingRows, O extends PluginOptionRows> {
   /** As its folder is called. */
   readonly name: string
   /** Commands that stand together in help, behind one of the core; each is loaded when it is called. */
   readonly commands?: { readonly after: string; readonly rows: readonly CommandRow[] }
   /** Rows as `contract/settings` has them: flags of `serve`, variables, keys of the configuration file. */
   readonly settings?: S
+  /** Rows as `contract/jobs` has them, with what they do in the training worker. */
+  readonly jobOptions?: PluginJobOptions<O>
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
   endpoints?(): Promise<E>
   /** Starts what runs beside the service; it is there before the port is. @returns what handlers are given of it */
@@ -177,7 +180,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
 }
 
 /** A manifest whose handlers were checked against its rows. */
-export interface Plugin extends Omit<PluginManifest<PluginEndpoints, unknown, SettingRows>, 'handlers'> {
+export interface Plugin
+  extends Omit<PluginManifest<PluginEndpoints, unknown, SettingRows, PluginOptionRows>, 'handlers'> {
   handlers?(service: PluginService): Promise<Readonly<Record<string, BoundHandler>>>
   /** No part of this package: its handlers are loaded at the start, so that what is wrong with them is found then. */
   readonly isForeign?: boolean

@@ -1,6 +1,6 @@
 /**
  * A plugin of somebody else: rewards that every program of a team gives alike, and a list of what got them. One endpoint gives one, one lists
- * them; a setting says what is too long, a command prints the list.
+ * them; a setting says what is too long, a command says what a reward is given for, an option of RL jobs takes some of it for each word.
  *
  * `trainyard serve --plugin ./reward-service.js`
  */
@@ -26,6 +26,17 @@ export const plugin = definePlugin({
     mostWords: {
       ...{ key: 'reward-most-words', type: 'integer', default: 20, bounds: { min: 1, max: 1000 } },
       summary: 'longer answers get half of their reward',
+    },
+  },
+  jobOptions: {
+    rl: {
+      rows: {
+        word_cost: {
+          ...{ type: 'number', default: 0, bounds: { min: 0, max: 1 } },
+          summary: 'taken from the reward for each word of the answer',
+        },
+      },
+      rewards: async () => ({ shape: takeForWords }),
     },
   },
   endpoints: async () => ({
@@ -55,6 +66,12 @@ export const plugin = definePlugin({
     rows: [{ path: 'reward say', summary: 'Say what a reward is given for', load: async () => say }],
   },
 })
+
+/** @type {import('trainyard/plugin').RewardShaping['shape']} */
+function takeForWords(groups, { word_cost: cost }) {
+  const wordsOf = ({ messages }) => messages.at(-1)?.text.split(/\s+/).length ?? 0
+  return groups.map((group) => group.map((each) => each.reward - Number(cost) * wordsOf(each)))
+}
 
 /** @param {import('kysely').Kysely<unknown>} db */
 async function createScores(db) {

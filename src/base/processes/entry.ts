@@ -18,6 +18,7 @@ export const ENTRY_POINTS = [
   'model/export/main.js',
   'model/inspection/thread-main.js',
   'plugins/body-thread.js',
+  'plugins/job-options.js',
   'service/processes/schema-check-main.js',
   'training/worker/heartbeat-thread.js',
   'training/worker/main.js',

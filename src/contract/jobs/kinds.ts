@@ -7,7 +7,7 @@ import type { JsonObject } from '#base/util/json.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { DPO } from './dpo.js'
 import type { JobKindDefinition } from './kind.js'
-import { defaultOf, namesOf, type OptionValues } from './option.js'
+import { defaultOf, namesOf, type OptionRow, type OptionValues } from './option.js'
 import { RL } from './rl.js'
 import { SFT } from './sft.js'
 
@@ -19,8 +19,19 @@ export type OptionsTable<K extends JobKind> = Definitions[K]['options']
 /** Every option that a job of a kind runs with. */
 export type OptionsOf<K extends JobKind> = OptionValues<OptionsTable<K>>
 
-/** Of any kind, whichever. */
-export const JOB_DEFINITIONS: Readonly<Record<JobKind, JobKindDefinition>> = DEFINITIONS
+const known: Record<JobKind, JobKindDefinition> = { ...DEFINITIONS }
+/** Of any kind, whichever, with what plugins of this process add. */
+export const JOB_DEFINITIONS: Readonly<Record<JobKind, JobKindDefinition>> = known
+
+/** Adds an option to a kind of job, for all that this process does. Tables are never changed, for schemas are made of each once. */
+export function addOptions(kind: JobKind, name: string, row: OptionRow): void {
+  known[kind] = { ...known[kind], options: { ...known[kind].options, [name]: row } }
+}
+
+/** Whether an option is no plugin's. */
+export function isCoreOption(kind: JobKind, name: string): boolean {
+  return Object.hasOwn(DEFINITIONS[kind].options, name)
+}
 
 /** Names of the options of a kind of job, in the order of its table. */
 export function optionNames(kind: JobKind): readonly string[] {

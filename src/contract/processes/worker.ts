@@ -63,6 +63,8 @@ export const workerJobSchema = z.object({
   base_model: z.object({ name: z.string() }),
   /** Every option of the job's kind, resolved when the job was created (`contract/jobs/resolve.ts`). */
   config: z.record(z.string(), z.json()),
+  /** Plugins whose options the job has set (`contract/jobs/plugin-options.ts`): a worker that has not loaded them refuses it. */
+  plugins: z.array(z.string()).default([]),
   /** Chat template variables of the chats that are learned: the job's own, else those of the parent. */
   template_kwargs: z.record(z.string(), z.json()).default({}),
   /** Whether what the trainer computes of every token shall be noted, because what the job trains on is kept. */

@@ -4,6 +4,7 @@
 import type { EntryPoint } from '#base/processes/entry.js'
 import { TAGS } from '#contract/endpoints/endpoint.js'
 import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#contract/endpoints/table.js'
+import { addJobOptions } from '#contract/jobs/plugin-options.js'
 import { createBodyFinder, type KnownBodies } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater } from '../http/environment.js'
@@ -54,6 +55,7 @@ export async function loadPlugins(
   { plugins, bodyThread, files = [] }: Installed,
   given: PluginSettings = {},
 ): Promise<LoadedPlugins> {
+  addJobOptions(plugins)
   const endpoints = await loadEndpoints(plugins)
   checkTogether(plugins, endpoints, { endpoints: ENDPOINTS, sections: TAGS })
   const list = plugins.map((plugin, i) => ({

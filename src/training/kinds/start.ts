@@ -5,7 +5,9 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { FileContent } from '#base/util/file-content.js'
+import type { JsonObject } from '#base/util/json.js'
 import type { OptionsOf } from '#contract/jobs/kinds.js'
+import type { RewardShaping } from '#contract/jobs/plugin-options.js'
 import type { CommonOptions, EpochOptions } from '#contract/jobs/shared-options.js'
 import type { ParentFile, WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
@@ -36,6 +38,13 @@ export interface JobSource {
   getReferenceFile(file: ParentFile): Promise<FetchedFile>
 }
 
+/** What a plugin does with the options that a job has set. */
+export interface RewardShaper {
+  readonly plugin: string
+  readonly options: JsonObject
+  readonly shaping: RewardShaping
+}
+
 /** What a kind starts from. */
 export interface TrainingStart<K extends JobKind = JobKind> {
   readonly source: JobSource
@@ -48,6 +57,8 @@ export interface TrainingStart<K extends JobKind = JobKind> {
   readonly maxLength: number
   /** What can be adapted in the base model. */
   readonly modules: readonly AdapterModule[]
+  /** What plugins do with options of an RL job; default nothing. */
+  readonly shapers?: readonly RewardShaper[]
   /** Takes what an RL job's trainer computes of every token; default nobody. */
   readonly rollouts?: RolloutNotes | null
   /** Adapter and optimizer state for the resolved options. */

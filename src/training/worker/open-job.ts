@@ -21,6 +21,7 @@ import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import { type JobContext, type ParentCheckpoint, startingPoint, type TrainingPrecision } from '#training/trainer/job.js'
 import { createDropout } from '#training/trainer/masks/dropout.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
+import { loadShapers } from './job-plugins.js'
 import { bindText, tokenNamesOf } from './text-binding.js'
 import { assertKwargsAreRead } from './unread-kwargs.js'
 
@@ -71,6 +72,7 @@ export async function openJob(
   }
   const { maxRolloutBytes } = options
   const rollouts = maxRolloutBytes === undefined ? null : createRolloutNotes(tokenNamesOf(textModel), maxRolloutBytes)
+  const shapers = await loadShapers(job)
   let context: JobContext | null = null
   const opened = await openTraining({
     source,
@@ -80,6 +82,7 @@ export async function openJob(
     maxLength: prepared.config.contextLength,
     modules,
     rollouts,
+    shapers,
     contextOf: ({ lora, lora_dropout: share, seed: given }) => {
       const seed = given ?? job.id
       const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed })

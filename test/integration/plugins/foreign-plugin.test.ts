@@ -1,6 +1,6 @@
 /**
- * A plugin of somebody else, outside of the package: an endpoint, a setting, a table and a command, on SQLite and on PostgreSQL, and what becomes
- * of its rows without it.
+ * A plugin of somebody else, outside of the package: an endpoint, a setting, a table, a command and an option of jobs, on SQLite and on
+ * PostgreSQL, and what becomes of its rows and its jobs without it.
  */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,6 +8,7 @@ import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../support/local-postgres.js'
 import { type CliProcess, cli, startCli } from '../../support/service/cli-process.js'
+import { until } from '../../support/until.js'
 
 const ROOT = resolve(import.meta.dirname, '../../..')
 const WORDS = { text: 'the answer is 42', expected: '42' }
@@ -29,8 +30,22 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true, maxRetries: 20 })
 })
 
+/** Equal rewards, one answer three words longer than the other. */
+const GROUPS = [
+  {
+    trajectories: ['one', 'one two three four'].map((content) => ({
+      reward: 1,
+      messages_and_choices: [
+        { role: 'user', content: 'Count' },
+        { finish_reason: 'stop', message: { role: 'assistant', content } },
+      ],
+    })),
+  },
+]
+
 interface Server {
   readonly process: CliProcess
+  readonly url: string
   call(method: string, path: string, body?: object): Promise<{ status: number; body: Record<string, unknown> }>
   /** @returns what it logged */
   stop(): Promise<string>
@@ -47,6 +62,7 @@ async function serve(
   const key = readFileSync(join(dataDir, 'api-key'), 'utf8').trim()
   return {
     process,
+    url,
     call: async (method, path, body) => {
       const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' }
       const answer = await fetch(`${url}${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) })
@@ -59,6 +75,64 @@ async function serve(
   }
 }
 
+interface Job {
+  readonly id: string
+  readonly status: string
+  readonly error_code: string | null
+  readonly error_message: string | null
+  readonly resolved_config: Readonly<Record<string, unknown>>
+}
+
+/** Asks for a job on groups whose rewards are equal unless words cost something. */
+async function askJob({ call }: Server, model: string, reward: object | null) {
+  const experimental_config = { allow_training_without_logprobs: true, reward }
+  return await call('POST', '/v1/preview/training-jobs', {
+    model_id: model,
+    trajectory_groups: GROUPS,
+    experimental_config,
+  })
+}
+
+async function trained(server: Server, model: string, reward: object | null): Promise<Job> {
+  const { status, body } = await askJob(server, model, reward)
+  expect([status, body]).toEqual([200, expect.anything()])
+  return await untilEnded(server, String(body['id']))
+}
+
+async function jobOf({ call }: Server, id: string): Promise<Job> {
+  return (await call('GET', `/v1/preview/training-jobs/${id}`)).body as never
+}
+
+async function untilEnded(server: Server, id: string): Promise<Job> {
+  return await until(async () => {
+    const job = await jobOf(server, id)
+    return ['completed', 'failed'].includes(job.status) ? job : null
+  }, `the end of job ${id}`)
+}
+
+async function startedEvent({ call }: Server, id: string): Promise<object> {
+  const { body } = await call('GET', `/v1/preview/training-jobs/${id}/events`)
+  const started = (body['data'] as { type: string; data: object }[]).find(({ type }) => type === 'training_started')
+  return started?.data ?? {}
+}
+
+/** What the command line says of a job with the option's flag, and of the list of options. */
+async function planned({ url }: Server, dataDir: string): Promise<unknown> {
+  const file = join(dataDir, 'groups.jsonl')
+  writeFileSync(file, GROUPS.map((group) => `${JSON.stringify(group)}\n`).join(''))
+  const key = readFileSync(join(dataDir, 'api-key'), 'utf8').trim()
+  const env = { TRAINYARD_PLUGINS: plugin, TRAINYARD_URL: url, TRAINYARD_API_KEY: key }
+  const listed = await cli(['train', 'options', 'rl', '--json'], { home: folder, env })
+  expect(listed.stdout).toContain('word_cost')
+  const words = ['train', 'rl', 'p/m', '--file', file, '--reward-word-cost', '0.1', '--plan', '--json']
+  const { stdout, stderr } = await cli([...words, '--set', 'allow_training_without_logprobs=true'], {
+    home: folder,
+    env,
+  })
+  expect(stdout, stderr).not.toBe('')
+  return JSON.parse(stdout)
+}
+
 /** Serves with the plugin, without it, and with it again. */
 async function livesThrough(dataDir: string, flags: readonly string[]): Promise<void> {
   const server = await serve(dataDir, [...flags, '--plugin', plugin, '--reward-most-words', '3'])
@@ -67,9 +141,34 @@ async function livesThrough(dataDir: string, flags: readonly string[]): Promise<
   const kept = await server.call('POST', '/v1/preview/reward/scores', WORDS)
   expect(kept).toMatchObject({ status: 200, body: { text: WORDS.text, reward: 0.5 } })
   expect((await server.call('POST', '/v1/preview/reward/scores', { text: 1 })).status).toBe(422)
+
+  const named = { name: 'm', project: 'p', base_model: 'trainyard/tiny-random' }
+  const model = String((await server.call('POST', '/v1/preview/models', named)).body['id'])
+  const equal = await trained(server, model, null)
+  expect(equal).toMatchObject({ status: 'completed', resolved_config: { reward: null } })
+  expect(await startedEvent(server, equal.id)).toMatchObject({ num_sequences: 0 })
+  const { status, body: refusal } = await askJob(server, model, { word_cost: 2 })
+  expect([status, JSON.stringify(refusal)]).toEqual([422, expect.stringContaining('reward.word_cost')])
+  const told = await trained(server, model, { word_cost: '0.1' })
+  expect(told).toMatchObject({ status: 'completed', resolved_config: { reward: { word_cost: 0.1 } } })
+  expect(await startedEvent(server, told.id)).toMatchObject({ num_sequences: 1, num_rewards_by_plugins: 2 })
+  expect(await planned(server, dataDir)).toMatchObject({
+    resolved_config: { reward: { word_cost: 0.1 } },
+    groups: [{ advantages: [1.5, -1.5].map((size) => expect.closeTo(size / 1.5)), left_out: null }],
+  })
   await server.stop()
 
+  const queueing = await serve(dataDir, [...flags, '--plugin', plugin, '--train-workers', '0'])
+  const left = String((await askJob(queueing, model, { word_cost: 0.1 })).body['id'])
+  expect(await jobOf(queueing, left)).toMatchObject({ status: 'queued' })
+  await queueing.stop()
+
   const without = await serve(dataDir, flags)
+  expect(await untilEnded(without, left)).toMatchObject({
+    status: 'failed',
+    error_code: 'plugin_missing',
+    error_message: expect.stringContaining('the plugin "reward", which is not loaded where it trains'),
+  })
   expect((await without.call('GET', '/v1/preview/reward/scores')).status).toBe(404)
   const logged = await without.stop()
   expect(logged).toContain('plugin.removed')
@@ -105,6 +204,8 @@ describe('a plugin outside of the package', () => {
       const help = await cli(['serve', '--help'], { home: folder })
       expect(help.stdout).toContain('--reward-most-words <n>')
       expect((await cli(['--help'], { home: folder })).stdout).toContain('Say what a reward is given for')
+      const train = await cli(['train', 'rl', '--help'], { home: folder })
+      expect(train.stdout).toContain('--reward-word-cost <x>')
       const set = JSON.parse((await cli(['config', 'list', '--json'], { home: folder })).stdout) as { key: string }[]
       expect(set).toContainEqual(expect.objectContaining({ key: 'reward-most-words', value: '7', source: 'file' }))
       const said = await cli(['reward', 'say', '42', '--json'], { home: folder })

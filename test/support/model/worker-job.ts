@@ -21,6 +21,7 @@ export function workerJob(overrides: Partial<WorkerJob>): WorkerJob {
     has_validation: false,
     base_model: { name: 'trainyard/tiny-random' },
     config: {},
+    plugins: [],
     template_kwargs: {},
     keeps_rollouts: false,
     lease_seconds: 30,

@@ -5,6 +5,7 @@
 
 import { NotFoundError } from '#base/errors/errors.js'
 import { optionWarnings, rateWarnings } from '#contract/jobs/option-notes.js'
+import { pluginsNeeded } from '#contract/jobs/plugin-options.js'
 import { PARENT_FILES, type WorkerJob } from '#contract/processes/worker.js'
 import { EXAMPLES_KIND, type JobKind } from '#contract/wire/job-words.js'
 import { jobReportSchema } from '#contract/wire/training/job-report.js'
@@ -65,6 +66,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       has_validation: files.validationPath !== null,
       base_model: { name: base.name },
       config: { ...resolvedConfig } as WorkerJob['config'],
+      plugins: pluginsNeeded(kind, resolvedConfig),
       template_kwargs: templateKwargs as WorkerJob['config'],
       keeps_rollouts: false,
       lease_seconds: context.leaseMs / 1000,

@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream'
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { LORA_DEFAULTS } from '#contract/jobs/lora-options.js'
+import { pluginsNeeded } from '#contract/jobs/plugin-options.js'
 import {
   type BaseModelFiles,
   CHECKPOINT_FILES,
@@ -205,6 +206,7 @@ export function createWorkerApiService(context: Context): WorkerApiService {
         base_model: { name: base.name },
         // names that no option has go along: not known here, they may be to a worker of another making
         config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
+        plugins: pluginsNeeded(job.kind, job.resolvedConfig),
         template_kwargs: templateKwargsOf(job.resolvedConfig ?? {}, parent) as WorkerJob['config'],
         keeps_rollouts: (await findKeptData(db, [job.id])).has(job.id),
         lease_seconds: context.leaseMs / 1000,

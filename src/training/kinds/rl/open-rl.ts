@@ -21,7 +21,8 @@ export async function openRl(start: TrainingStart<'rl'>): Promise<OpenJob> {
   const notes = createDataNotes()
   const groups = await readGroups(source, notes)
   const hyperparameters = rlHyperparameters(options)
-  const rows = { groups, notes, hyperparameters, text, padTokenId, currentStep: job.parent_step }
+  const { shapers } = start
+  const rows = { groups, notes, hyperparameters, shapers, text, padTokenId, currentStep: job.parent_step }
   const reference = await fetchReference(start)
   return {
     plan: async () => planRl(rows, context),

@@ -1,8 +1,10 @@
 /**
- * Lowers rewards of overlong answers before advantages are computed.
+ * Changes rewards before advantages are computed: as plugins say, then lower ones for overlong answers.
  */
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { softOverlengthPenalty } from '#training/rows/advantages.js'
+import type { RewardShaper } from '../start.js'
+import { countChanged, rewardsByPlugins } from './plugin-rewards.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 
 /** Groups with the rewards that advantages are taken of. */
@@ -10,19 +12,24 @@ export interface ShapedGroups {
   readonly groups: readonly TrajectoryGroup[]
   /** Trajectories whose reward was lowered for the length of an answer. */
   readonly penalizedCount: number
+  /** The same that plugins changed. */
+  readonly changedCount: number
 }
 
 /**
- * Lowers the rewards of answers that come close to the limit; without one the groups are as they were.
+ * Takes the rewards that plugins leave, and lowers those of answers that come close to the limit; without either the groups are as they were.
  *
  * An answer's length is its sampled tokens, of several the longest; one without tokens has none. Metrics of rewards stay those
  * of the data.
  */
 export function shapeRewards(
-  groups: readonly TrajectoryGroup[],
+  given: readonly TrajectoryGroup[],
   { softOverlengthLimit: limit, softOverlengthBuffer: buffer }: RlHyperparameters,
+  shapers: readonly RewardShaper[] = [],
 ): ShapedGroups {
-  if (limit === null || buffer === null) return { groups, penalizedCount: 0 }
+  const groups = rewardsByPlugins(given, shapers)
+  const changedCount = countChanged(given, groups)
+  if (limit === null || buffer === null) return { groups, penalizedCount: 0, changedCount }
   let penalizedCount = 0
   const shaped = groups.map((group) => ({
     ...group,
@@ -32,7 +39,7 @@ export function shapeRewards(
       return { ...trajectory, reward: trajectory.reward + penalty }
     }),
   }))
-  return { groups: shaped, penalizedCount }
+  return { groups: shaped, penalizedCount, changedCount }
 }
 
 /** Rewards by group: what says which groups train (`whichTrain`), and what advantages are taken of. */

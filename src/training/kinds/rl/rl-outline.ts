@@ -27,6 +27,7 @@ import {
 } from '#training/trainer/plan/job-plan.js'
 import { leftOut } from '#training/trainer/report.js'
 import type { ReferencePolicy } from '#training/trainer/scores.js'
+import type { RewardShaper } from '../start.js'
 import { noteAnswers } from './answer-notes.js'
 import { createLeftOutBook, toNotedJob } from './note-rollouts.js'
 import { passOrder } from './passes.js'
@@ -38,6 +39,8 @@ import { isScoredBetweenSteps, rowBatches, sizeOf } from './rl-rows.js'
 export interface RlJob {
   readonly groups: readonly TrajectoryGroup[]
   readonly hyperparameters: RlHyperparameters
+  /** What plugins do with rewards; default nothing. */
+  readonly shapers?: readonly RewardShaper[] | undefined
   readonly text: TrajectoryText
   /** What was worth saying about the groups when they were read; more is added when they are tokenized. */
   readonly notes?: DataNotes | undefined
@@ -79,7 +82,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
   const { groups, hyperparameters, notes = createDataNotes() } = job
   const seed = hyperparameters.seed ?? context.jobId
   const startedMs = context.clock.monotonicMs()
-  const shaped = shapeRewards(groups, hyperparameters)
+  const shaped = shapeRewards(groups, hyperparameters, job.shapers)
   const { advantageEstimator } = hyperparameters
   const groupsTrainable = countTraining(rewardsOf(shaped.groups), advantageEstimator)
   const leftOutBook = createLeftOutBook()
@@ -126,6 +129,7 @@ export function outlineRl(job: RlJob, context: JobContext): RlOutline {
       num_packed_sequences: steps.reduce((sum, { rows }) => sum + rows.length, 0),
       num_trainable_tokens: trainableTokenCount,
       num_trained_trajectories: counts.trainedTrajectoryCount,
+      ...(shaped.changedCount > 0 ? { num_rewards_by_plugins: shaped.changedCount } : {}),
       ...(shaped.penalizedCount > 0 ? { num_penalized_overlength: shaped.penalizedCount } : {}),
       ...(counts.unmergedHistoryCount > 0 ? { num_unmerged_histories: counts.unmergedHistoryCount } : {}),
       ...skipMetrics(skips),

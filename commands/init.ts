@@ -72,9 +72,7 @@ export const init = defineCommand({
     const rows =
       place === SAMPLE
         ? sampleRows()
-        : (await readPrompts(place, io, undefined)).map(({ messages, row }) =>
-            toRow(messages as readonly JsonObject[], row),
-          )
+        : (await readPrompts(place, io)).map(({ messages, row }) => toRow(messages as readonly JsonObject[], row))
     if (rows.length < MIN_PROMPTS) {
       throw new UsageError('too_few_prompts', `${place} holds ${rows.length} prompts, ${MIN_PROMPTS} are the fewest`, {
         param: '--prompts',

@@ -8,6 +8,7 @@ import { argument, flag } from '#cli/command/flags.js'
 import { convertFile, describeForms, describeUnread } from '#cli/input/convert-file.js'
 import { displayPath, openInput } from '#cli/input/input-file.js'
 import { assertWritable } from '#cli/local/output-file.js'
+import { mapFlag } from '#cli/rollout/flags.js'
 import { plural } from '#cli/terminal/format.js'
 import { command } from '#contract/wire/command-words.js'
 import { CONVERT_TARGETS, PURPOSE_OF, type RowPurpose, TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
@@ -22,7 +23,7 @@ export const convertData = defineCommand({
   path: ['data', 'convert'],
   summary: 'Convert training rows of other trainers',
   details:
-    'Reads ShareGPT, Alpaca, questions and answers, HH-RLHF, preferences of LlamaFactory, KTO, tools as JSON text, and one JSON array, and writes JSON Lines. Without --to the first row says what they are for. Of KTO rows --to sft keeps the good ones and --to dpo pairs good and bad answers to one prompt. Where one row cannot be converted, nothing is written.',
+    'Reads ShareGPT, Alpaca, questions and answers, HH-RLHF, preferences of LlamaFactory, KTO, tools as JSON text, of CSV, TSV, Parquet, one JSON array and JSON Lines, plain or compressed with gzip, and writes JSON Lines. Without --to the first row says what they are for. Of KTO rows --to sft keeps the good ones and --to dpo pairs good and bad answers to one prompt. Where one row cannot be converted, nothing is written.',
   examples: [
     ['trainyard data convert sharegpt.json rows.jsonl --to sft', 'conversations to train on'],
     ['trainyard data convert hh.jsonl.gz pairs.jsonl --to dpo', 'preferences, from a compressed file'],
@@ -33,6 +34,7 @@ export const convertData = defineCommand({
     output: argument.required('the file to write, or - for standard output'),
   },
   flags: {
+    map: mapFlag,
     to: flag.choice(CONVERT_TARGETS)(
       '--to <target>',
       'what the rows are for: sft, dpo or prompts; default by their form',
@@ -47,6 +49,7 @@ export const convertData = defineCommand({
     const data = await openInput(args.input, io)
     const facts = await convertFile(data, displayPath(args.input), {
       purpose: (flags.to && PURPOSE_OF.get(flags.to)) ?? null,
+      map: flags.map,
       write: (line) => lines.push(line),
     })
     const { purpose, read, written, leftOut, forms } = facts

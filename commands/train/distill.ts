@@ -77,7 +77,7 @@ export const trainDistill = defineCommand({
     if (flags.answers !== undefined) await assertWritable(flags.answers)
     const { rows, score } =
       flags.reward === undefined
-        ? { rows: await readPrompts(flags.prompts, context.io, flags.system), score: null }
+        ? { rows: await readPrompts(flags.prompts, context.io, { ...flags, say: context.output.status }), score: null }
         : await planRollout(context, flags)
     return { key, rows, score, hyperparameters: await collectHyperparameters(context, 'sft', flags) }
   },

@@ -4,6 +4,7 @@
 
 import type { JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
+import type { ColumnMap } from '#cli/input/column-map.js'
 import { checkLabelled, checkPreferences } from '#cli/input/conversation-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { plural } from '#cli/terminal/format.js'
@@ -27,8 +28,15 @@ import {
 } from '#cli/training/submission.js'
 
 /** Rows of other trainers are converted where that is plain. */
-const readerOf = ({ loss_type: loss }: JsonObject) =>
-  ({ kind: 'preference', check: loss === 'kto' ? checkLabelled : checkPreferences }) as const
+const readerOf = ({ loss_type: loss }: JsonObject, map: ColumnMap | undefined) => {
+  const isLabelled = loss === 'kto'
+  return {
+    kind: 'preference',
+    check: isLabelled ? checkLabelled : checkPreferences,
+    keepsLabels: isLabelled,
+    map,
+  } as const
+}
 
 export const trainDpo = defineCommand({
   path: ['train', 'dpo'],
@@ -61,7 +69,7 @@ export const trainDpo = defineCommand({
     const sources = dataSources(flags, 'preference pairs')
     assertOneMode(flags)
     const hyperparameters = await collectHyperparameters(context, 'dpo', flags)
-    const reader = readerOf(hyperparameters)
+    const reader = readerOf(hyperparameters, flags.map)
     return {
       rows: await openRows(context, sources.rows, reader),
       validation: await openRows(context, sources.validation, reader),

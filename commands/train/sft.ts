@@ -32,7 +32,7 @@ export const trainSft = defineCommand({
   path: ['train', 'sft'],
   summary: 'Train a model on example conversations',
   details:
-    'Local files are checked, uploaded and passed as training_data_url and validation_data_url; they may be compressed with gzip. Rows of other trainers are converted where that is plain, and that is said. Named flags override --set, which overrides --config.',
+    'Local files are checked, uploaded and passed as training_data_url and validation_data_url; CSV, TSV, Parquet, JSON and JSON Lines, each plain or compressed with gzip. Rows of other trainers, and of columns such as text and label, are converted where that is plain, and that is said. Named flags override --set, which overrides --config.',
   examples: [
     ['trainyard train sft email-agent --file data.jsonl --watch', 'upload, submit, follow, exit with the outcome'],
     ['trainyard train sft email-agent --file data.jsonl --batch-size 8 --learning-rate 2e-4', 'chosen hyperparameters'],
@@ -58,8 +58,8 @@ export const trainSft = defineCommand({
     const sources = dataSources(flags, 'example conversations')
     assertOneMode(flags)
     return {
-      rows: await openRows(context, sources.rows, reader),
-      validation: await openRows(context, sources.validation, reader),
+      rows: await openRows(context, sources.rows, { ...reader, map: flags.map }),
+      validation: await openRows(context, sources.validation, { ...reader, map: flags.map }),
       hyperparameters: await collectHyperparameters(context, 'sft', flags),
     }
   },

@@ -18,13 +18,14 @@ export interface ForeignFile {
 /** Bytes that tell it. */
 export const SNIFFED_BYTES = 512
 
+const CONVERT = 'convert it: trainyard data convert rows.csv rows.jsonl'
 const TO_LINES = "write it as JSON Lines, as with pandas: to_json('rows.jsonl', orient='records', lines=True)"
 const UNPACK = 'unpack it, and give the file inside'
 
 /** Source: the Git LFS specification, "The Pointer"; for the others the formats' own documents. */
 const BEGINNINGS: readonly (readonly [begins: string, problem: string, hint: string])[] = [
   ['PK\x03\x04', 'is a zip archive (a spreadsheet and what torch.save writes are such, too)', UNPACK],
-  ['PAR1', 'is a Parquet table', TO_LINES],
+  ['PAR1', 'is a Parquet table', CONVERT.replace('.csv', '.parquet')],
   ['ARROW1', 'is an Arrow table', TO_LINES],
   ['FEA1', 'is a Feather table', TO_LINES],
   ['\xff\xff\xff\xff', 'is a stream of Arrow, as the datasets library stores it', TO_LINES],
@@ -96,7 +97,7 @@ export function findTable(line: string): ForeignFile | null {
   const names = line.trim().split(separator)
   if (!names.every((name) => /^"?[\p{L}_][\p{L}\p{N}_ .-]{0,60}"?$/u.test(name.trim()))) return null
   const problem = `is a table (CSV) with the columns ${names.slice(0, 6).join(', ')}${names.length > 6 ? ', …' : ''}`
-  return { problem, hint: TO_LINES, kind: 'format' }
+  return { problem, hint: CONVERT, kind: 'format' }
 }
 
 const GZIP: ForeignFile = { problem: 'is compressed with gzip inside', hint: UNPACK, kind: 'format' }

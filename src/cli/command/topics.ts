@@ -76,6 +76,10 @@ Prompts (rollout, eval): JSON Lines, or one plain prompt per line; "answer" is w
   {"prompt":"2+2?","answer":"4"}
   {"messages":[{"role":"user","content":"2+2?"}],"answer":"4"}
 
+Rows may come as JSON Lines, one JSON array, CSV (, or ;), TSV or Parquet, each plain or compressed with gzip. Columns are known by
+their names (text and label, question and answer, instruction, input and output, chosen and rejected, messages), or you say them:
+--map Frage=prompt,Antwort=completion.
+
 Rows of other trainers (ShareGPT, Alpaca, HH-RLHF, KTO and others): trainyard data convert IN OUT --to sft, dpo or prompts.
 
 A file named - is standard input.

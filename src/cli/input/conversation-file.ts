@@ -7,10 +7,10 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { findForeignFile, findForeignRow, labelOf, type RowKind } from '#contract/wire/training/row-forms.js'
+import { parseRow, readRowLines } from '#formats/rows/files/row-file.js'
 import { UsageError } from '../terminal/errors.js'
 
-import { inputProblems, MAX_PROBLEMS } from './input-file.js'
-import { parseRow, readRowLines } from './row-lines.js'
+import { createProblems } from './input-file.js'
 
 /** What is known of a checked file. */
 export interface ConversationFile {
@@ -22,7 +22,7 @@ export interface ConversationFile {
  * Checks every line.
  *
  * @param name the file's name in messages
- * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: path: what was expected`
+ * @throws {UsageError} `input_invalid` with what is wrong as `file:line: path: what was expected`, each kind once
  */
 export async function checkConversations(data: Blob, name: string): Promise<ConversationFile> {
   let assistantTurnCount = 0
@@ -79,8 +79,7 @@ async function checkRows(
   kind: RowKind | null,
   check: (row: JsonObject) => string | null,
 ): Promise<number> {
-  const problems: string[] = []
-  let total = 0
+  const problems = createProblems()
   let rowCount = 0
   const help = 'trainyard help files shows the format'
   let hint: string | null = null
@@ -92,11 +91,10 @@ async function checkRows(
     const foreign = typeof row === 'string' || kind === null ? null : findForeignRow(row, kind)
     const problem = typeof row === 'string' ? row : (foreign?.problem ?? check(row))
     if (problem === null) continue
-    total += 1
     hint ??= foreign?.hint ?? null
-    if (problems.length < MAX_PROBLEMS) problems.push(`${name}:${line.number}: ${problem}`)
+    problems.add(`${name}:${line.number}`, problem)
   }
-  if (total > 0) throw inputProblems(problems, total, hint ?? help)
+  problems.throwIfAny(hint ?? help)
   if (rowCount === 0) throw new UsageError('input_invalid', `${name} holds no conversation`, { hint: help })
   return rowCount
 }

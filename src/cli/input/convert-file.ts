@@ -1,15 +1,20 @@
 /**
  * A file of rows in any known form as JSON Lines that a command reads, and what was found in it.
  */
+import { AppError } from '#base/errors/errors.js'
 import { stringifyExact } from '#base/json/exact-json.js'
+import type { JsonObject } from '#base/util/json.js'
+import { command } from '#contract/wire/command-words.js'
 import { createRowConverter, purposeOf, type RowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
 import { LABELLED_NAME, type RowKind } from '#contract/wire/training/row-forms/forms.js'
 import { CONVERT_TARGETS, type RowPurpose } from '#contract/wire/training/row-forms/purposes.js'
 import { unreadOfRow } from '#contract/wire/training/row-forms/read-fields.js'
+import { isTable } from '#formats/rows/files/row-file.js'
 import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
-import { inputProblems, MAX_PROBLEMS } from './input-file.js'
-import { readAnyRows } from './row-lines.js'
+import { type ColumnMap, describeMap } from './column-map.js'
+import { createProblems } from './input-file.js'
+import { readMappedRows } from './mapped-rows.js'
 
 /** What was converted. */
 export interface ConvertedFile {
@@ -22,6 +27,8 @@ export interface ConvertedFile {
   readonly leftOut: number
   /** Rows by the name of the form they had, the most frequent first. */
   readonly forms: readonly { readonly form: string; readonly rows: number }[]
+  /** Columns that were recognised by what they hold. */
+  readonly recognised: ColumnMap | null
   /** Fields of converted rows that no job reads, in the order they came. */
   readonly unread: readonly UnreadField[]
 }
@@ -34,6 +41,13 @@ interface UnreadField {
   readonly first: string
 }
 
+interface ConvertOptions {
+  readonly purpose: RowPurpose | null
+  readonly write: (line: string) => void
+  readonly map?: ColumnMap | undefined
+  readonly keepsLabels?: boolean | undefined
+}
+
 /** Names of fields that are remembered: rows may have any. */
 const MAX_FIELDS = 100
 const SHOWN_FIELDS = 20
@@ -43,24 +57,30 @@ const SHOWN_FIELDS = 20
  *
  * @param options.purpose null: by the form of the first row
  * @param options.write takes each line with its line feed
- * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: what is wrong`; `invalid_option` where the first row
- *   does not say what it is for
+ * @param options.map what columns are called for
+ * @param options.keepsLabels whether rows of KTO stay what they are
+ * @throws {UsageError} `input_invalid` with `file:line: what is wrong`, each kind once; `invalid_option` where the first row does
+ *   not say what it is for
  */
 export async function convertFile(
   data: Blob,
   name: string,
-  { purpose, write }: { readonly purpose: RowPurpose | null; readonly write: (line: string) => void },
+  { purpose, write, map, keepsLabels = false }: ConvertOptions,
 ): Promise<ConvertedFile> {
   const forms = new Map<string, number>()
   const unread = createUnread()
-  const problems: string[] = []
-  let [total, read, written, changed] = [0, 0, 0, 0]
+  const problems = createProblems()
+  let [read, written, changed] = [0, 0, 0]
   let converter: RowConverter | null = null
-  for await (const { where, row, isLine } of readAnyRows(data, name)) {
+  let recognised: ColumnMap | null = null
+  const onRecognised = (found: ColumnMap): void => {
+    recognised = found
+  }
+  for await (const { where, row, kind } of readMappedRows(data, name, { map, onRecognised })) {
     read += 1
     let problem = typeof row === 'string' ? row : null
     if (typeof row !== 'string') {
-      converter ??= createRowConverter(purpose ?? purposeOf(row) ?? refuseTarget(where))
+      converter ??= createRowConverter(purpose ?? purposeOf(row) ?? refuseTarget(where, row), { keepsLabels })
       const made = converter.convert(row)
       if ('problem' in made) problem = made.problem
       else {
@@ -71,15 +91,13 @@ export async function convertFile(
           if (converter.purpose !== 'prompt') unread.add(unreadOfRow(each), where)
         }
         written += made.rows.length
-        if (!isLine || made.rows[0] !== row) changed += 1
+        if (kind !== 'line' || made.rows[0] !== row) changed += 1
       }
     }
-    if (problem === null) continue
-    total += 1
-    if (problems.length < MAX_PROBLEMS) problems.push(`${where}: ${problem}`)
+    if (problem !== null) problems.add(where, problem)
   }
   const hint = 'trainyard help files shows the forms that are read'
-  if (total > 0) throw inputProblems(problems, total, hint)
+  problems.throwIfAny(hint)
   if (converter === null) throw new UsageError('input_invalid', `${name} holds no row`, { hint })
   const sorted = [...forms].sort(([, a], [, b]) => b - a).map(([form, rows]) => ({ form, rows }))
   return {
@@ -89,6 +107,7 @@ export async function convertFile(
     changed,
     leftOut: converter.leftOut(),
     forms: sorted,
+    recognised,
     unread: unread.fields(),
   }
 }
@@ -102,22 +121,42 @@ export async function convertFile(
 export async function readTrainingRows<T>(
   data: Blob,
   name: string,
-  { kind, check }: { readonly kind: RowKind; readonly check: (data: Blob, name: string) => Promise<T> },
+  { kind, check, map, keepsLabels }: RowReader<T>,
 ): Promise<{ readonly data: Blob; readonly facts: T; readonly converted: ConvertedFile | null }> {
-  try {
-    return { data, facts: await check(data, name), converted: null }
-  } catch (refusal) {
-    if (!(refusal instanceof UsageError)) throw refusal
-    const lines: string[] = []
-    const converted = await convertFile(data, name, { purpose: kind, write: (line) => lines.push(line) }).catch(
-      () => null,
-    )
-    // of KTO's rows somebody has to say what becomes of the bad ones
-    const isPlain = converted?.forms.every(({ form }) => form !== LABELLED_NAME) === true
-    if (converted === null || converted.changed === 0 || !isPlain) throw refusal
+  const lines: string[] = []
+  const convert = () => convertFile(data, name, { purpose: kind, write: (line) => lines.push(line), map, keepsLabels })
+  const checked = async (converted: ConvertedFile) => {
     const made = new Blob(lines)
     return { data: made, facts: await check(made, `${name} (converted)`), converted }
   }
+  // of KTO's rows somebody has to say what becomes of the bad ones
+  const isPlain = ({ forms }: ConvertedFile): boolean =>
+    keepsLabels === true || forms.every(({ form }) => form !== LABELLED_NAME)
+  if (map !== undefined || (await isTable(data, name))) {
+    const converted = await convert()
+    if (isPlain(converted)) return checked(converted)
+    throw new UsageError('input_invalid', `${name} holds ${LABELLED_NAME} in each row`, {
+      hint: command`train them as they are: trainyard train dpo <model> --loss-type kto --file ${name}; or pair good and bad answers: trainyard data convert ${name} pairs.jsonl --to dpo`,
+    })
+  }
+  try {
+    return { data, facts: await check(data, name), converted: null }
+  } catch (refusal) {
+    if (!(refusal instanceof AppError) || refusal.category !== 'invalid_request') throw refusal
+    const converted = await convert().catch(() => null)
+    if (converted === null || converted.changed === 0 || !isPlain(converted)) throw refusal
+    return checked(converted)
+  }
+}
+
+/** A kind of rows that a job trains on. */
+export interface RowReader<T> {
+  readonly kind: RowKind
+  /** Throws for rows that cannot be trained on. */
+  readonly check: (data: Blob, name: string) => Promise<T>
+  readonly map?: ColumnMap | undefined
+  /** Whether rows of KTO are wanted as they are. */
+  readonly keepsLabels?: boolean
 }
 
 /** `fields that nothing reads: id (3 rows, first rows.jsonl:1)`; null where all are read. */
@@ -144,14 +183,16 @@ function createUnread() {
   }
 }
 
-/** `3 rows, each a ShareGPT row (conversations of from and value)`, for every form. */
-export function describeForms({ forms }: ConvertedFile): string {
-  return forms.map(({ form, rows }) => `${plural(rows, 'row')}, each ${form}`).join('; ')
+/** `3 rows, each a ShareGPT row (conversations of from and value)`, for every form, and what its columns were read as. */
+export function describeForms({ forms, recognised }: ConvertedFile): string {
+  const said = forms.map(({ form, rows }) => `${plural(rows, 'row')}, each ${form}`).join('; ')
+  return recognised === null ? said : `${said}, with ${describeMap(recognised)} (--map says otherwise)`
 }
 
-function refuseTarget(where: string): never {
-  throw new UsageError('invalid_option', `${where}: its form does not say what the rows are for`, {
+function refuseTarget(where: string, row: JsonObject): never {
+  const columns = Object.keys(row).slice(0, 8).join(', ')
+  throw new UsageError('invalid_option', `${where}: its form does not say what the rows are for (it has ${columns})`, {
     param: '--to',
-    hint: `give --to ${CONVERT_TARGETS.join(', --to ')}`,
+    hint: `give --to ${CONVERT_TARGETS.join(', --to ')}, or say what columns are: --map text=prompt,label=completion`,
   })
 }

@@ -9,8 +9,8 @@ import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
 
-/** Most problems printed of one file. */
-export const MAX_PROBLEMS = 10
+/** Most kinds of problems printed of one file. */
+const MAX_PROBLEMS = 10
 
 /** What a file is called in messages: `-` reads as `standard input`. */
 export function displayPath(path: string): string {
@@ -55,16 +55,34 @@ export async function readJsonObject(path: string, io: Io): Promise<JsonObject> 
   throw new UsageError('input_invalid', `${displayPath(path)} must hold one JSON object`)
 }
 
-/**
- * One error out of the problems of a file: the first ten, and how many more there are.
- *
- * @param problems each as `file:line: path: what was expected`
- */
-export function inputProblems(problems: readonly string[], total: number, hint: string): UsageError {
-  const more = total > problems.length ? `\n  and ${total - problems.length} more` : ''
-  const [first, ...others] = problems
-  const text = [first, ...others.map((problem) => `  ${problem}`)].join('\n')
-  return new UsageError('input_invalid', `${text}${more}`, { hint })
+export interface Problems {
+  /** @param where `file:line` @param problem `path: what was expected` */
+  add(where: string, problem: string): void
+  /** @throws {UsageError} `input_invalid` where there are any: each kind once, with how often it is there and where first */
+  throwIfAny(hint: string): void
+}
+
+/** Collects what is wrong with a file: the same in a thousand rows is one sentence. */
+export function createProblems(): Problems {
+  const kinds = new Map<string, { readonly first: string; count: number }>()
+  return {
+    add(where, problem) {
+      // places in a row and what stood there differ where the mistake is the same
+      const kind = problem.replaceAll(/\d+/g, '#').replace(/, got .*$/s, '')
+      const known = kinds.get(kind)
+      if (known === undefined) kinds.set(kind, { first: `${where}: ${problem}`, count: 1 })
+      else known.count += 1
+    },
+    throwIfAny(hint) {
+      if (kinds.size === 0) return
+      const said = [...kinds.values()].map(({ first, count }) =>
+        count === 1 ? first : `${first} (${count.toLocaleString('en-US')} rows, this is the first)`,
+      )
+      const rest = said.length - MAX_PROBLEMS
+      const shown = [...said.slice(0, MAX_PROBLEMS), ...(rest > 0 ? [`and ${rest} other kinds of problems`] : [])]
+      throw new UsageError('input_invalid', shown.join('\n  '), { hint })
+    },
+  }
 }
 
 /** Message of anything that was thrown. */

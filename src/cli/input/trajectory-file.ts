@@ -15,7 +15,7 @@ import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { UsageError } from '../terminal/errors.js'
 
 import type { Io } from '../terminal/io.js'
-import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from './input-file.js'
+import { createProblems, displayPath, messageOf, type Problems, readInput } from './input-file.js'
 
 /** Groups ready to send, with what can be said about them without the service. */
 export interface TrajectoryFile {
@@ -39,20 +39,15 @@ interface Placed {
 /**
  * Reads and checks a file of groups.
  *
- * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: path: what was expected`
+ * @throws {UsageError} `input_invalid` with what is wrong as `file:line: path: what was expected`, each kind once
  */
 export async function readTrajectoryFile(path: string, io: Io): Promise<TrajectoryFile> {
   const text = await readInput(path, io)
-  const problems: string[] = []
-  let total = 0
-  function report(problem: string): void {
-    total += 1
-    if (problems.length < MAX_PROBLEMS) problems.push(problem)
-  }
-  const placed = splitGroups(text, displayPath(path), report)
+  const problems = createProblems()
+  const placed = splitGroups(text, displayPath(path), problems)
   refuseOtherRows(placed)
-  for (const group of placed) checkGroup(group, report)
-  if (total > 0) throw inputProblems(problems, total, 'trainyard help files shows the format')
+  for (const group of placed) checkGroup(group, problems)
+  problems.throwIfAny('trainyard help files shows the format')
   if (placed.length === 0) {
     throw new UsageError('input_invalid', `${displayPath(path)} holds no trajectory group`, {
       hint: 'trainyard help files shows the format',
@@ -70,7 +65,7 @@ function refuseOtherRows([first]: readonly Placed[]): void {
   throw new UsageError('input_invalid', `${first.where}: ${foreign.problem}`, { hint: foreign.hint })
 }
 
-function splitGroups(text: string, name: string, report: (problem: string) => void): readonly Placed[] {
+function splitGroups(text: string, name: string, problems: Problems): readonly Placed[] {
   const whole = parseWhole(text)
   if (whole !== null) {
     return whole.groups.map((value, i) => ({ where: name, path: `${whole.prefix}[${i}]`, value }))
@@ -82,7 +77,7 @@ function splitGroups(text: string, name: string, report: (problem: string) => vo
     try {
       groups.push({ where, path: '', value: parseExactRow(line) })
     } catch (error) {
-      report(`${where}: not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`)
+      problems.add(where, `not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`)
     }
   })
   return groups
@@ -102,10 +97,10 @@ function parseWhole(text: string): { readonly prefix: string; readonly groups: r
   }
 }
 
-function checkGroup(group: Placed, report: (problem: string) => void): void {
+function checkGroup(group: Placed, problems: Problems): void {
   const say = (path: string, problem: string) => {
     const full = [group.path, path].filter((part) => part !== '').join('.')
-    report(full === '' ? `${group.where}: ${problem}` : `${group.where}: ${full}: ${problem}`)
+    problems.add(group.where, full === '' ? problem : `${full}: ${problem}`)
   }
   if (!isJsonObject(group.value)) {
     say('', `must be a group object, got ${describe(group.value)}`)

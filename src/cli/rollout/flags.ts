@@ -5,16 +5,28 @@ import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import { flag } from '../command/flags.js'
 import { ExpectedError } from '../config/parse-value.js'
+import { type ColumnMap, parseMap } from '../input/column-map.js'
 
 /** Tokens of an answer where nobody says how many. */
 export const LONGEST_ANSWER = 256
 
+/** Of every command that reads rows. */
+export const mapFlag = flag.custom(parseMap)(
+  '--map <columns>',
+  'what columns are, where their names do not say it: text=prompt,label=completion',
+)
+
 /** Flags of both commands; the number of answers differs. */
 export const rolloutFlags = {
-  prompts: flag.required('--prompts <file>', 'JSON Lines with prompt or messages, or a prompt per line; - for stdin', {
-    what: 'what to ask',
-    hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
-  }),
+  prompts: flag.required(
+    '--prompts <file>',
+    'rows with prompt or messages (JSON Lines, JSON, CSV, TSV or Parquet), or a prompt per line; - for stdin',
+    {
+      what: 'what to ask',
+      hint: 'a file with a prompt per line, or JSON Lines: {"prompt":"2+2?","answer":"4"}',
+    },
+  ),
+  map: mapFlag,
   reward: flag.text(
     '--reward <exact|contains|file|command>',
     "compare with the row's answer (default exact), or your own",
@@ -45,6 +57,7 @@ export const rolloutFlags = {
 
 export interface RolloutFlags {
   readonly prompts: string
+  readonly map?: ColumnMap | undefined
   readonly reward: string | undefined
   readonly rewardRange?: RewardRange | undefined
   readonly system: string | undefined

@@ -1,17 +1,18 @@
 /**
- * Prompts to answer, from a file: JSON Lines of `{"prompt": …}` or `{"messages": […]}`, or one plain prompt per line.
+ * Prompts to answer, from a file of rows in any form (`formats/rows/files/row-file.ts`), or one plain prompt per line.
  *
- * Rows of a job, of other trainers, and of one JSON array are asked, too, by what `trainyard data convert --to prompts` makes of them.
+ * Rows of a job and of other trainers are asked, too, by what `trainyard data convert --to prompts` makes of them.
  * Other fields of a row are kept for the reward; `answer` is what the built-in rewards compare with. A row's `completion`, as supervised
  * jobs read it, is its answer.
  */
 
-import { parseExactRow } from '#base/json/exact-json.js'
-import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createRowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
+import type { PlacedRow } from '#formats/rows/files/row-file.js'
 import type { Message } from '#sdk/rl/trajectory.js'
-import { displayPath, inputProblems, MAX_PROBLEMS, messageOf, readInput } from '../input/input-file.js'
+import { type ColumnMap, describeMap } from '../input/column-map.js'
+import { createProblems, displayPath, openInput } from '../input/input-file.js'
+import { readMappedRows } from '../input/mapped-rows.js'
 import { UsageError } from '../terminal/errors.js'
 import type { Io } from '../terminal/io.js'
 
@@ -21,59 +22,49 @@ export interface PromptRow {
   readonly row: JsonObject
 }
 
+interface PromptOptions {
+  /** Put before every row that has no system message. */
+  readonly system?: string | undefined
+  /** What columns are called for. */
+  readonly map?: ColumnMap | undefined
+  /** Told what was recognised by what it holds. */
+  readonly say?: (sentence: string) => void
+}
+
 /**
  * Reads and checks a file of prompts.
  *
- * @param system put before every row that has no system message
- * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: what was expected`
+ * @throws {UsageError} `input_invalid` with what is wrong as `file:line: what was expected`, each kind once
  */
-export async function readPrompts(path: string, io: Io, system: string | undefined): Promise<readonly PromptRow[]> {
-  const problems: string[] = []
-  let total = 0
-  const text = await readInput(path, io)
-  const array = rowsOfArray(text)
-  const lines: readonly (string | JsonValue)[] = array ?? text.split('\n')
-  const rows = lines.flatMap((line, i): readonly PromptRow[] => {
-    if (typeof line === 'string' && line.trim() === '') return []
-    const row = typeof line === 'string' ? readLine(line) : readRow(line)
-    if (typeof row !== 'string') return [withSystem(row, system)]
-    total += 1
-    const place = array === null ? `:${i + 1}` : `[${i}]`
-    if (problems.length < MAX_PROBLEMS) problems.push(`${displayPath(path)}${place}: ${row}`)
-    return []
-  })
+export async function readPrompts(
+  path: string,
+  io: Io,
+  { system, map, say }: PromptOptions = {},
+): Promise<readonly PromptRow[]> {
+  const name = displayPath(path)
+  const problems = createProblems()
+  const rows: PromptRow[] = []
+  const onRecognised = (found: ColumnMap): void => say?.(`Read ${describeMap(found)}; --map says otherwise`)
+  for await (const placed of readMappedRows(await openInput(path, io), name, { map, takesText: true, onRecognised })) {
+    const row = readPlaced(placed)
+    if (typeof row === 'string') problems.add(placed.where, row)
+    else rows.push(withSystem(row, system))
+  }
   const hint = 'trainyard help files shows the format'
-  if (total > 0) throw inputProblems(problems, total, hint)
-  if (rows.length === 0) throw new UsageError('input_invalid', `${displayPath(path)} holds no prompt`, { hint })
+  problems.throwIfAny(hint)
+  if (rows.length === 0) throw new UsageError('input_invalid', `${name} holds no prompt`, { hint })
   return rows
 }
 
-/** The rows of a file that is one JSON array of objects; null for any other, whose lines may be plain prompts. */
-function rowsOfArray(text: string): readonly JsonValue[] | null {
-  if (!text.trimStart().startsWith('[')) return null
-  try {
-    const value = parseExactRow(text)
-    return Array.isArray(value) && value.length > 0 && value.every(isJsonObject) ? value : null
-  } catch {
-    return null
-  }
-}
-
-function readLine(line: string): PromptRow | string {
-  if (!line.trimStart().startsWith('{')) {
-    const prompt = line.trim()
-    return { messages: [{ role: 'user', content: prompt }], row: { prompt } }
-  }
-  try {
-    return readRow(parseExactRow(line))
-  } catch (error) {
-    return `not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`
-  }
+function readPlaced({ row, text }: PlacedRow): PromptRow | string {
+  if (typeof row !== 'string') return readRow(row)
+  if (text === undefined || text.trimStart().startsWith('{')) return row
+  const prompt = text.trim()
+  return { messages: [{ role: 'user', content: prompt }], row: { prompt } }
 }
 
 /** The row, or what is wrong with it. */
-function readRow(given: JsonValue): PromptRow | string {
-  if (!isJsonObject(given)) return 'must be an object with "prompt" or "messages"'
+function readRow(given: JsonObject): PromptRow | string {
   if (Array.isArray(given['trajectories'])) {
     return 'is a trajectory group, which trainyard train rl trains on; expected an object with "prompt" or "messages"'
   }

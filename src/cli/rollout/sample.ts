@@ -32,16 +32,16 @@ export interface RolloutPlan {
 
 /** @throws {UsageError} for a bad file or a bad reward */
 export async function planRollout(
-  context: Pick<CommandContext, 'io'>,
-  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system'>,
+  { io, output }: Pick<CommandContext, 'io' | 'output'>,
+  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system' | 'map'>,
 ): Promise<RolloutPlan> {
   const { score, range, identity } = await loadReward(flags.reward, flags.rewardRange ?? null)
-  const rows = await readPrompts(flags.prompts, context.io, flags.system)
+  const rows = await readPrompts(flags.prompts, io, { ...flags, say: output.status })
   const bare = rows.findIndex(({ row }) => !hasAnswer(row))
   if (isBuiltInReward(flags.reward) && bare >= 0) {
     throw new UsageError('invalid_reward', `prompt ${bare + 1} has no "answer" to compare with`, {
       param: '--reward',
-      hint: 'add "answer" to every row, or give --reward a file or a command; trainyard help files shows the format',
+      hint: 'add "answer" to every row, say which column it is (--map label=answer), or give --reward a file or a command; trainyard help files shows the format',
     })
   }
   return { rows, score, range, reward: identity }

@@ -2,8 +2,10 @@
  * Flags that `train rl`, `train sft` and `train dpo` share, in one wording each, besides those of options (`option-flags.ts`).
  */
 import { argument, flag } from '../command/flags.js'
+import type { ColumnMap } from '../input/column-map.js'
 import { parseAssignment } from '../input/parse.js'
 import { type ModelReference, parseWholeModel } from '../names/model-reference.js'
+import { mapFlag } from '../rollout/flags.js'
 import { UsageError } from '../terminal/errors.js'
 
 /** The model that all of them train. */
@@ -50,7 +52,8 @@ export function hyperparameterFlags(key: 'config' | 'experimental_config') {
 /** Where the rows of a job come from: a file here, or an address. @param rows what a row is, in the plural */
 export function dataFlags(rows: string) {
   return {
-    file: flag.text('--file <path>', `JSON Lines of ${rows}, - for standard input`),
+    file: flag.text('--file <path>', `${rows} as JSON Lines, JSON, CSV, TSV or Parquet; - for standard input`),
+    map: mapFlag,
     dataUrl: flag.text('--data-url <url>', 'data the service can reach: file-<id>, https://… or wandb-artifact:///…'),
   }
 }
@@ -58,7 +61,7 @@ export function dataFlags(rows: string) {
 /** The same for rows to measure on. */
 export function validationFlags(rows: string) {
   return {
-    validationFile: flag.text('--validation-file <path>', `JSON Lines of ${rows} to measure on, not to train`),
+    validationFile: flag.text('--validation-file <path>', `${rows} to measure on, not to train`),
     validationDataUrl: flag.text('--validation-data-url <url>', 'validation rows the service can reach', {
       isAdvanced: true,
     }),
@@ -67,6 +70,7 @@ export function validationFlags(rows: string) {
 
 interface DataSources {
   readonly file: string | undefined
+  readonly map?: ColumnMap | undefined
   readonly dataUrl: string | undefined
   readonly validationFile: string | undefined
   readonly validationDataUrl: string | undefined
@@ -78,7 +82,10 @@ interface DataSources {
  * @param rows what a row to train on is, in the plural
  * @throws {UsageError} `conflicting_options`, `missing_option`
  */
-export function dataSources({ file, dataUrl, validationFile, validationDataUrl }: DataSources, rows: string) {
+export function dataSources({ file, map, dataUrl, validationFile, validationDataUrl }: DataSources, rows: string) {
+  if (map !== undefined && file === undefined) {
+    throw new UsageError('conflicting_options', '--map names columns of --file, which is not given', { param: '--map' })
+  }
   if (file !== undefined && dataUrl !== undefined) {
     throw new UsageError('conflicting_options', '--file and --data-url name the data twice: give one of them')
   }

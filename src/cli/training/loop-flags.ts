@@ -30,7 +30,7 @@ export const loopFlags = {
 const OF_LOOP = {
   ...{ heldOut: '--held-out', jobs: '--jobs', reward: '--reward', rewardRange: '--reward-range', system: '--system' },
   ...{ temperature: '--temperature', maxTokens: '--max-tokens', seed: '--seed', count: '-n', samples: '--samples' },
-  ...{ pick: '--pick', concurrency: '--concurrency', retries: '--retries' },
+  ...{ map: '--map', pick: '--pick', concurrency: '--concurrency', retries: '--retries' },
 } as const
 const OF_FILE = { watch: '--watch', plan: '--plan', dryRun: '--dry-run', allowEmpty: '--allow-empty' } as const
 

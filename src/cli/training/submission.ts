@@ -20,12 +20,11 @@ import { command } from '#contract/wire/command-words.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
-import type { RowKind } from '#contract/wire/training/row-forms.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
 import { parametersOf } from '#sdk/client/model-size.js'
 import type { CommandContext } from '../command/context.js'
-import { describeForms, readTrainingRows } from '../input/convert-file.js'
+import type { RowReader } from '../input/convert-file.js'
 import { displayPath, openInput, readJsonObject } from '../input/input-file.js'
 import { shortName } from '../names/model-reference.js'
 import { UsageError } from '../terminal/errors.js'
@@ -141,15 +140,16 @@ export interface Rows<T> {
 /**
  * Opens a file of rows and checks all of them, when one was given. Rows of other trainers are converted, and that is said.
  *
- * @param reader.check throws for rows that cannot be trained on; `path` is how messages call the file
+ * @param reader what a row has to be
  */
 export async function openRows<T>(
   { io, output }: CommandContext,
   { path, url }: { readonly path: string | undefined; readonly url?: string | undefined },
-  reader: { readonly kind: RowKind; readonly check: (data: Blob, path: string) => Promise<T> },
+  reader: RowReader<T>,
 ): Promise<Rows<T>> {
   if (path === undefined) return { path: null, data: null, facts: null, url }
   const name = displayPath(path)
+  const { describeForms, readTrainingRows } = await import('../input/convert-file.js')
   const { data, facts, converted } = await readTrainingRows(await openInput(path, io), name, reader)
   if (converted !== null) {
     output.status(`Converted ${name}: ${describeForms(converted)}; trainyard data convert writes it to a file`)

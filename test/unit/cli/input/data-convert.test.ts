@@ -185,8 +185,7 @@ describe('data convert', () => {
     ['a web page', '<!DOCTYPE html>\n<html></html>', 'web page (HTML)', '/resolve/'],
     ['a compressed web page', gzipSync('<html></html>'), 'web page (HTML)', '/resolve/'],
     ['an archive', Buffer.from('PK\x03\x04rest'), 'zip archive', 'unpack'],
-    ['a table', 'prompt,completion\n"q","a"\n', 'table (CSV) with the columns prompt, completion', 'lines=True'],
-    ['Parquet', Buffer.from('PAR1rest'), 'Parquet', 'lines=True'],
+    ['half a Parquet table', Buffer.from('PAR1rest'), 'begins like a Parquet table but cannot be read', 'cut off'],
     ['UTF-16', Buffer.from('\ufeff{"prompt":"q","completion":"a"}\n', 'utf16le'), 'UTF-16', 'iconv'],
     ['UTF-16 without a mark', Buffer.from('{"prompt":"q","completion":"a"}\n', 'utf16le'), 'UTF-16LE', 'iconv'],
     ['a pickle', Uint8Array.of(0x80, 4, 0x95, 0), 'Python pickle', 'JSON'],
@@ -194,6 +193,39 @@ describe('data convert', () => {
     const { made, stderr, exitCode } = await convert(text)
     expect(stderr).toContain(said)
     expect(stderr).toContain(hint)
+    expect({ made, exitCode }).toEqual({ made: null, exitCode: 2 })
+  })
+
+  test('a table is read by the names of its columns, by --map, or by what a column holds', async () => {
+    const turnsOf = (asked: string, answered: string) => ({
+      messages: [
+        { role: 'user', content: asked },
+        { role: 'assistant', content: answered },
+      ],
+    })
+    const named = await convert('text,label\nGood tea,1\nBad tea,0\n')
+    expect([named.stderr, named.made]).toEqual(['', linesOf([turnsOf('Good tea', '1'), turnsOf('Bad tea', '0')])])
+    const mapped = await convert('Frage;Antwort\n1+1;2\n', ['--map', 'Frage=prompt,Antwort=completion'])
+    expect(mapped.made).toBe(linesOf([{ prompt: '1+1', completion: '2' }]))
+    const mails = Array.from({ length: 6 }, (_, i) => `Ein langer Satz ${i};${i % 2 === 0 ? 'Lob' : 'Tadel'}\n`)
+    const found = await convert(`Satz;Klasse\n${mails.join('')}`)
+    expect(found.stdout).toContain('with Satz as prompt, Klasse as completion (--map says otherwise)')
+    expect(found.made?.split('\n')[1]).toBe('{"prompt":"Ein langer Satz 1","completion":"Tadel"}')
+  })
+
+  test.each([
+    ['a;b\n1;2\n', [], 'its form does not say what the rows are for (it has a, b)'],
+    ['Frage;b\n1;2\n', ['--map', 'Frag=prompt,b=completion'], 'has no column "Frag", it has Frage, b'],
+    ['text,label\na,b\n', ['--map', 'text=question'], 'one of prompt, completion'],
+    ['text,prompt\na,b\n', ['--map', 'text=prompt'], 'has prompt beside text, which is mapped to it'],
+    [
+      `text,label\n${'one, two,x\n'.repeat(1200)}`,
+      [],
+      'in:2: has 3 fields under 2 columns; a text with separators or line breaks stands in quotes (1,200 rows, this is the first)\n',
+    ],
+  ])('%s with %j is refused in one sentence', async (text, args, said) => {
+    const { made, stderr, exitCode } = await convert(text, args)
+    expect(stderr).toContain(said)
     expect({ made, exitCode }).toEqual({ made: null, exitCode: 2 })
   })
 

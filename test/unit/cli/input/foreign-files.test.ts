@@ -84,6 +84,24 @@ describe('train', () => {
   })
 })
 
+test('train and rollout read a table, and KTO stays what it is where it is asked for', async () => {
+  const read = async (argv: readonly string[], stdin: string) => {
+    const service = scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } })
+    return await runCli(['train', ...argv, '--file', '-', '--dry-run'], { fetch: service.fetch, stdin })
+  }
+  const sft = await read(['sft', 'email-agent'], 'question,answer\n1+1,2\n2+2,4\n')
+  expect([sft.exitCode, sft.stdout]).toEqual([0, expect.stringContaining('2 conversations')])
+  const table = 'prompt,completion,label\nq,a,True\nq,b,False\n'
+  const kto = await read(['dpo', 'email-agent', '--loss-type', 'kto'], table)
+  expect([kto.exitCode, kto.stdout]).toEqual([0, expect.stringContaining('2 answers')])
+  const plain = await read(['dpo', 'email-agent'], table)
+  expect([plain.exitCode, plain.stderr]).toEqual([2, expect.stringContaining('--loss-type kto --file')])
+  const prompts = await readPrompts('-', ioWith('text;label\n"Hi; you";greeting\n'))
+  expect(prompts).toEqual([
+    { messages: [{ role: 'user', content: 'Hi; you' }], row: { prompt: 'Hi; you', answer: 'greeting' } },
+  ])
+})
+
 test.each([
   ['a prompt', '{"prompt":"Hi","answer":"Hello","id":1}'],
   ['a row of prompt and completion', '{"prompt":"Hi","completion":"Hello"}'],
@@ -91,12 +109,12 @@ test.each([
   ['ShareGPT', shareGpt],
   ['one JSON array', JSON.stringify([{ question: 'Hi', answer: 'Hello' }], null, 2)],
 ])('rollout asks what %s asks, and compares with its answer', async (_name, text) => {
-  const prompts = await readPrompts('-', ioWith(text), undefined)
+  const prompts = await readPrompts('-', ioWith(text))
   expect(prompts).toMatchObject([{ messages: [{ role: 'user', content: 'Hi' }], row: { answer: 'Hello' } }])
 })
 
 test('rollout takes a prompt in brackets, and a conversation to be gone on with, as they are', async () => {
   const started = { messages: [...(JSON.parse(row) as { messages: object[] }).messages], answer: 'x' }
-  const prompts = await readPrompts('-', ioWith(`[is this one?]\n${JSON.stringify(started)}`), undefined)
+  const prompts = await readPrompts('-', ioWith(`[is this one?]\n${JSON.stringify(started)}`))
   expect(prompts.map(({ messages }) => messages.length)).toEqual([1, 2])
 })

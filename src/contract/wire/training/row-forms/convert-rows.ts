@@ -39,7 +39,11 @@ export function purposeOf(row: JsonObject): RowPurpose | null {
   return kind === undefined || kind === 'trajectory' ? null : kind
 }
 
-export function createRowConverter(purpose: RowPurpose): RowConverter {
+/** @param options.keepsLabels as preferences KTO's rows stay labelled answers, as a job with `loss_type` kto reads them */
+export function createRowConverter(
+  purpose: RowPurpose,
+  { keepsLabels = false }: { readonly keepsLabels?: boolean | undefined } = {},
+): RowConverter {
   const pairs = createPairing()
   let bad = 0
 
@@ -49,6 +53,10 @@ export function createRowConverter(purpose: RowPurpose): RowConverter {
     const form = LABELLED_NAME
     if (isText(made)) return { form, problem: made }
     if (purpose === 'prompt') return { form, rows: [promptOf(made)] }
+    if (purpose === 'preference' && keepsLabels) {
+      const { prompt, answer } = splitAnswer(made)
+      return { form, rows: [{ ...without(made, ['messages']), prompt, completion: answer, label: isGood }] }
+    }
     if (purpose === 'preference') return { form, rows: pairs.add(made, isGood) }
     if (!isGood) bad += 1
     return { form, rows: isGood ? [made] : [] }

@@ -15,6 +15,7 @@ import {
   isPair,
   isText,
   isTurn,
+  labelledTextOf,
   labelOf,
   listIn,
   messagesNameOf,
@@ -168,6 +169,19 @@ export const ROW_FORMS: readonly RowForm[] = [
     kind: 'conversation',
     matches: (row) => isText(row['role']) && has(row, 'content'),
     convert: `put the messages of one conversation into a list: ${WANTED.conversation}`,
+  },
+  {
+    name: 'a text and its label',
+    kind: 'conversation',
+    matches: (row) => !has(row, 'messages') && !has(row, 'completion') && labelledTextOf(row) !== null,
+    convert: (row) => {
+      const { text, label } = labelledTextOf(row) ?? { text: '', label: '' }
+      const turns = [
+        { role: 'user', content: row[text] ?? '' },
+        { role: 'assistant', content: String(row[label]) },
+      ]
+      return { ...without(withoutSystem(row), [text, label]), messages: [...systemOf(row), ...turns] }
+    },
   },
   {
     name: 'a row of plain text',

@@ -14,6 +14,20 @@ const QUESTIONS = ['instruction', 'question', 'query', 'prompt', 'input'] as con
 const CONTEXTS = ['input', 'context'] as const
 const ANSWERS = ['output', 'answer', 'response', 'completion'] as const
 
+/** What is labelled, and the label, the more particular names first. */
+const LABELLED = [
+  'text',
+  'sentence',
+  'review',
+  'comment',
+  'utterance',
+  'headline',
+  'tweet',
+  'content',
+  'prompt',
+] as const
+const LABELS = ['label_text', 'label', 'category', 'class', 'intent', 'sentiment', 'topic', 'emotion'] as const
+
 /** Who speaks in ShareGPT's rows; any other name is none of a role. */
 const SPEAKERS: ReadonlyMap<string, string> = new Map([
   ...['human', 'user'].map((name) => [name, 'user'] as const),
@@ -49,6 +63,13 @@ export function isAsked(row: JsonObject): boolean {
 
 export function isAnswered(row: JsonObject): boolean {
   return textName(row, ANSWERS) !== null
+}
+
+/** Names of a text and of its label, which may be a number or a boolean. */
+export function labelledTextOf(row: JsonObject): { readonly text: string; readonly label: string } | null {
+  const text = textName(row, LABELLED)
+  const label = LABELS.find((name) => has(row, name) && typeof row[name] !== 'object' && row[name] !== '')
+  return text === null || label === undefined ? null : { text, label }
 }
 
 export function isPair(row: JsonObject): boolean {

@@ -42,6 +42,8 @@ export interface ChartProps {
   readonly isJoined?: boolean
   /** Charts of one name share their cursor. */
   readonly group: string
+  /** Where the cursor stands; null: nowhere. */
+  readonly onPoint?: (index: number | null) => void
   readonly onPick?: (index: number) => void
 }
 

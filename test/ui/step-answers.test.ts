@@ -67,7 +67,7 @@ describe.skipIf(CHROMIUM === null)('answers beside the curve', () => {
   const open = async (path = '/ui/models/tests/learner', width = 1280) => {
     const window = await openWindow(browser, service.url, { token, width, hasTouch: width < 640 })
     await window.page.goto(path)
-      const panel = window.page.locator('.answers-of-step')
+    const panel = window.page.locator('.answers-of-step')
     await panel.locator('.said-here').first().waitFor()
     return { ...window, panel }
   }

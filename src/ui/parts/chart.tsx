@@ -23,7 +23,20 @@ function zoomInAddress(): Range | null {
   return min !== undefined && max !== undefined && min < max ? [min, max] : null
 }
 
-export function Chart(props: ChartProps): JSX.Element {
+/** Smoothing of single charts, in the address: a weight and a title. */
+const SMOOTH = 'sm'
+/** What a click on a chart's own smoothing goes through. */
+const WEIGHTS = [0, 0.6, 0.9]
+
+/** Null: as the page has it. */
+function ownSmoothing(title: string): number | null {
+  const own = query.value.getAll(SMOOTH).find((text) => text.slice(text.indexOf(':') + 1) === title)
+  const weight = own === undefined ? Number.NaN : Number.parseFloat(own)
+  return weight >= 0 && weight < 1 ? weight : null
+}
+
+export function Chart(given: ChartProps): JSX.Element {
+  const props = { ...given, smoothing: ownSmoothing(given.title) ?? given.smoothing }
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
   const latest = useRef(props)
@@ -169,6 +182,10 @@ function Tools(props: {
         </button>
       )}
       <span class="push" />
+      <button type="button" class="link" aria-pressed={chart.smoothing > 0} onClick={() => smoothMore(chart)}>
+        smooth<span class="visually-hidden"> {title}</span>
+        {chart.smoothing > 0 && ` ${chart.smoothing}`}
+      </button>
       {isPositive(chart) && chart.isLogarithmic !== true && (
         <button type="button" class="link" aria-pressed={props.isLogarithmic} onClick={() => toggleLogarithmic(title)}>
           log<span class="visually-hidden"> scale of {title}</span>
@@ -206,6 +223,15 @@ function showPart(plot: uPlot, range: Range | null): void {
 function toggleLogarithmic(title: string): void {
   const known = query.peek().getAll('lg')
   setQuery({ lg: known.includes(title) ? known.filter((name) => name !== title) : [...known, title] })
+}
+
+function smoothMore({ title, smoothing }: ChartProps): void {
+  const others = query
+    .peek()
+    .getAll(SMOOTH)
+    .filter((text) => text.slice(text.indexOf(':') + 1) !== title)
+  const next = WEIGHTS.find((weight) => weight > smoothing) ?? 0
+  setQuery({ [SMOOTH]: [...others, `${next}:${title}`] })
 }
 
 function lastIndex(values: readonly (number | null)[]): number {

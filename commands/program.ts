@@ -79,6 +79,11 @@ const OWN: readonly CommandEntry[] = [
     async () => (await import('./models/metrics.js')).modelMetrics,
   ),
   entry(
+    'models note',
+    'Write a description and tags of a model',
+    async () => (await import('./models/note.js')).noteModel,
+  ),
+  entry(
     'models keep',
     'Say which checkpoints of a model stay',
     async () => (await import('./models/keep.js')).keepCheckpoints,

@@ -32,6 +32,7 @@ const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
   jobs: async () => (await import('./pages/jobs.js')).JobsPage,
   job: async () => (await import('./pages/job.js')).JobPage,
   session: async () => (await import('./pages/session.js')).SessionPage,
+  data: async () => (await import('./pages/data.js')).DataPage,
   train: async () => (await import('./pages/train.js')).TrainPage,
   rollouts: async () => (await import('./pages/rollouts.js')).RolloutsPage,
   'rollout-group': async () => (await import('./pages/rollout-group.js')).RolloutGroupPage,

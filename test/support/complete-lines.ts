@@ -48,6 +48,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'models evaluations': ['email-agent'],
   'models metrics': ['email-agent'],
   'models keep': ['email-agent'],
+  'models note': ['email-agent'],
   'models delete': ['email-agent', '--yes'],
   'marks list': ['email-agent'],
   'marks add': ['email-agent', 'good', '--prompt', 'Hi', '--answer', 'Hello'],

@@ -33,11 +33,18 @@ export interface Watched {
 export async function openWindow(
   browser: Browser,
   url: string,
-  options: { readonly width?: number; readonly theme?: 'light' | 'dark'; readonly token?: string } = {},
+  options: {
+    readonly width?: number
+    readonly theme?: 'light' | 'dark'
+    readonly token?: string
+    /** A finger, as phones have. */
+    readonly hasTouch?: boolean
+  } = {},
 ): Promise<Watched> {
   const context = await browser.newContext({
     viewport: { width: options.width ?? 1280, height: 900 },
     colorScheme: options.theme ?? 'light',
+    hasTouch: options.hasTouch ?? false,
     baseURL: url,
   })
   context.setDefaultTimeout(60_000)

@@ -1,6 +1,6 @@
 /**
- * Charts: every point is reached by keyboard, a click and Enter lead to what made it, a finger only reads, numbers and picture
- * are saved.
+ * Charts: every point is reached by keyboard; a click, a tap and Enter choose a step, whose answers stand beside; numbers and picture are
+ * saved.
  */
 import { readFile } from 'node:fs/promises'
 import type { Browser } from 'playwright-core'
@@ -34,9 +34,9 @@ describe.skipIf(CHROMIUM === null)('a chart', () => {
     await browser?.close()
     await service?.dispose()
   })
-  const open = () => openWindow(browser, service.url, { token })
+  const open = () => openWindow(browser, service.url, { token, hasTouch: true })
 
-  test('is reached point by point by keyboard, and Enter opens the job of a step', async () => {
+  test('is reached point by point by keyboard, and Enter chooses a step, whose job is a link beside', async () => {
     const window = await open()
     const { context, page } = window
     await page.goto('/ui/models/tests/learner')
@@ -54,31 +54,30 @@ describe.skipIf(CHROMIUM === null)('a chart', () => {
     await page.keyboard.press('Home')
     await page.keyboard.press('ArrowRight')
     await page.keyboard.press('Enter')
+    await page.waitForURL('**/learner?at=2')
+    await page.getByRole('heading', { name: 'Step 2', exact: true }).waitFor()
+    await page.getByRole('link', { name: 'Its job' }).click()
     await page.waitForURL(`**/ui/jobs/${jobs[1]}`)
     await context.close()
   })
 
-  test('a click goes to what made the step; a finger reads, and a button goes', async () => {
+  test('a click and a tap choose a step', async () => {
     const { context, page } = await open()
     await page.goto('/ui/models/tests/learner')
     // what stands above the charts has come
     await page.locator('.verdict .word').waitFor()
     await page.locator('.findings').waitFor()
-    const over = page.locator('.u-over').first()
-    const box = await over.boundingBox()
-    if (box === null) throw new Error('no chart')
-    const tap = `(() => {
-      const over = document.querySelector('.u-over')
-      const at = { clientX: ${box.x + 2}, clientY: ${box.y + 30}, bubbles: true }
-      over.dispatchEvent(new PointerEvent('pointerdown', { ...at, pointerType: 'touch' }))
-      over.dispatchEvent(new MouseEvent('mousemove', at))
-      over.dispatchEvent(new MouseEvent('click', at))
-    })()`
-    await page.evaluate(tap)
-    await page.getByRole('button', { name: 'open step 1' }).first().waitFor()
-    expect(page.url()).toMatch(/models\/tests\/learner$/)
-    await page.mouse.click(box.x + box.width - 2, box.y + 30)
-    await page.waitForURL(`**/ui/jobs/${jobs.at(-1)}`)
+    const place = async () => {
+      const box = await page.locator('.u-over').first().boundingBox()
+      if (box === null) throw new Error('no chart')
+      return box
+    }
+    const box = await place()
+    await page.touchscreen.tap(box.x + 2, box.y + 30)
+    await page.waitForURL('**/learner?at=1')
+    const now = await place()
+    await page.mouse.click(now.x + now.width - 2, now.y + 30)
+    await page.waitForURL(`**/learner?at=${JOBS}`)
     await context.close()
   })
 

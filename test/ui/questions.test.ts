@@ -1,5 +1,6 @@
 /**
- * What a newcomer asks, each answered in at most three clicks from the start page; and what a block says while the server is slow, busy or broken.
+ * What a newcomer asks, each answered in at most three clicks from the start page; eight questions that training is about, each with the clicks it
+ * may take from where it is asked; and what a block says while the server is slow, busy or broken.
  */
 import type { Browser, Locator, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -129,6 +130,79 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     ],
   ]
 
+  const model = '/ui/models/tests/learner'
+  const panel = (page: Page) => page.locator('.answers-of-step')
+  const eight: readonly (readonly [question: string, from: string, clicks: number, Ask])[] = [
+    [
+      'does it learn',
+      model,
+      0,
+      async (_, page) =>
+        page.locator('.verdict .word', { hasText: /^(Learns|Does not learn|Cannot be said yet)$/ }).waitFor(),
+    ],
+    ['why not', model, 0, async (_, page) => page.locator('.findings li').first().waitFor()],
+    [
+      'what did it answer at step n',
+      model,
+      1,
+      async (click, page) => {
+        await click(page.locator('.u-over').first())
+        await panel(page).locator('.said-here li', { hasText: 'yes' }).first().waitFor()
+      },
+    ],
+    [
+      'log-probability, ratio and advantage of a token',
+      model,
+      2,
+      async (click, page) => {
+        await click(page.locator('.u-over').first())
+        await click(panel(page).locator('.said-here a').first())
+        const detail = page.getByRole('region', { name: 'The chosen token' })
+        for (const name of ['Learner', 'Ratio', 'Advantage']) await detail.getByText(name, { exact: true }).waitFor()
+      },
+    ],
+    [
+      'this run against that',
+      '/ui/',
+      3,
+      async (click, page) => {
+        await click(page.getByLabel('Choose learner'))
+        await click(page.getByLabel('Choose busy'))
+        await click(page.getByRole('button', { name: 'Compare' }))
+        await page.getByRole('region', { name: 'Options of the newest jobs' }).getByText('kind', { exact: true }).waitFor()
+      },
+    ],
+    [
+      'what did a step train on',
+      model,
+      1,
+      async (click, page) => {
+        await click(panel(page).getByRole('link', { name: /^All 1 group/ }))
+        await page.getByRole('heading', { name: 'Rollouts' }).waitFor()
+        await page.locator('.group-name').first().waitFor()
+      },
+    ],
+    [
+      'is a step better than another on the same prompts',
+      model,
+      1,
+      async (click, page) => {
+        await click(link(page, 'Evaluations'))
+        await page.getByText('difference 0.5').waitFor()
+      },
+    ],
+    [
+      'stop it and keep it',
+      '/ui/',
+      2,
+      async (click, page) => {
+        await click(page.locator('.job-line', { hasText: 'busy' }).getByRole('link'))
+        await click(page.getByRole('button', { name: 'Stop and keep' }))
+        await page.locator('.status.completed').waitFor()
+      },
+    ],
+  ]
+
   test.each(questions)('%s', async (_, answer) => {
     const { context, page, problems } = await open()
     await page.goto('/ui/')
@@ -139,6 +213,21 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
       await target.click()
     }, page)
     expect(clicks).toBeLessThanOrEqual(MOST_CLICKS)
+    expect(await problems()).toEqual([])
+    await context.close()
+  })
+
+  test.each(eight)('%s: from %s in %i', async (_, from, most, answer) => {
+    const { context, page, problems } = await open()
+    await page.goto(from)
+    // what is asked about stands there
+    await (from === model ? page.locator('.findings') : page.locator('.job-line', { hasText: 'busy' })).waitFor()
+    let clicks = 0
+    await answer(async (target) => {
+      clicks += 1
+      await target.click()
+    }, page)
+    expect(clicks).toBe(most)
     expect(await problems()).toEqual([])
     await context.close()
   })

@@ -23,7 +23,9 @@ import {
   deleteModelResponseSchema,
   listModelsQuerySchema,
   modelListSchema,
+  modelNoteSchema,
   modelSchema,
+  setModelNoteSchema,
 } from '../wire/models.js'
 import {
   listTrajectoryLogsQuerySchema,
@@ -121,6 +123,21 @@ export const MODELS = endpoints({
     query: orderedPageQuerySchema,
     answer: checkpointListSchema,
     parameters: { order: '`asc`: lowest step first, `desc`: highest step first; default `asc`' },
+  },
+  'GET /v1/preview/models/{model_id}/note': {
+    tag,
+    summary: 'Get what was written about a model',
+    origin: 'ours',
+    scope: 'read',
+    answer: modelNoteSchema,
+  },
+  'PUT /v1/preview/models/{model_id}/note': {
+    tag,
+    summary: 'Write a description and tags of a model',
+    origin: 'ours',
+    scope: 'write',
+    body: small(setModelNoteSchema),
+    answer: modelNoteSchema,
   },
   'GET /v1/preview/models/{model_id}/keep-rule': {
     tag,

@@ -55,6 +55,26 @@ export const modelSchema = z.object({
 })
 export type Model = z.infer<typeof modelSchema>
 
+const tagSchema = z.string().trim().min(1).max(40)
+
+/** Body of `PUT /v1/preview/models/{model_id}/note`: what somebody writes about a model, for people. An addition of ours. */
+export const setModelNoteSchema = z.object({
+  description: z.string().trim().max(2000),
+  /** Words to find it by; one that comes twice counts once. */
+  tags: z
+    .array(tagSchema)
+    .max(16)
+    .transform((tags) => [...new Set(tags)]),
+})
+
+export const modelNoteSchema = z.object({
+  model_id: z.string(),
+  /** Empty where nobody wrote one. */
+  description: z.string(),
+  tags: z.array(z.string()),
+})
+export type ModelNote = z.infer<typeof modelNoteSchema>
+
 /** How a metric of a model went. */
 const metricSummarySchema = z.object({
   last: z.number(),
@@ -88,6 +108,11 @@ export const modelSummarySchema = z.object({
   metrics: z.record(z.string(), metricSummarySchema),
   /** Sentences of the newest job's report. */
   warnings: z.array(z.string()),
+  /** What somebody wrote about it; empty where nobody did. Absent from older servers, as `tags`. */
+  description: z.string().optional(),
+  tags: z.array(z.string()).optional(),
+  /** With `include=options`: every option of its newest job; null without one. */
+  options: z.record(z.string(), z.json()).nullable().optional(),
 })
 export type ModelSummary = z.infer<typeof modelSummarySchema>
 export type MetricSummary = z.infer<typeof metricSummarySchema>
@@ -101,7 +126,7 @@ export const modelListSchema = listSchema(listedModelSchema)
 export const listModelsQuerySchema = pageQuerySchema.extend({
   query: z.string().max(256).optional(),
   sort: z.enum(MODEL_ORDERS).optional(),
-  include: z.enum(['summary']).optional(),
+  include: z.enum(['summary', 'options']).optional(),
   entity: z.string().max(256).optional(),
   project: z.string().max(256).optional(),
   name: z.string().max(256).optional(),

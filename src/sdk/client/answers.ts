@@ -82,6 +82,9 @@ export const listedModel = objectOf<ListedModel>({
       running_job: maybe(runningJob),
       metrics: mapOf(metricSummary),
       warnings: maybe(listOf(text)),
+      description: maybe(text),
+      tags: maybe(listOf(text)),
+      options: maybe(nullOr(mapOf(anything))),
     }),
   ),
 })

@@ -27,6 +27,10 @@ export function createModelCalls(http: Http) {
       /** @param rule `all`, or parts of `last 5, best val/reward, every 10`; null: the server's */
       setKeepRule: (id: string, rule: string | null, call: CallOptions = {}) =>
         ask('PUT /v1/preview/models/{model_id}/keep-rule', watched.keepRule, { ids: [id], json: { rule } }, call),
+      /** What somebody wrote about it. */
+      note: one('GET /v1/preview/models/{model_id}/note', watched.modelNote),
+      setNote: (id: string, note: GivenBody<'PUT /v1/preview/models/{model_id}/note'>, call: CallOptions = {}) =>
+        ask('PUT /v1/preview/models/{model_id}/note', watched.modelNote, { ids: [id], json: note }, call),
       /** Its curves, also of steps whose checkpoints were deleted. */
       metrics: listOf('GET /v1/preview/models/{model_id}/metrics', watched.modelMetrics),
       /** What was logged, newest first. */

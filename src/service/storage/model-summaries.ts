@@ -2,6 +2,7 @@
  * What lists of models show beside names, read for a whole page at once.
  */
 import { sql } from 'kysely'
+import type { JsonObject } from '#base/util/json.js'
 import { JOB_KINDS, JOB_STATUSES, type JobKind, type JobStatus } from '#contract/wire/job-words.js'
 import type { Database } from './database.js'
 import { readObject, readOneOf } from './row-values.js'
@@ -60,11 +61,19 @@ export async function listUnfinishedOf(db: Database, modelIds: readonly string[]
   }))
 }
 
-/** Sentences of the report of each model's newest job. */
-export async function findNewestWarnings(
+/** What is told of a model's newest job. */
+export interface NewestJob {
+  /** Sentences of its report. */
+  readonly warnings: readonly string[]
+  /** Every option with its value; null for jobs of before they were noted. */
+  readonly options: JsonObject | null
+}
+
+/** By model; those without a job are left out. */
+export async function findNewestJobs(
   db: Database,
   modelIds: readonly string[],
-): Promise<ReadonlyMap<string, readonly string[]>> {
+): Promise<ReadonlyMap<string, NewestJob>> {
   const newest = db
     .selectFrom('training_jobs')
     .select((e) => e.fn.max('id').as('id'))
@@ -72,14 +81,14 @@ export async function findNewestWarnings(
     .groupBy('model_id')
   const rows = await db
     .selectFrom('training_jobs')
-    .select(['model_id', 'report'])
+    .select(['model_id', 'report', 'resolved_config'])
     .where('id', 'in', newest)
-    .where('report', 'is not', null)
     .execute()
   return new Map(
-    rows.map(({ model_id: modelId, report }) => {
+    rows.map(({ model_id: modelId, report, resolved_config: resolved }) => {
       const warnings = report === null ? null : readObject(report, 'report of a training job')['warnings']
-      return [modelId, Array.isArray(warnings) ? warnings.map(String) : []] as const
+      const options = resolved === null ? null : readObject(resolved, 'resolved options of a training job')
+      return [modelId, { warnings: Array.isArray(warnings) ? warnings.map(String) : [], options }] as const
     }),
   )
 }

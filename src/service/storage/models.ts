@@ -101,7 +101,9 @@ export async function listModels(db: Database, filter: ModelFilter): Promise<Pag
   if (filter.name !== undefined) query = query.where('name', '=', filter.name)
   if (filter.baseModel !== undefined) query = query.where('base_model', '=', filter.baseModel)
   if (filter.text !== undefined && filter.text !== '') {
-    query = query.where(containsText(sql<string>`models.name`, filter.text))
+    const { text } = filter
+    const note = sql<string>`coalesce((select description || ' ' || tags from model_notes where model_id = models.id), '')`
+    query = query.where((e) => e.or([containsText(sql<string>`models.name`, text), containsText(note, text)]))
   }
   const { by, direction } = ORDERS[filter.sort ?? 'created']
   if (filter.after !== undefined) {

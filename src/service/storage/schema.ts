@@ -59,6 +59,14 @@ export interface KeepRulesTable {
   rule: string
 }
 
+/** What somebody wrote about a model. */
+export interface ModelNotesTable {
+  model_id: string
+  description: string
+  /** JSON list of words. */
+  tags: string
+}
+
 /** How many models there are of a base model in a project; triggers of `models` keep it. */
 export interface ModelCountsTable {
   base_model: string
@@ -357,6 +365,7 @@ export interface Schema extends TrainingSessionTables {
   one_time_secrets: OneTimeSecretsTable
   models: ModelsTable
   keep_rules: KeepRulesTable
+  model_notes: ModelNotesTable
   model_counts: ModelCountsTable
   checkpoints: CheckpointsTable
   checkpoint_files: CheckpointFilesTable

@@ -110,7 +110,7 @@ export function followLinks(): void {
   })
   backToPlace()
   document.addEventListener('click', (event) => {
-    const link = event.target instanceof Element ? event.target.closest('a') : null
+    const link = event.target instanceof Element ? (event.target.closest('a') ?? linkOfRow(event.target)) : null
     const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey
     if (link === null || !isPlain || event.defaultPrevented || link.target !== '' || link.hasAttribute('download'))
       return
@@ -120,6 +120,13 @@ export function followLinks(): void {
     event.preventDefault()
     go(pathname.slice(UI_PATH.length) + search)
   })
+}
+
+/** What a row is about, where it was clicked beside everything that does something itself, and no text was chosen in it. */
+function linkOfRow(at: Element): HTMLAnchorElement | null {
+  if (at.closest('button, input, select, textarea, label, summary, dialog') !== null) return null
+  if (getSelection()?.isCollapsed === false) return null
+  return at.closest('tbody > tr')?.querySelector<HTMLAnchorElement>('th[scope="row"] a') ?? null
 }
 
 function searchOf(query: URLSearchParams): string {

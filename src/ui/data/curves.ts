@@ -88,16 +88,27 @@ const KNOWN: readonly MetricName[] = [
   { key: 'loss/entropy', title: 'Entropy', wants: null },
   { key: 'loss/grad_norm', title: 'Gradient norm', wants: null },
   { key: 'loss/learning_rate', title: 'Learning rate', wants: null },
+  { key: 'data/step_trainer_tokens', title: 'Tokens trained', wants: null },
 ]
+/** What the service itself says of rollouts: everything else below `train/` is the reward's or the environment's own. */
+const OURS = /^train\/(?:reward|reward_std_dev|exception_rate|steps_off_policy|data\/.*|.*_std_dev)$/
+/** Numbers of the user that are shown at first. */
+const MOST_OWN = 6
 
 export function nameOf(key: string): MetricName {
   return KNOWN.find((name) => name.key === key) ?? { key, title: key, wants: null }
 }
 
-/** The charts that are shown where nobody chose: rewards where there are some, else the loss, and what tells whether training is sound. */
+/**
+ * The charts that are shown where nobody chose: rewards where there are some, else the loss; what a reward says beside its number, where it
+ * changes; how much was trained; and what tells whether training is sound.
+ */
 export function defaultKeys(curves: Curves): readonly string[] {
   const has = (key: string) => curves.series[key]?.some((value) => value !== null) === true
   const outcome = ['train/reward', 'held_out/reward', 'val/reward'].filter(has)
   const first = outcome.length > 0 ? outcome : ['loss/train', 'loss/val'].filter(has)
-  return [...first, ...['loss/kl_div', 'loss/entropy', 'loss/grad_norm'].filter(has)]
+  const changes = (key: string) => new Set(curves.series[key]?.filter((value) => value !== null)).size > 1
+  const own = Object.keys(curves.series).filter((key) => key.startsWith('train/') && !OURS.test(key) && changes(key))
+  const sound = ['data/step_trainer_tokens', 'loss/kl_div', 'loss/entropy', 'loss/grad_norm'].filter(has)
+  return [...first, ...own.sort().slice(0, MOST_OWN), ...sound]
 }

@@ -20,6 +20,7 @@ const PATTERNS = {
   trajectory: '/jobs/:id/groups/:group/:trajectory',
   play: '/play',
   train: '/train',
+  data: '/data',
   settings: '/settings',
 } as const
 

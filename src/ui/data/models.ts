@@ -1,17 +1,17 @@
 /**
- * Reads a model by the project and name in an address, and its curves.
+ * Reads a model by the project and name in an address, with what was written about it, and its curves.
  */
 
 import type { List } from '#contract/wire/list.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
-import type { Model } from '#contract/wire/models.js'
+import type { ListedModel } from '#contract/wire/models.js'
 import { ApiError } from './api-error.js'
 import { ask } from './client.js'
 
 /** @throws {ApiError} 404 for one that is not there */
-export async function readModel(project: string, name: string, signal: AbortSignal): Promise<Model> {
+export async function readModel(project: string, name: string, signal: AbortSignal): Promise<ListedModel> {
   const query = `project=${encodeURIComponent(project)}&name=${encodeURIComponent(name)}`
-  const [model] = (await ask<List<Model>>(`/v1/preview/models?${query}&limit=1`, { signal })).data
+  const [model] = (await ask<List<ListedModel>>(`/v1/preview/models?${query}&limit=1&include=summary`, { signal })).data
   if (model !== undefined) return model
   throw new ApiError(`there is no model "${name}" in project "${project}"`, { status: 404 })
 }

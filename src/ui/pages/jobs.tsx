@@ -73,7 +73,7 @@ export function JobsPage(): JSX.Element {
             </Empty>
           ) : (
             <>
-              <Rows jobs={page.data} models={models} />
+              <Rows jobs={page.data} models={models} isFolded={name === ''} />
               {page.has_more && (
                 <p class="row">
                   {jobs.more !== null && (
@@ -133,9 +133,78 @@ function useModels(jobs: readonly TrainingJob[]): ReadonlyMap<string, Model> {
   return models
 }
 
+/** Jobs of one model and kind that are one row: what a loop of many is. */
+const FOLDED = 3
+
+/** Ended jobs of a loop together, at the place of the newest; everything else by itself. */
+function foldLoops(jobs: readonly TrainingJob[]): readonly (readonly TrainingJob[])[] {
+  const rows: TrainingJob[][] = []
+  const loops = new Map<string, TrainingJob[]>()
+  for (const job of jobs) {
+    const key = `${job.model_id} ${job.kind}`
+    const known = job.status === 'completed' ? loops.get(key) : undefined
+    if (known !== undefined) known.push(job)
+    else {
+      const row = [job]
+      rows.push(row)
+      if (job.status === 'completed') loops.set(key, row)
+    }
+  }
+  return rows.flatMap((row) => (row.length < FOLDED ? row.map((job) => [job]) : [row]))
+}
+
+function secondsOf(job: TrainingJob): number | null {
+  if (job.training_start === null || job.training_end === null) return null
+  return (Date.parse(job.training_end) - Date.parse(job.training_start)) / 1000
+}
+
+/** A loop in a line: its steps, and the way to each of its jobs. */
+function Loop(props: {
+  readonly jobs: readonly TrainingJob[]
+  readonly model: Model | undefined
+  readonly at: number
+}): JSX.Element {
+  const { jobs, model, at } = props
+  const [newest] = jobs
+  const oldest = jobs.at(-1)
+  const steps = jobs.reduce((sum, job) => sum + job.num_gradient_steps, 0)
+  const seconds = jobs.reduce((sum, job) => sum + (secondsOf(job) ?? 0), 0)
+  const name = model === undefined ? null : `${model.project}/${model.name}`
+  return (
+    <tr>
+      <th scope="row" class="name">
+        {name === null ? (
+          `${newest?.kind} → step ${oldest?.step} to ${newest?.step}`
+        ) : (
+          <a href={hrefOf(`/jobs?kind=${newest?.kind}&m=${encodeURIComponent(name)}`)}>
+            {newest?.kind} → step {oldest?.step} to {newest?.step}
+          </a>
+        )}
+      </th>
+      <td data-label="Status">
+        {newest !== undefined && <StatusTag job={newest} />}{' '}
+        <span class="soft small">{formatCount(jobs.length)} jobs</span>
+      </td>
+      <td data-label="Model">
+        {model === undefined ? <span class="soft">–</span> : <a href={hrefOf(modelPath(model))}>{model.name}</a>}
+      </td>
+      <td data-label="Gradient steps" class="number">
+        {formatNumber(steps)}
+      </td>
+      <td data-label="Took" class="number">
+        {formatSeconds(seconds)}
+      </td>
+      <td data-label="Created" class="nowrap">
+        {formatAgo(newest?.created_at, at)}
+      </td>
+    </tr>
+  )
+}
+
 function Rows(props: {
   readonly jobs: readonly TrainingJob[]
   readonly models: ReadonlyMap<string, Model>
+  readonly isFolded: boolean
 }): JSX.Element {
   const at = nowMs()
   const box = useRef<HTMLDivElement>(null)
@@ -158,11 +227,11 @@ function Rows(props: {
           </tr>
         </thead>
         <tbody>
-          {props.jobs.map((job) => {
+          {(props.isFolded ? foldLoops(props.jobs) : props.jobs.map((job) => [job])).flatMap((jobs) => {
+            const [job] = jobs
+            if (job === undefined) return []
             const model = props.models.get(job.model_id)
-            const end = job.training_end === null ? null : Date.parse(job.training_end)
-            const took =
-              job.training_start === null || end === null ? null : (end - Date.parse(job.training_start)) / 1000
+            if (jobs.length > 1) return [<Loop key={`loop of ${job.model_id} ${job.kind}`} {...{ jobs, model, at }} />]
             return (
               <tr key={job.id}>
                 <th scope="row" class="name">
@@ -187,7 +256,7 @@ function Rows(props: {
                   {job.num_sequences === null ? '' : ` of ${formatNumber(job.num_sequences)}`}
                 </td>
                 <td data-label="Took" class="number">
-                  {formatSeconds(took)}
+                  {formatSeconds(secondsOf(job))}
                 </td>
                 <td data-label="Created" class="nowrap">
                   {formatAgo(job.created_at, at)}

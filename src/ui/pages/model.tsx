@@ -8,7 +8,7 @@ import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { go, hrefOf, route } from '../data/address.js'
+import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
@@ -24,11 +24,14 @@ import { Findings } from '../parts/findings.js'
 import { JobLine } from '../parts/job-line.js'
 import { ModelHeader, useCurves, useModel } from '../parts/model-header.js'
 import { useSteadyRows } from '../parts/steady.js'
+import { StepAnswers } from '../parts/step-answers.js'
 
 const IDLE_MS = 20_000
 /** When a job ends is told by its record alone. */
 const RECORD_MS = 10_000
 const ROWS = 50
+/** A cursor that goes on has not come. */
+const PAUSE_MS = 150
 
 export function ModelPage(): JSX.Element {
   const { project = '', name = '' } = route.value.params
@@ -56,11 +59,15 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
   const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
   const isActive = active.length > 0
   useEffect(() => setIsBusy(isActive), [isActive])
+  // a loop is between two jobs again and again: what is below must not move with each
+  const wasBusy = useRef(false)
+  wasBusy.current ||= isActive
   return (
     <>
-      {active.length > 0 && (
+      {wasBusy.current && (
         <section class="card" aria-label="Running">
           <ul class="plain">
+            {active.length === 0 && <li class="job-line soft">Nothing runs now.</li>}
             {active.map((job) => (
               <JobLine key={job.id} job={job} model={model} />
             ))}
@@ -76,7 +83,7 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
           ) : (
             <>
               <Findings jobs={jobs.data?.data ?? []} model={model} />
-              <Charts curves={known} />
+              <Charts modelId={model.id} curves={known} />
             </>
           )
         }
@@ -89,7 +96,7 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
   )
 }
 
-function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
+function Charts({ modelId, curves }: { readonly modelId: string; readonly curves: Curves }): JSX.Element {
   const { axis, smoothing, isLogarithmic, chosen: asked } = chartOptions()
   const chosen = asked.filter((key) => curves.series[key] !== undefined)
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
@@ -104,37 +111,75 @@ function Charts({ curves }: { readonly curves: Curves }): JSX.Element {
       ),
     [curves, keys.join()],
   )
-  const open = (index: number): void => {
-    const path = pathOfPoint(curves, index)
-    if (path !== null) go(path)
-  }
+  const { index, point, keep } = useStep(curves)
   return (
     <>
       <ChartOptions all={Object.keys(curves.series).sort()} keys={keys} />
-      <div class="charts">
-        {keys.map((key) => {
-          const { title, wants } = nameOf(key)
-          return (
-            <Chart
-              key={key}
-              title={title}
-              positions={positions}
-              isTime={axis === 'time'}
-              unit={axis}
-              steps={curves.steps}
-              lines={lines.get(key) ?? []}
-              wants={wants}
-              smoothing={smoothing}
-              isLogarithmic={isLogarithmic}
-              group="model"
-              onPick={open}
-            />
-          )
-        })}
+      <div class="beside">
+        <div class="charts">
+          {keys.map((key) => {
+            const { title, wants } = nameOf(key)
+            return (
+              <Chart
+                key={key}
+                title={title}
+                positions={positions}
+                isTime={axis === 'time'}
+                unit={axis}
+                steps={curves.steps}
+                lines={lines.get(key) ?? []}
+                wants={wants}
+                smoothing={smoothing}
+                isLogarithmic={isLogarithmic}
+                group="model"
+                onPoint={point}
+                onPick={(at) => keep(curves.steps[at] ?? 0)}
+              />
+            )
+          })}
+        </div>
+        <StepAnswers modelId={modelId} curves={curves} index={index} onStep={keep} />
       </div>
       <Steps curves={curves} keys={keys} />
     </>
   )
+}
+
+interface ChosenStep {
+  /** Place of the step that is read. */
+  readonly index: number
+  /** The cursor is there; null: it left. */
+  readonly point: (index: number | null) => void
+  /** This step stays, in the address. */
+  readonly keep: (step: number) => void
+}
+
+/** The step under the cursor, else that of the address, else the one that was the newest as the page opened: a reader is left where they are. */
+function useStep(curves: Curves): ChosenStep {
+  const [first] = useState(curves.steps.at(-1) ?? 0)
+  const [pointed, setPointed] = useState<number | null>(null)
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
+  useEffect(() => () => clearTimeout(timer.current), [])
+  const kept = query.value.get('at')
+  const wanted = pointed ?? (kept !== null && /^\d{1,9}$/.test(kept) ? Number(kept) : first)
+  const steps = useRef(curves.steps)
+  steps.current = curves.steps
+  return {
+    // thinning may have left it out: the nearest before it
+    index: Math.max(
+      0,
+      curves.steps.findLastIndex((step) => step <= wanted),
+    ),
+    point: (index) => {
+      clearTimeout(timer.current)
+      timer.current = setTimeout(() => setPointed(index === null ? null : (steps.current[index] ?? null)), PAUSE_MS)
+    },
+    keep: (step) => {
+      clearTimeout(timer.current)
+      setPointed(null)
+      setQuery({ at: String(step) })
+    },
+  }
 }
 
 /** The numbers of the charts, the newest step first. */

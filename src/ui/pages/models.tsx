@@ -3,27 +3,24 @@
  */
 
 import type { JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
-import type { BaseModel, ListedModel, MetricSummary, Model } from '#contract/wire/models.js'
+import type { BaseModel, ListedModel, Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { go, hrefOf, query, setQuery } from '../data/address.js'
+import { hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
-import { nowMs } from '../data/clock.js'
-import { formatAgo, formatBytes, formatCount, plural, toWords } from '../data/format.js'
+import { plural } from '../data/format.js'
 import { takeProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
 import { useLoad } from '../data/load.js'
-import { modelPath } from '../data/match.js'
 import { useRows } from '../data/rows.js'
 import { Block, Command, Empty } from '../parts/block.js'
 import { JobLine } from '../parts/job-line.js'
 import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
-import { Sparkline } from '../parts/sparkline.js'
-import { useSteadyRows } from '../parts/steady.js'
+import { ModelRows } from '../parts/model-rows.js'
 
 const LAST_ACTIVE = '-last_active'
 const ORDERS = [
@@ -114,7 +111,8 @@ function ModelTable(): JSX.Element {
     ['base_model', base],
     ['query', search],
   ].flatMap(([key, value]) => (value === null || value === '' ? [] : [`&${key}=${encodeURIComponent(value ?? '')}`]))
-  const path = `/v1/preview/models?include=summary&sort=${encodeURIComponent(order)}${filter.join('')}`
+  const hasOptions = query.value.get('options') === '1'
+  const path = `/v1/preview/models?include=${hasOptions ? 'options' : 'summary'}&sort=${encodeURIComponent(order)}${filter.join('')}`
   const models = useRows<ListedModel>(path, {
     topics: ['model', 'checkpoint', 'job', 'log'],
     // what a row shows changes with the end of a job
@@ -131,7 +129,7 @@ function ModelTable(): JSX.Element {
           if (rows.length === 0) return isFiltered ? <Empty>No model fits.</Empty> : <Start />
           return (
             <>
-              <Rows rows={rows} />
+              <ModelRows rows={rows} hasOptions={hasOptions} />
               {hasMore && (
                 <p class="row">
                   {models.more !== null && (
@@ -172,7 +170,7 @@ function Filters(): JSX.Element {
   return (
     <search class="row filters">
       <label>
-        Name <kbd>/</kbd>
+        Search <kbd>/</kbd>
         <input
           ref={search}
           type="search"
@@ -208,142 +206,6 @@ function Filters(): JSX.Element {
         </select>
       </label>
     </search>
-  )
-}
-
-/** What training is after, and the same on data that it does not see: a reward where there is one, else a loss. */
-const TRAINED = ['train/reward', 'loss/train']
-const isHeldOut = (name: string): boolean => !TRAINED.includes(name)
-
-function metricOf(
-  { summary }: ListedModel,
-  isShown: (name: string) => boolean,
-): readonly [name: string, metric: MetricSummary] | null {
-  const found = Object.entries(summary?.metrics ?? {}).filter(([name]) => isShown(name))
-  return found.find(([name]) => name.endsWith('reward')) ?? found[0] ?? null
-}
-
-function Metric({ of: found }: { readonly of: ReturnType<typeof metricOf> }): JSX.Element {
-  if (found === null) return <span class="soft">–</span>
-  const [name, metric] = found
-  return (
-    <>
-      <Sparkline name={toWords(name)} summary={metric} />
-      {!name.endsWith('reward') && <small class="soft"> loss</small>}
-    </>
-  )
-}
-
-function Rows({ rows }: { readonly rows: readonly ListedModel[] }): JSX.Element {
-  const at = nowMs()
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
-  const box = useRef<HTMLDivElement>(null)
-  useSteadyRows(box)
-  const toggle = (name: string): void => {
-    const next = new Set(chosen)
-    if (!next.delete(name)) next.add(name)
-    setChosen(next)
-  }
-  const shown = rows.filter(({ id }) => chosen.has(id))
-  return (
-    <>
-      <div class="table" ref={box}>
-        <table class="stacked">
-          <thead>
-            <tr>
-              <th scope="col">
-                <span class="visually-hidden">Choose</span>
-              </th>
-              <th scope="col">Name</th>
-              <th scope="col">Project</th>
-              <th scope="col">Base model</th>
-              <th scope="col" class="number">
-                Step
-              </th>
-              <th scope="col">Training</th>
-              <th scope="col">Held out</th>
-              <th scope="col">Last active</th>
-              <th scope="col" class="number">
-                Size
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map((model) => (
-              <tr key={model.id}>
-                <td class="choice">
-                  <input
-                    type="checkbox"
-                    aria-label={`Choose ${model.name}`}
-                    checked={chosen.has(model.id)}
-                    onChange={() => toggle(model.id)}
-                  />
-                </td>
-                <th scope="row" class="name">
-                  <a href={hrefOf(modelPath(model))} title={model.name}>
-                    {model.name}
-                  </a>
-                </th>
-                <td data-label="Project">{model.project}</td>
-                <td data-label="Base model">{model.base_model}</td>
-                <td data-label="Step" class="number">
-                  {formatCount(model.step)}
-                </td>
-                <td data-label="Training">
-                  <Metric of={metricOf(model, (name) => !isHeldOut(name))} />
-                </td>
-                <td data-label="Held out">
-                  <Metric of={metricOf(model, isHeldOut)} />
-                </td>
-                <td data-label="Last active">
-                  {formatAgo(model.summary?.last_active_at ?? model.created_at, at)}
-                  {(model.summary?.warnings.length ?? 0) > 0 && (
-                    <span class="warns" title={model.summary?.warnings.join('\n')}>
-                      {' '}
-                      ⚠ <span class="visually-hidden">{plural(model.summary?.warnings.length ?? 0, 'warning')}</span>
-                    </span>
-                  )}
-                </td>
-                <td data-label="Size" class="number">
-                  {formatBytes(model.summary?.size_bytes)}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {shown.length > 0 && <Chosen models={shown} />}
-    </>
-  )
-}
-
-/** What can be done with several. */
-function Chosen({ models }: { readonly models: readonly ListedModel[] }): JSX.Element {
-  return (
-    <p class="row chosen">
-      {formatCount(models.length)} chosen
-      <button
-        type="button"
-        class="primary"
-        disabled={models.length < 2 || models.length > 6}
-        title={models.length < 2 ? 'choose two' : models.length > 6 ? 'at most six beside each other' : undefined}
-        onClick={() =>
-          go(`/compare?${models.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
-        }
-      >
-        Compare
-      </button>
-      <button
-        type="button"
-        disabled={models.length > 4}
-        title={models.length > 4 ? 'at most four beside each other' : undefined}
-        onClick={() =>
-          go(`/play?${models.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
-        }
-      >
-        Chat side by side
-      </button>
-    </p>
   )
 }
 

@@ -3,26 +3,24 @@
  */
 
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { KEY_SCOPES, type KeyScope } from '#contract/wire/access/key-words.js'
 import type { ApiKey, CreatedKey } from '#contract/wire/access/keys.js'
 import type { SystemCheckResponse } from '#contract/wire/health.js'
 import type { List } from '#contract/wire/list.js'
-import type { BaseModel } from '#contract/wire/models.js'
 import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { formatAgo, formatBytes, formatCount } from '../data/format.js'
+import { formatAgo } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { identity, missingScope } from '../data/session.js'
 import { Block, Command } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { Title } from '../parts/layout.js'
 import { Rest } from '../parts/rest.js'
+import { BaseModels } from '../parts/settings/base-models.js'
 import { Usage } from '../parts/settings/usage.js'
 import { Webhooks } from '../parts/settings/webhooks.js'
-
-const DOWNLOAD_MS = 2000
 
 export function SettingsPage(): JSX.Element {
   return (
@@ -59,67 +57,6 @@ function Server(): JSX.Element {
           </ul>
         )}
       </Block>
-    </section>
-  )
-}
-
-function BaseModels(): JSX.Element {
-  const [isLoading, setIsLoading] = useState(false)
-  const models = useLoad(
-    'base models',
-    (signal) => ask<List<BaseModel>>('/v1/preview/base-models/details?limit=100', { signal }),
-    { topics: ['base_model'], everyMs: isLoading ? DOWNLOAD_MS : null },
-  )
-  const isDownloading = models.data?.data.some(({ status }) => status === 'downloading') === true
-  useEffect(() => setIsLoading(isDownloading), [isDownloading])
-  return (
-    <section class="card" aria-labelledby="base-models">
-      <h2 id="base-models">Base models</h2>
-      <Block of={models} height="6rem">
-        {(list) => (
-          <ul class="plain">
-            {list.data.map((model) => (
-              <li key={model.id}>
-                <strong>{model.name}</strong>{' '}
-                <span
-                  class={`status ${model.status === 'ready' ? 'completed' : model.status === 'failed' ? 'failed' : 'queued'}`}
-                >
-                  {model.status}
-                </span>
-                <p class="soft small">
-                  {[
-                    model.architecture,
-                    model.parameters === null ? null : `${formatCount(model.parameters)} parameters`,
-                    model.context_length === null ? null : `context ${formatCount(model.context_length)}`,
-                    model.size_bytes === null ? null : formatBytes(model.size_bytes),
-                    model.serving_precision === null
-                      ? null
-                      : `served as ${model.serving_precision}${model.device === 'cpu' || model.device === null ? '' : ` by ${model.device}`}`,
-                  ]
-                    .filter((fact) => fact !== null)
-                    .join(' · ')}
-                </p>
-                {model.status === 'downloading' && (
-                  <progress
-                    aria-label={`Download of ${model.name}`}
-                    {...(model.total_bytes === null
-                      ? {}
-                      : { max: model.total_bytes, value: model.downloaded_bytes ?? 0 })}
-                  />
-                )}
-                {model.error !== null && <p class="wrong">{model.error}</p>}
-                {model.warnings.map((warning) => (
-                  <p class="small" key={warning}>
-                    {warning}
-                  </p>
-                ))}
-              </li>
-            ))}
-          </ul>
-        )}
-      </Block>
-      <Rest of={models.data} elsewhere="trainyard base-models list --all" />
-      <Command text="trainyard base-models add --help" />
     </section>
   )
 }

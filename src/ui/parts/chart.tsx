@@ -1,7 +1,7 @@
 /**
  * Lines over steps, drawn by uPlot: one or several, the raw values always, a smooth line over them when asked, one cursor over
- * all charts of a page, a part of the axis that is kept in the address. Arrows move along the points; a finger reads and never
- * goes away. Who does not see it hears a sentence and each point; the numbers are in the table that every page with charts has.
+ * all charts of a page, a part of the axis that is kept in the address. Arrows move along the points; a click, a tap and Enter
+ * choose one. Who does not see it hears a sentence and each point; the numbers are in the table that every page with charts has.
  */
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
@@ -23,7 +23,20 @@ function zoomInAddress(): Range | null {
   return min !== undefined && max !== undefined && min < max ? [min, max] : null
 }
 
-export function Chart(props: ChartProps): JSX.Element {
+/** Smoothing of single charts, in the address: a weight and a title. */
+const SMOOTH = 'sm'
+/** What a click on a chart's own smoothing goes through. */
+const WEIGHTS = [0, 0.6, 0.9]
+
+/** Null: as the page has it. */
+function ownSmoothing(title: string): number | null {
+  const own = query.value.getAll(SMOOTH).find((text) => text.slice(text.indexOf(':') + 1) === title)
+  const weight = own === undefined ? Number.NaN : Number.parseFloat(own)
+  return weight >= 0 && weight < 1 ? weight : null
+}
+
+export function Chart(given: ChartProps): JSX.Element {
+  const props = { ...given, smoothing: ownSmoothing(given.title) ?? given.smoothing }
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
   const latest = useRef(props)
@@ -50,7 +63,11 @@ export function Chart(props: ChartProps): JSX.Element {
       const text = range === null ? null : range.map((end) => Number(end.toPrecision(8))).join('..')
       if (query.peek().get(ZOOM) !== text) setQuery({ [ZOOM]: text })
     }
-    const options = { isLogarithmic, width: element.clientWidth, height, onCursor: setAt, onZoom }
+    const onCursor = (index: number | null): void => {
+      setAt(index)
+      latest.current.onPoint?.(index)
+    }
+    const options = { isLogarithmic, width: element.clientWidth, height, onCursor, onZoom }
     const made = new uPlot(
       optionsOf(() => latest.current, options),
       dataOf(latest.current),
@@ -58,14 +75,10 @@ export function Chart(props: ChartProps): JSX.Element {
     )
     plot.current = made
     showPart(made, zoomInAddress())
-    // a finger that reads does not go away
-    let isTouch = false
-    made.over.addEventListener('pointerdown', ({ pointerType }) => {
-      isTouch = pointerType === 'touch'
-    })
-    made.over.addEventListener('click', () => {
-      const index = made.cursor.idx
-      if (index != null && made.select.width === 0 && !isTouch) latest.current.onPick?.(index)
+    // with a tap the cursor comes after the click
+    made.over.addEventListener('click', ({ clientX }) => {
+      const index = made.posToIdx(clientX - made.over.getBoundingClientRect().left)
+      if (made.select.width === 0) latest.current.onPick?.(index)
     })
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }))
     observer.observe(element)
@@ -92,6 +105,7 @@ export function Chart(props: ChartProps): JSX.Element {
     const left = plot.current?.valToPos(positions[next] ?? 0, 'x') ?? 0
     plot.current?.setCursor({ left, top: 10 })
     setAt(next)
+    props.onPoint?.(next)
   }
   const onKey = (event: KeyboardEvent): void => {
     const by = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10, Home: -Infinity, End: Infinity }[event.key]
@@ -118,7 +132,7 @@ export function Chart(props: ChartProps): JSX.Element {
         aria-valuetext={`step ${steps[shown] ?? ''}: ${point}`}
         onKeyDown={onKey}
       />
-      <Tools chart={props} at={at} isLogarithmic={isLogarithmic} onPicture={() => savePicture(plot.current, title)} />
+      <Tools chart={props} isLogarithmic={isLogarithmic} onPicture={() => savePicture(plot.current, title)} />
     </figure>
   )
 }
@@ -155,25 +169,23 @@ function Head({ chart, at }: { readonly chart: ChartProps; readonly at: number |
 
 function Tools(props: {
   readonly chart: ChartProps
-  readonly at: number | null
   readonly isLogarithmic: boolean
   readonly onPicture: () => void
 }): JSX.Element {
-  const { chart, at } = props
-  const { title, steps, onPick } = chart
+  const { chart } = props
+  const { title } = chart
   return (
     <p class="row chart-tools small">
-      {at !== null && onPick !== undefined && (
-        <button type="button" class="link" onClick={() => onPick(at)}>
-          open step {steps[at]}
-        </button>
-      )}
       {zoomInAddress() !== null && (
         <button type="button" class="link" onClick={() => setQuery({ [ZOOM]: null })}>
           all steps
         </button>
       )}
       <span class="push" />
+      <button type="button" class="link" aria-pressed={chart.smoothing > 0} onClick={() => smoothMore(chart)}>
+        smooth<span class="visually-hidden"> {title}</span>
+        {chart.smoothing > 0 && ` ${chart.smoothing}`}
+      </button>
       {isPositive(chart) && chart.isLogarithmic !== true && (
         <button type="button" class="link" aria-pressed={props.isLogarithmic} onClick={() => toggleLogarithmic(title)}>
           log<span class="visually-hidden"> scale of {title}</span>
@@ -211,6 +223,15 @@ function showPart(plot: uPlot, range: Range | null): void {
 function toggleLogarithmic(title: string): void {
   const known = query.peek().getAll('lg')
   setQuery({ lg: known.includes(title) ? known.filter((name) => name !== title) : [...known, title] })
+}
+
+function smoothMore({ title, smoothing }: ChartProps): void {
+  const others = query
+    .peek()
+    .getAll(SMOOTH)
+    .filter((text) => text.slice(text.indexOf(':') + 1) !== title)
+  const next = WEIGHTS.find((weight) => weight > smoothing) ?? 0
+  setQuery({ [SMOOTH]: [...others, `${next}:${title}`] })
 }
 
 function lastIndex(values: readonly (number | null)[]): number {

@@ -14,6 +14,7 @@ import { chooseTheme, THEMES, theme } from './theme.js'
 const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
   { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch', 'marks', 'compare'] },
   { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory', 'session'] },
+  { path: '/data', title: 'Data', pages: ['data'] },
   { path: '/train', title: 'Train', pages: ['train'] },
   { path: '/play', title: 'Play', pages: ['play'] },
   { path: '/settings', title: 'Settings', pages: ['settings'] },

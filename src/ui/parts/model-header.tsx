@@ -4,7 +4,7 @@
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
 import type { LogComparison } from '#contract/wire/log-comparison.js'
-import type { Model } from '#contract/wire/models.js'
+import type { ListedModel, Model } from '#contract/wire/models.js'
 import { hrefOf } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
@@ -16,6 +16,7 @@ import { readCurves, readModel } from '../data/models.js'
 import { SPARK_HEIGHT, SPARK_WIDTH, sparkPoints } from '../data/spark.js'
 import { evaluatedOf, verdictOf } from '../data/verdict.js'
 import { Title } from './layout.js'
+import { ModelNote } from './model-note.js'
 
 const TABS = [
   ['', 'Curves'],
@@ -27,7 +28,7 @@ const TABS = [
 export type ModelTab = (typeof TABS)[number][1]
 
 /** The model of an address, for its pages. */
-export function useModel(project: string, name: string): Loaded<Model> {
+export function useModel(project: string, name: string): Loaded<ListedModel> {
   return useLoad(`${project}/${name}`, (signal) => readModel(project, name, signal), { topics: ['checkpoint'] })
 }
 
@@ -65,6 +66,7 @@ export function ModelHeader(props: {
           </a>
         </p>
       </Title>
+      {model.data !== null && <ModelNote model={model.data} onChange={model.reload} />}
       {model.data !== null && <DoesItLearn model={model.data} />}
       <nav aria-label={`Pages of ${name}`}>
         <ul class="tabs">

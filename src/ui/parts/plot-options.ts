@@ -1,5 +1,5 @@
 /**
- * What uPlot is told of a chart: lines, bands, axes, the mark of the best step.
+ * What uPlot is told of a chart: lines, bands, axes, the base model's value, the mark of each line's best step.
  */
 import type uPlot from 'uplot'
 import { bestOf, smooth } from '../data/curves.js'
@@ -42,6 +42,8 @@ export interface ChartProps {
   readonly isJoined?: boolean
   /** Charts of one name share their cursor. */
   readonly group: string
+  /** Where the cursor stands; null: nowhere. */
+  readonly onPoint?: (index: number | null) => void
   readonly onPick?: (index: number) => void
 }
 
@@ -132,15 +134,48 @@ export function optionsOf(latest: () => ChartProps, frame: Frame): uPlot.Options
         },
       ],
       ready: [(self) => self.over.addEventListener('dblclick', () => onZoom(null))],
-      draw: [(self) => markBest(self, latest(), best)],
+      draw: [
+        (self) => drawBase(self, latest(), axis.stroke),
+        (self) => {
+          for (const { values } of latest().lines) markBest(self, latest(), { values, colour: best })
+        },
+      ],
     },
   }
 }
 
-/** A ring around the best value of the first line. */
-function markBest(plot: uPlot, { lines, wants, positions }: ChartProps, colour: string): void {
-  const index = wants === null ? null : bestOf(lines[0]?.values ?? [], wants)
-  const value = index === null ? null : (lines[0]?.values[index] ?? null)
+/** A dashed line at the value of step 0, where the base model was measured: what a run is to rise above. */
+function drawBase(plot: uPlot, { lines, steps, positions, unit }: ChartProps, colour: string): void {
+  if (unit === 'gradient step' || steps[0] !== 0 || positions.length < 2) return
+  const { min, max } = plot.scales['y'] ?? {}
+  for (const value of new Set(lines.map(({ values }) => values[0]))) {
+    if (value == null || value < (min ?? value) || value > (max ?? value)) continue
+    const { ctx, bbox } = plot
+    const y = plot.valToPos(value, 'y', true)
+    ctx.save()
+    ctx.strokeStyle = colour
+    ctx.fillStyle = colour
+    ctx.lineWidth = devicePixelRatio
+    ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio])
+    ctx.beginPath()
+    ctx.moveTo(bbox.left, y)
+    ctx.lineTo(bbox.left + bbox.width, y)
+    ctx.stroke()
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`
+    ctx.textAlign = 'right'
+    ctx.fillText('base model', bbox.left + bbox.width - 4 * devicePixelRatio, y - 4 * devicePixelRatio)
+    ctx.restore()
+  }
+}
+
+/** A ring around the best value of a line. */
+function markBest(
+  plot: uPlot,
+  { wants, positions }: ChartProps,
+  { values, colour }: { readonly values: ChartLine['values']; readonly colour: string },
+): void {
+  const index = wants === null ? null : bestOf(values, wants)
+  const value = index === null ? null : (values[index] ?? null)
   if (index === null || value === null || positions.length < 2) return
   const { min = 0, max = 0 } = plot.scales['x'] ?? {}
   const at = positions[index] ?? 0

@@ -229,7 +229,7 @@ describe('a data directory', () => {
     const ofWandb = ['wandb_aliases', 'wandb_artifact_files', 'wandb_run_files']
     // an event of just now may wait for the outbox's next look
     const always = empty.filter((name) => name !== 'webhook_events')
-    // models of earlier versions have no rules of their own
-    expect(always.sort()).toEqual([...whileRunning, ...ofLoops, ...ofWandb, 'keep_rules'].sort())
+    // models of earlier versions have no rules and notes of their own
+    expect(always.sort()).toEqual([...whileRunning, ...ofLoops, ...ofWandb, 'keep_rules', 'model_notes'].sort())
   })
 })

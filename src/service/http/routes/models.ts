@@ -20,6 +20,9 @@ export function modelHandlers({ services: { models, modelMetrics } }: AppOptions
       )
       return metrics
     },
+    'GET /v1/preview/models/{model_id}/note': ({ principal, params }) => models.note(principal, params.model_id),
+    'PUT /v1/preview/models/{model_id}/note': async ({ principal, params, body }) =>
+      models.setNote(principal, params.model_id, await body()),
     'DELETE /v1/preview/models/{model_id}': ({ principal, params }) => models.delete(principal, params.model_id),
   })
 }

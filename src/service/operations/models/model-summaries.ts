@@ -5,10 +5,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isLowerBetter } from '#contract/jobs/best-metric.js'
 import type { MetricSummary, ModelSummary } from '#contract/wire/models.js'
 import { findMetrics, type Metrics } from '#service/storage/model-metrics.js'
+import { findNotes } from '#service/storage/model-notes.js'
 import {
   countCheckpoints,
   findMetricsMarks,
-  findNewestWarnings,
+  findNewestJobs,
   listUnfinishedOf,
 } from '#service/storage/model-summaries.js'
 import { findLastActive } from '#service/storage/models.js'
@@ -40,14 +41,15 @@ export function createModelSummaries({ db }: Pick<ServiceContext, 'db'>) {
     return metrics
   }
 
-  return async (modelIds: readonly string[]): Promise<ReadonlyMap<string, ModelSummary>> => {
+  return async (modelIds: readonly string[], hasOptions: boolean): Promise<ReadonlyMap<string, ModelSummary>> => {
     const summaries = new Map<string, ModelSummary>()
     if (modelIds.length === 0) return summaries
     const checkpoints = await countCheckpoints(db, modelIds)
     const unfinished = await listUnfinishedOf(db, modelIds)
-    const warnings = await findNewestWarnings(db, modelIds)
+    const newest = await findNewestJobs(db, modelIds)
     const active = await findLastActive(db, modelIds)
     const marks = await findMetricsMarks(db, modelIds)
+    const notes = await findNotes(db, modelIds)
     for (const id of modelIds) {
       const job = unfinished.find(({ modelId }) => modelId === id)
       const mark = marks.get(id)?.mark
@@ -66,7 +68,10 @@ export function createModelSummaries({ db }: Pick<ServiceContext, 'db'>) {
                 num_sequences: job.numSequences,
               },
         metrics: mark === undefined ? {} : await metricsOf(id, mark),
-        warnings: [...(warnings.get(id) ?? [])],
+        warnings: [...(newest.get(id)?.warnings ?? [])],
+        description: notes.get(id)?.description ?? '',
+        tags: [...(notes.get(id)?.tags ?? [])],
+        ...(hasOptions ? { options: (newest.get(id)?.options ?? null) as ModelSummary['options'] } : {}),
       })
     }
     return summaries

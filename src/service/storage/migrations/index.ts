@@ -29,6 +29,7 @@ import { up as usageByKey } from './0040-usage-by-key.js'
 import { up as oneTime } from './0042-one-time.js'
 import { up as keepRules } from './0045-keep-rules.js'
 import { up as stopAndKeep } from './0046-stop-and-keep.js'
+import { up as modelNotes } from './0047-model-notes.js'
 
 /** Of the core. */
 const MIGRATIONS: Readonly<Record<string, Migration>> = {
@@ -58,6 +59,7 @@ const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0042-one-time': { up: oneTime },
   '0045-keep-rules': { up: keepRules },
   '0046-stop-and-keep': { up: stopAndKeep },
+  '0047-model-notes': { up: modelNotes },
 }
 
 /** Name → migration, applied in the order of the names. */

@@ -83,6 +83,7 @@ export const EXAMPLES: Partial<Readonly<Record<Key, readonly JsonObject[]>>> = {
   'PUT /v1/preview/models/{model_id}/keep-rule': ['all', 'last 5, best val/reward, every 10', null].map((rule) => ({
     rule,
   })),
+  'PUT /v1/preview/models/{model_id}/note': [{ description: 'asks back', tags: ['best', 'v2'] }],
   'POST /v1/preview/models/{model_id}/log': [
     { split: 'val', trajectory_groups: [{ trajectories: [{ messages_and_choices: [user('a'), said], reward: 1 }] }] },
   ],

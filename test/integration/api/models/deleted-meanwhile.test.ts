@@ -12,6 +12,7 @@ afterAll(() => service.dispose())
 
 const ADDITIONS: readonly [string, object][] = [
   ['marks', { mark: 'good', messages: [{ role: 'user', content: 'q' }], answer: { role: 'assistant', content: 'a' } }],
+  ['note', { description: 'asks back', tags: ['best'] }],
   ['probes', { messages: [{ role: 'user', content: 'q' }] }],
   [
     'log',
@@ -37,7 +38,8 @@ const ADDITIONS: readonly [string, object][] = [
 it.each(ADDITIONS)('%s', async (name, json) => {
   for (let round = 0; round < 60; round += 1) {
     const model = await service.createModel(`${name}-${round}`)
-    const added = service.json<{ error?: { code: string } }>(`/v1/preview/models/${model}/${name}`, { json })
+    const method = name === 'note' ? 'PUT' : 'POST'
+    const added = service.json<{ error?: { code: string } }>(`/v1/preview/models/${model}/${name}`, { method, json })
     // at another moment each time
     for (let turn = 0; turn < round % 12; turn += 1) await new Promise(setImmediate)
     const [answer, deleted] = await Promise.all([

@@ -83,6 +83,8 @@ describe('a summary', () => {
       size_bytes: 0,
       last_active_at: created,
       running_job: null,
+      description: '',
+      tags: [],
       metrics: {},
       warnings: [],
     })

@@ -1,6 +1,6 @@
 /** Curves of the page: smoothing, and sentences. */
 import { describe, expect, test } from 'vitest'
-import { describeCurve, smooth } from '../../../../src/ui/data/curves.js'
+import { defaultKeys, describeCurve, smooth } from '../../../../src/ui/data/curves.js'
 
 describe('smoothing', () => {
   test('without weight it changes nothing, and gaps stay gaps', () => {
@@ -39,4 +39,28 @@ describe('a curve in words', () => {
       'Loss from 3 at step 1 to 2 at step 3, lowest 1 at step 2.',
     )
   })
+})
+
+test('charts at first: rewards, then numbers of the reward that change, then how much and how soundly was trained', () => {
+  const steps = [1, 2]
+  const series = {
+    'loss/grad_norm': [1, 2],
+    'train/reward': [0, 1],
+    'train/reward_std_dev': [0.1, 0.2],
+    'train/words': [3, 5],
+    'train/language': [1, 1],
+    'data/step_trainer_tokens': [80, 90],
+  }
+  const curves = {
+    object: 'model.metrics' as const,
+    model_id: 'm',
+    steps,
+    times: ['2026-01-01T00:00:00Z', '2026-01-01T00:01:00Z'],
+    tokens: [80, 170],
+    job_ids: ['a', 'b'],
+    session_ids: [null, null],
+    series,
+    keys: [],
+  }
+  expect(defaultKeys(curves)).toEqual(['train/reward', 'train/words', 'data/step_trainer_tokens', 'loss/grad_norm'])
 })

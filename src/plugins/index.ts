@@ -5,6 +5,7 @@
 import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
+import { graders } from './graders/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { probes } from './probes/plugin.js'
@@ -13,6 +14,6 @@ import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo],
+  plugins: [responses, messages, fineTuning, graders, wandb, marks, probes, webhooks, demo],
   bodyThread: 'plugins/body-thread.js',
 }

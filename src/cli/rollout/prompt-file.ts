@@ -6,7 +6,7 @@
  * jobs read it, is its answer.
  */
 
-import { parseExactRow } from '#base/json/exact-json.js'
+import { parseExact, parseExactRow } from '#base/json/exact-json.js'
 import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { createRowConverter } from '#contract/wire/training/row-forms/convert-rows.js'
@@ -25,17 +25,24 @@ export interface PromptRow {
  * Reads and checks a file of prompts.
  *
  * @param system put before every row that has no system message
+ * @param isExact whether every number keeps its text, as graders write it into what they compare
  * @throws {UsageError} `input_invalid` with the first ten problems as `file:line: what was expected`
  */
-export async function readPrompts(path: string, io: Io, system: string | undefined): Promise<readonly PromptRow[]> {
+export async function readPrompts(
+  path: string,
+  io: Io,
+  system: string | undefined,
+  isExact = false,
+): Promise<readonly PromptRow[]> {
+  const parse = isExact ? parseExact : parseExactRow
   const problems: string[] = []
   let total = 0
   const text = await readInput(path, io)
-  const array = rowsOfArray(text)
+  const array = rowsOfArray(text, parse)
   const lines: readonly (string | JsonValue)[] = array ?? text.split('\n')
   const rows = lines.flatMap((line, i): readonly PromptRow[] => {
     if (typeof line === 'string' && line.trim() === '') return []
-    const row = typeof line === 'string' ? readLine(line) : readRow(line)
+    const row = typeof line === 'string' ? readLine(line, parse) : readRow(line)
     if (typeof row !== 'string') return [withSystem(row, system)]
     total += 1
     const place = array === null ? `:${i + 1}` : `[${i}]`
@@ -49,23 +56,23 @@ export async function readPrompts(path: string, io: Io, system: string | undefin
 }
 
 /** The rows of a file that is one JSON array of objects; null for any other, whose lines may be plain prompts. */
-function rowsOfArray(text: string): readonly JsonValue[] | null {
+function rowsOfArray(text: string, parse: typeof parseExact): readonly JsonValue[] | null {
   if (!text.trimStart().startsWith('[')) return null
   try {
-    const value = parseExactRow(text)
+    const value = parse(text)
     return Array.isArray(value) && value.length > 0 && value.every(isJsonObject) ? value : null
   } catch {
     return null
   }
 }
 
-function readLine(line: string): PromptRow | string {
+function readLine(line: string, parse: typeof parseExact): PromptRow | string {
   if (!line.trimStart().startsWith('{')) {
     const prompt = line.trim()
     return { messages: [{ role: 'user', content: prompt }], row: { prompt } }
   }
   try {
-    return readRow(parseExactRow(line))
+    return readRow(parse(line))
   } catch (error) {
     return `not valid JSON: ${describeJsonFault(line) ?? messageOf(error)}`
   }

@@ -1,0 +1,48 @@
+/**
+ * A grader as a reward: the number trains, and its parts, what passed and errors become metrics and logs of the trajectory.
+ */
+import type { JsonObject } from '#base/util/json.js'
+import type { Reward } from '../rl/rewards.js'
+import type { Choice, Trajectory } from '../rl/trajectory.js'
+import { checkGrader } from './check.js'
+import { type Graded, grade } from './grade.js'
+import { ERRORS_METRIC } from './grade-errors.js'
+import { toSample } from './sample.js'
+import { type Grader, readGrader } from './spec.js'
+
+/** What a reward is given of an answer. */
+type Gradable = Pick<Trajectory, 'answer' | 'metrics'> & Partial<Pick<Trajectory, 'choices' | 'logs'>>
+
+/**
+ * A reward by a grader, as OpenAI's reinforcement fine-tuning takes it. The task is the row.
+ *
+ * Parts of a `multi` become the metrics `reward/<key>`, thresholds `pass/<name>`, and the number of errors `grader_errors`; what they were
+ * stands in the trajectory's logs.
+ *
+ * @example
+ * const reward = gradeWith({ type: 'string_check', name: 'right', input: '{{sample.output_text}}', reference: '{{item.answer}}', operation: 'eq' })
+ * @throws {AppError} `invalid_grader` with the path of what is wrong
+ */
+export function gradeWith(spec: Grader | JsonObject): Reward<JsonObject> {
+  const grader = 'passThreshold' in spec ? (spec as Grader) : readGrader(spec)
+  checkGrader(grader)
+  return async (trajectory, item) => (await gradeTrajectory(grader, trajectory, item)).reward
+}
+
+function toAnswer({ finish_reason: finishReason, message }: Choice): JsonObject {
+  return { choices: [{ index: 0, finish_reason: finishReason ?? null, message: { ...message } as JsonObject }] }
+}
+
+/** Grades an answer and notes on it what was found beside the reward. */
+export async function gradeTrajectory(grader: Grader, scored: Gradable, item: JsonObject): Promise<Graded> {
+  const { choices = [], answer, metrics, logs } = scored
+  const last = choices.at(-1)
+  // the last answer of an episode is what is graded, as a choice of its own
+  const given = last === undefined ? answer : toAnswer(last)
+  const graded = await grade(grader, { item, sample: toSample(given) })
+  for (const [key, part] of Object.entries(graded.parts)) metrics[`reward/${key}`] = part
+  for (const [name, isPassed] of Object.entries(graded.passes)) metrics[`pass/${name}`] = isPassed
+  metrics[ERRORS_METRIC] = graded.errors.length
+  for (const { flag, grader: name, message } of graded.errors) logs?.push(`grader ${name}: ${flag}: ${message}`)
+  return graded
+}

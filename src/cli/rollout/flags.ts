@@ -19,10 +19,7 @@ export const rolloutFlags = {
     '--reward <exact|contains|file|command>',
     "compare with the row's answer (default exact), or your own",
   ),
-  grader: flag.text(
-    '--grader <file>',
-    'score by a grader, a JSON file as fine-tuning APIs take it, in place of --reward',
-  ),
+  grader: flag.text('--grader <file>', 'score by a grader, a JSON file in OpenAI’s form, in place of --reward'),
   rewardRange: flag.custom(parseRewardRange)(
     '--reward-range <least,most>',
     'what your own reward can be, for example 0,10; without it nothing is said to be solved',

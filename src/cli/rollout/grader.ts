@@ -1,5 +1,5 @@
 /**
- * `--grader`: a reward as a file, in the form that graders of fine-tuning APIs have. Loaded when the flag is given.
+ * `--grader`: a reward as a file, in the form of OpenAI's graders. Loaded when the flag is given.
  */
 import { createHash } from 'node:crypto'
 import { AppError } from '#base/errors/errors.js'
@@ -8,6 +8,7 @@ import { describeJsonFault } from '#base/json/json-fault.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import { checkGrader, pathsOfNoRow } from '#sdk/graders/check.js'
 import { gradeTrajectory } from '#sdk/graders/grade-with.js'
+import type { AskModel } from '#sdk/graders/model-grader.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
 import type { CommandContext } from '../command/context.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
@@ -40,7 +41,7 @@ export async function readGraderFile(
 
 /** What `--grader` plans, as `planRollout` does it for `--reward`. */
 export async function planGrading(
-  context: Pick<CommandContext, 'io'>,
+  context: Pick<CommandContext, 'io' | 'connect'>,
   flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system'> & { readonly grader: string },
 ): Promise<RolloutPlan> {
   if (flags.reward !== undefined) {
@@ -69,13 +70,20 @@ export async function planGrading(
     rows,
     range,
     reward: createHash('sha256').update(text).digest('hex'),
-    score: withinRange(flags.grader, range, async (scored, row) => {
-      scored.reward = (await gradeTrajectory(grader, scored, row)).reward
+    score: withinRange(flags.grader, range, async (scored, item, signal) => {
+      const ask = askVia(context)
+      scored.reward = (await gradeTrajectory(grader, scored, { item, ask, signal })).reward
     }),
   }
 }
 
+/** Models that grade are those of the service; it is connected to when the first one is asked. */
+export function askVia({ connect }: Pick<CommandContext, 'connect'>): AskModel {
+  return async (request, call) => await (await connect()).chat.create(request, call)
+}
+
 /** What it can be at least and at most; null of a formula, which may be anything. */
 function rangeOf(grader: Grader): RewardRange | null {
+  if (grader.type === 'score_model') return grader.range
   return grader.type === 'multi' ? null : [0, 1]
 }

@@ -1,14 +1,26 @@
 /**
  * Tries graders on answers.
  */
+import { answerIdOf } from '#service/http/generated-answer.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import type { graderEndpoints } from './endpoints.js'
 import { createGraderService } from './graders.js'
+import type { Teachers } from './teachers.js'
 
-export function graderHandlers({ context }: PluginService): PluginHandlers<typeof graderEndpoints> {
-  const graders = createGraderService(context)
+export function graderHandlers({
+  context,
+  app,
+  started: teachers,
+}: PluginService<Teachers>): PluginHandlers<typeof graderEndpoints> {
+  const graders = createGraderService(context, { chat: app.services.chat, teachers })
   return {
-    'POST /v1/fine_tuning/alpha/graders/run': async ({ body }) => await graders.run(await body()),
-    'POST /v1/fine_tuning/alpha/graders/validate': async ({ body }) => graders.validate(await body()),
+    'POST /v1/fine_tuning/alpha/graders/run': async ({ principal, body, c }) =>
+      await graders.run(await body(), {
+        principal,
+        requestId: answerIdOf(c, app, undefined),
+        signal: c.req.raw.signal,
+      }),
+    'POST /v1/fine_tuning/alpha/graders/validate': async ({ principal, body }) =>
+      await graders.validate(await body(), principal),
   }
 }

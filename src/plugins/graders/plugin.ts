@@ -1,11 +1,22 @@
 /**
  * Graders: rewards as data, tried over HTTP in the words of OpenAI's fine-tuning, and by a command.
  */
+import { readEnvironment } from '#base/environment.js'
 import { definePlugin } from '#service/define-plugin.js'
 
 export const graders = definePlugin({
   name: 'graders',
   endpoints: async () => (await import('./endpoints.js')).graderEndpoints,
+  settings: {
+    teachers: {
+      key: 'teachers',
+      type: 'list',
+      default: [],
+      flag: '--teacher <name=url,variable>',
+      summary: 'model at another server that graders may ask, and the variable that holds its key',
+    },
+  },
+  start: async ({ settings }) => (await import('./teachers.js')).readTeachers(settings.teachers, readEnvironment()),
   handlers: async (service) => (await import('./handlers.js')).graderHandlers(service),
   commands: {
     after: 'eval',

@@ -13,7 +13,7 @@ export const runGraderRequestSchema = z.object({
   /** The row. */
   item: kept(z.record(z.string(), z.json())).nullish(),
   /** The text of an answer, or an answer of chat: an object with `choices`, which may call tools. */
-  model_sample: z.union([z.string().max(16_777_216), kept(z.looseObject({ choices: z.array(z.json()) }))]),
+  model_sample: z.union([z.string().max(16_777_216), kept(z.record(z.string(), z.json()))]),
 })
 export type RunGraderRequest = z.infer<typeof runGraderRequestSchema>
 
@@ -54,6 +54,9 @@ export const runGraderResponseSchema = z.object({
   }),
   /** By the keys of the graders of a `multi`. */
   sub_rewards: z.record(z.string(), z.number()),
-  model_grader_token_usage_per_model: z.record(z.string(), z.record(z.string(), z.number())),
+  model_grader_token_usage_per_model: z.record(
+    z.string(),
+    z.object({ prompt_tokens: z.number(), completion_tokens: z.number(), cached_tokens: z.number() }),
+  ),
 })
 export type RunGraderResponse = z.infer<typeof runGraderResponseSchema>

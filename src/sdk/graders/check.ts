@@ -38,7 +38,19 @@ function templatesOf(grader: Grader, path: string): readonly Template[] {
   return templatesOfOne(grader, path)
 }
 
-function templatesOfOne({ input, reference }: SingleGrader, path: string): readonly Template[] {
+/** Models that grade. */
+export function modelsOf(grader: Grader): readonly string[] {
+  const singles = grader.type === 'multi' ? [...grader.graders.values()] : [grader]
+  return [...new Set(singles.flatMap((each) => ('model' in each ? [each.model] : [])))]
+}
+
+function templatesOfOne(grader: SingleGrader, path: string): readonly Template[] {
+  if ('messages' in grader) {
+    return grader.messages.flatMap(({ parts }, i) =>
+      parts.map((template) => ({ at: `${path}.input[${i}].content`, template })),
+    )
+  }
+  const { input, reference } = grader
   return [
     { at: `${path}.input`, template: input },
     { at: `${path}.reference`, template: reference },

@@ -17,15 +17,15 @@ export interface Formula {
 /** Says what was wrong, and where. */
 export class FormulaError extends Error {}
 
-const FUNCTIONS: Readonly<Record<string, (...numbers: readonly number[]) => number>> = {
-  min: (...numbers) => numbers.reduce((a, b) => Math.min(a, b)),
-  max: (...numbers) => numbers.reduce((a, b) => Math.max(a, b)),
-  abs: (x) => Math.abs(x ?? 0),
-  floor: (x) => Math.floor(x ?? 0),
-  ceil: (x) => Math.ceil(x ?? 0),
-  exp: (x) => Math.exp(x ?? 0),
-  sqrt: (x) => Math.sqrt(x ?? 0),
-  log: (x) => Math.log(x ?? 0),
+const FUNCTIONS: Readonly<Record<string, (numbers: readonly number[]) => number>> = {
+  min: (numbers) => numbers.reduce((a, b) => Math.min(a, b)),
+  max: (numbers) => numbers.reduce((a, b) => Math.max(a, b)),
+  abs: ([x]) => Math.abs(x ?? 0),
+  floor: ([x]) => Math.floor(x ?? 0),
+  ceil: ([x]) => Math.ceil(x ?? 0),
+  exp: ([x]) => Math.exp(x ?? 0),
+  sqrt: ([x]) => Math.sqrt(x ?? 0),
+  log: ([x]) => Math.log(x ?? 0),
 }
 const OF_MANY: ReadonlySet<string> = new Set(['min', 'max'])
 const TOKEN = /\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([\p{L}_][\p{L}\p{N}_]*)|(.))/suy
@@ -127,7 +127,7 @@ export function readFormula(text: string): Formula {
     if (!takes(')')) throw wrong(')')
     if (inputs.length > 1 && !OF_MANY.has(name))
       throw new FormulaError(`${name} takes one number, got ${inputs.length}`)
-    return (values) => run(...inputs.map((input) => input(values)))
+    return (values) => run(inputs.map((input) => input(values)))
   }
   const compute = sum()
   if (here().kind !== 'end') throw wrong('an operator')

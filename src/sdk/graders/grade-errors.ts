@@ -1,5 +1,5 @@
 /**
- * What can go wrong while an answer is graded, by the names that OpenAI's graders/run answers with. A grader that errs gives 0 and its flag.
+ * What can go wrong while an answer is graded, by the names that OpenAI's API has for it. A grader that errs gives 0 and its flag.
  *
  * `truncated_observation_error` never comes: nothing is cut before it is graded.
  */
@@ -40,7 +40,7 @@ export class GradingError extends Error {
   }
 }
 
-/** All fourteen fields, as the answer of graders/run has them. */
+/** All fourteen fields, as an answer has them. */
 export function toErrorFields(errors: readonly GradeError[]) {
   const has = (flag: ErrorFlag): boolean => errors.some((error) => error.flag === flag)
   const says = (flag: ErrorFlag): string | null => errors.find((error) => error.flag === flag)?.message ?? null

@@ -1,12 +1,14 @@
 /**
  * A grader as a reward: the number trains, and its parts, what passed and errors become metrics and logs of the trajectory.
  */
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { Reward } from '../rl/rewards.js'
 import type { Choice, Trajectory } from '../rl/trajectory.js'
-import { checkGrader } from './check.js'
-import { type Graded, grade } from './grade.js'
+import { checkGrader, modelsOf } from './check.js'
+import { type GradeContext, type Graded, grade } from './grade.js'
 import { ERRORS_METRIC } from './grade-errors.js'
+import type { AskModel } from './model-grader.js'
 import { toSample } from './sample.js'
 import { type Grader, readGrader } from './spec.js'
 
@@ -14,19 +16,30 @@ import { type Grader, readGrader } from './spec.js'
 type Gradable = Pick<Trajectory, 'answer' | 'metrics'> & Partial<Pick<Trajectory, 'choices' | 'logs'>>
 
 /**
- * A reward by a grader, as OpenAI's reinforcement fine-tuning takes it. The task is the row.
+ * A reward by a grader, in the form of OpenAI's graders. The task is the row.
  *
  * Parts of a `multi` become the metrics `reward/<key>`, thresholds `pass/<name>`, and the number of errors `grader_errors`; what they were
  * stands in the trajectory's logs.
  *
  * @example
  * const reward = gradeWith({ type: 'string_check', name: 'right', input: '{{sample.output_text}}', reference: '{{item.answer}}', operation: 'eq' })
- * @throws {AppError} `invalid_grader` with the path of what is wrong
+ * @param options.models answers requests of graders that ask a model: `(request, call) => client.chat.create(request, call)`
+ * @throws {AppError} `invalid_grader` with the path of what is wrong; `grader_model_not_found` for one that asks a model, without `models`
  */
-export function gradeWith(spec: Grader | JsonObject): Reward<JsonObject> {
+export function gradeWith(spec: Grader | JsonObject, options: { readonly models?: AskModel } = {}): Reward<JsonObject> {
   const grader = 'passThreshold' in spec ? (spec as Grader) : readGrader(spec)
   checkGrader(grader)
-  return async (trajectory, item) => (await gradeTrajectory(grader, trajectory, item)).reward
+  const [model] = modelsOf(grader)
+  if (model !== undefined && options.models === undefined) {
+    throw new InvalidRequestError(
+      'grader_model_not_found',
+      `the grader asks ${model}, and gradeWith was given no models`,
+      {
+        hint: 'gradeWith(spec, { models: (request, call) => client.chat.create(request, call) })',
+      },
+    )
+  }
+  return async (trajectory, item) => (await gradeTrajectory(grader, trajectory, { item, ask: options.models })).reward
 }
 
 function toAnswer({ finish_reason: finishReason, message }: Choice): JsonObject {
@@ -34,12 +47,16 @@ function toAnswer({ finish_reason: finishReason, message }: Choice): JsonObject 
 }
 
 /** Grades an answer and notes on it what was found beside the reward. */
-export async function gradeTrajectory(grader: Grader, scored: Gradable, item: JsonObject): Promise<Graded> {
+export async function gradeTrajectory(
+  grader: Grader,
+  scored: Gradable,
+  { item, ...context }: GradeContext & { readonly item: JsonObject },
+): Promise<Graded> {
   const { choices = [], answer, metrics, logs } = scored
   const last = choices.at(-1)
   // the last answer of an episode is what is graded, as a choice of its own
   const given = last === undefined ? answer : toAnswer(last)
-  const graded = await grade(grader, { item, sample: toSample(given) })
+  const graded = await grade(grader, { item, sample: toSample(given) }, context)
   for (const [key, part] of Object.entries(graded.parts)) metrics[`reward/${key}`] = part
   for (const [name, isPassed] of Object.entries(graded.passes)) metrics[`pass/${name}`] = isPassed
   metrics[ERRORS_METRIC] = graded.errors.length

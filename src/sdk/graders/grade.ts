@@ -5,6 +5,7 @@
 import type { JsonObject } from '#base/util/json.js'
 import { FormulaError, readFormula } from './formula.js'
 import { type GradeError, GradingError } from './grade-errors.js'
+import type { AskModel, TokenUsage, UsageByModel } from './model-grader.js'
 import { LONGEST_TEXT, similarity } from './similarity/similarity.js'
 import type { Grader, MultiGrader, SingleGrader, StringCheck } from './spec.js'
 import { type Namespaces, render, VariableError } from './template.js'
@@ -17,6 +18,15 @@ export interface Graded {
   /** Of graders with a `pass_threshold`, by name. */
   readonly passes: Readonly<Record<string, boolean>>
   readonly errors: readonly GradeError[]
+  /** Tokens of models that graded, by model. */
+  readonly usage: Readonly<Record<string, TokenUsage>>
+}
+
+/** What graders work with that are more than arithmetic. */
+export interface GradeContext {
+  /** Absent: graders by a model err. */
+  readonly ask?: AskModel | undefined
+  readonly signal?: AbortSignal | undefined
 }
 
 export interface GradeInput {
@@ -26,16 +36,18 @@ export interface GradeInput {
   readonly sample: JsonObject
 }
 
-export async function grade(grader: Grader, input: GradeInput): Promise<Graded> {
+export async function grade(grader: Grader, input: GradeInput, context: GradeContext = {}): Promise<Graded> {
+  const usage: UsageByModel = new Map()
   const errors: GradeError[] = []
   const passes: Record<string, boolean> = {}
   const namespaces: Namespaces = { item: input.item, sample: input.sample }
   async function scoreOf(single: SingleGrader): Promise<number> {
     let score = 0
     try {
-      score = await scoreBy(single, namespaces)
+      score = await scoreBy(single, namespaces, { ...context, usage })
       if (!Number.isFinite(score)) throw new GradingError('other_error', `the score is ${score}`)
     } catch (error) {
+      context.signal?.throwIfAborted()
       score = 0
       errors.push(toGradeError(single.name, error))
     }
@@ -45,16 +57,27 @@ export async function grade(grader: Grader, input: GradeInput): Promise<Graded> 
   function pass({ name, passThreshold }: Grader, score: number): void {
     if (passThreshold !== null) passes[name] = score >= passThreshold
   }
-  if (grader.type !== 'multi') return { reward: await scoreOf(grader), parts: {}, passes, errors }
+  const rest = () => ({ passes, errors, usage: Object.fromEntries(usage) })
+  if (grader.type !== 'multi') return { reward: await scoreOf(grader), parts: {}, ...rest() }
   const keys = [...grader.graders.keys()]
   const scores = await Promise.all([...grader.graders.values()].map(scoreOf))
   const parts = new Map(keys.map((key, i) => [key, scores[i] ?? 0]))
   const reward = combine(grader, parts, errors)
   pass(grader, reward)
-  return { reward, parts: Object.fromEntries(parts), passes, errors }
+  return { reward, parts: Object.fromEntries(parts), ...rest() }
 }
 
-async function scoreBy(grader: SingleGrader, namespaces: Namespaces): Promise<number> {
+async function scoreBy(
+  grader: SingleGrader,
+  namespaces: Namespaces,
+  context: GradeContext & { readonly usage: UsageByModel },
+): Promise<number> {
+  if ('messages' in grader) {
+    const { ask, usage, signal } = context
+    if (ask === undefined) throw new GradingError('model_grader_server_error', `nobody is here to ask ${grader.model}`)
+    const { gradeByModel } = await import('./model-grader.js')
+    return await gradeByModel(grader, namespaces, { ask, usage, signal })
+  }
   const input = render(grader.input, namespaces)
   const reference = render(grader.reference, namespaces)
   if (grader.type === 'string_check') return isMatch(grader, input, reference) ? 1 : 0

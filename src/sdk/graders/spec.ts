@@ -8,7 +8,11 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 import { closest } from '#base/util/suggest.js'
 import { SIMILARITY_METRICS, type SimilarityMetric } from './similarity/similarity.js'
 
-export const OPERATIONS = ['eq', 'ne', 'like', 'ilike'] as const
+const OPERATIONS = ['eq', 'ne', 'like', 'ilike'] as const
+const ROLES = ['user', 'assistant', 'system', 'developer'] as const
+const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
+/** Parts of messages that hold text. */
+const TEXT_PARTS: readonly JsonValue[] = ['text', 'input_text', 'output_text']
 
 /** What every grader has. */
 interface Named {
@@ -32,6 +36,38 @@ export interface TextSimilarity extends Named {
   readonly metric: SimilarityMetric
 }
 
+/** A message to a model that grades; its parts are templates. */
+export interface GraderMessage {
+  readonly role: (typeof ROLES)[number]
+  readonly parts: readonly string[]
+}
+
+export interface Sampling {
+  readonly temperature?: number
+  readonly topP?: number
+  readonly seed?: number
+  readonly maxTokens?: number
+  readonly reasoningEffort?: string
+}
+
+export interface ScoreModel extends Named {
+  readonly type: 'score_model'
+  readonly messages: readonly GraderMessage[]
+  readonly model: string
+  readonly range: readonly [least: number, most: number]
+  readonly sampling: Sampling
+}
+
+export interface LabelModel extends Named {
+  readonly type: 'label_model'
+  readonly messages: readonly GraderMessage[]
+  readonly model: string
+  readonly labels: readonly string[]
+  readonly passingLabels: readonly string[]
+}
+
+export type ModelGrader = ScoreModel | LabelModel
+
 export interface MultiGrader extends Named {
   readonly type: 'multi'
   readonly graders: ReadonlyMap<string, SingleGrader>
@@ -40,7 +76,7 @@ export interface MultiGrader extends Named {
   readonly invalidGrade: number
 }
 
-export type SingleGrader = StringCheck | TextSimilarity
+export type SingleGrader = StringCheck | TextSimilarity | ModelGrader
 export type Grader = SingleGrader | MultiGrader
 
 type Read<G extends Grader> = (fields: Fields) => Omit<G, keyof Named>
@@ -78,6 +114,26 @@ const KINDS: {
       }
     },
   },
+  score_model: {
+    fields: ['input', 'model', 'range', 'sampling_params'],
+    read: (fields) => ({
+      type: 'score_model',
+      messages: readMessages(fields),
+      model: fields.text('model'),
+      range: readRange(fields),
+      sampling: readSampling(fields),
+    }),
+  },
+  label_model: {
+    fields: ['input', 'model', 'labels', 'passing_labels'],
+    read: (fields) => {
+      const labels = fields.texts('labels')
+      const passingLabels = fields.texts('passing_labels')
+      const stranger = passingLabels.find((label) => !labels.includes(label))
+      if (stranger !== undefined) throw fields.wrong('passing_labels', `${stranger} is none of the labels`)
+      return { type: 'label_model', messages: readMessages(fields), model: fields.text('model'), labels, passingLabels }
+    },
+  },
   multi: {
     fields: ['graders', 'calculate_output', 'invalid_grade'],
     read: (fields) => ({
@@ -93,8 +149,6 @@ const KINDS: {
 const ELSEWHERE: Readonly<Record<string, string>> = {
   python: 'string_check, text_similarity and multi need no code; --reward takes a program in any language',
   endpoint: '--reward takes a program that asks the endpoint',
-  score_model: 'string_check, text_similarity and multi ask no model; createJudge of trainyard/rl scores groups by one',
-  label_model: 'string_check, text_similarity and multi ask no model; createJudge of trainyard/rl scores groups by one',
 }
 
 export const GRADER_KINDS = Object.keys(KINDS) as readonly Grader['type'][]
@@ -124,6 +178,58 @@ function readOne(value: unknown, path: string, key: string | null): Grader {
   const name = fields.optionalText('name') ?? key ?? kind
   if (name.length > LONGEST_NAME) throw fields.wrong('name', `a name has at most ${LONGEST_NAME} characters`)
   return { ...read(fields), name, passThreshold: fields.number('pass_threshold') } as Grader
+}
+
+/** A text, a part or a list of both, each of which is a template. */
+function readMessages(fields: Fields): readonly GraderMessage[] {
+  const messages = fields.list('input').map((value, i) => {
+    const message = fieldsOf(value, `${fields.at('input')}[${i}]`)
+    message.only(['role', 'content', 'type'], 'message of a')
+    const { content } = message.object
+    const parts = (Array.isArray(content) ? content : [content ?? null]).map((part: JsonValue): string => {
+      if (typeof part === 'string') return part
+      if (isJsonObject(part) && TEXT_PARTS.includes(part['type'] ?? null) && typeof part['text'] === 'string') {
+        return part['text']
+      }
+      const type = isJsonObject(part) ? part['type'] : null
+      throw message.wrong('content', `expected text, got ${typeof type === 'string' ? type : kindOf(part)}`, {
+        hint: 'images and audio are not graded here',
+      })
+    })
+    return { role: message.choice('role', ROLES), parts }
+  })
+  return messages
+}
+
+function readRange(fields: Fields): ScoreModel['range'] {
+  const { range = null } = fields.object
+  if (range === null) return [0, 1]
+  const numbers = Array.isArray(range)
+    ? range.map((each: JsonValue) => (isExactNumber(each) ? valueOfNumber(each) : each))
+    : []
+  const [least, most] = numbers
+  if (numbers.length !== 2 || typeof least !== 'number' || typeof most !== 'number' || !(least < most)) {
+    throw fields.wrong('range', 'expected two numbers that rise, as [0, 1]')
+  }
+  return [least, most]
+}
+
+function readSampling(fields: Fields): Sampling {
+  if ((fields.object['sampling_params'] ?? null) === null) return {}
+  const given = fieldsOf(fields.object['sampling_params'], fields.at('sampling_params'))
+  // the SDK's types spell the limit so; the guide has it without its second s
+  const limits = ['max_completions_tokens', 'max_completion_tokens']
+  given.only(['temperature', 'top_p', 'seed', ...limits, 'reasoning_effort'], 'sampling_params of a')
+  const [temperature, topP, seed] = ['temperature', 'top_p', 'seed'].map((name) => given.number(name))
+  const maxTokens = limits.map((name) => given.number(name)).find((limit) => limit !== null)
+  const hasEffort = (given.object['reasoning_effort'] ?? null) !== null
+  return {
+    ...(temperature == null ? {} : { temperature }),
+    ...(topP == null ? {} : { topP }),
+    ...(seed == null ? {} : { seed }),
+    ...(maxTokens == null ? {} : { maxTokens }),
+    ...(hasEffort ? { reasoningEffort: given.choice('reasoning_effort', EFFORTS) } : {}),
+  }
 }
 
 /** A map; of a list the names are the keys, and one grader alone, as the SDK's types have it, is a list of one. */
@@ -182,6 +288,18 @@ function fieldsOf(value: unknown, path: string) {
     at,
     wrong,
     optionalText,
+    list: (name: string): readonly JsonValue[] => {
+      const list = object[name]
+      if (!Array.isArray(list) || list.length === 0) throw expected(name, 'a list that is not empty')
+      return list
+    },
+    texts: (name: string): readonly string[] => {
+      const list = object[name]
+      if (!Array.isArray(list) || list.length === 0 || !list.every((each) => typeof each === 'string')) {
+        throw expected(name, 'a list of texts that is not empty')
+      }
+      return list
+    },
     text: (name: string): string => {
       const text = optionalText(name)
       if (text === null) throw expected(name, 'a text')

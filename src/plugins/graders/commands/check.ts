@@ -6,7 +6,7 @@ import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { readGraderFile } from '#cli/rollout/grader.js'
+import { askVia, readGraderFile } from '#cli/rollout/grader.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import { grade } from '#sdk/graders/grade.js'
@@ -17,7 +17,7 @@ export const checkGraderCommand = defineCommand({
   path: ['grader', 'check'],
   summary: 'Try a grader on an answer',
   details:
-    'Reads a grader, a JSON file as fine-tuning APIs take it, and grades an answer with it; needs no server. With --json it prints what POST /v1/fine_tuning/alpha/graders/run answers. A grader that errs earns 0; the exit code is 1 then.',
+    'Reads a grader, a JSON file in OpenAI’s form, and grades an answer with it; needs no server, but for graders that ask a model. With --json it prints what POST /v1/fine_tuning/alpha/graders/run answers. A grader that errs earns 0; the exit code is 1 then.',
   examples: [
     [
       'trainyard grader check grader.json --item \'{"answer":"4"}\' --sample "it is 4"',
@@ -32,7 +32,8 @@ export const checkGraderCommand = defineCommand({
     sampleJson: flag.text('--sample-json <json>', 'an answer of chat with "choices", which may call tools'),
   },
   next: ['trainyard rollout <model> --prompts q.jsonl --grader grader.json'],
-  async run({ args, flags, io, output, clock }) {
+  async run(context) {
+    const { args, flags, io, output, clock, signal } = context
     const { grader } = await readGraderFile(args.grader, io)
     const { sample, sampleJson } = flags
     if (sample !== undefined && sampleJson !== undefined) {
@@ -45,7 +46,7 @@ export const checkGraderCommand = defineCommand({
     }
     const item = flags.item === undefined ? {} : readObject(flags.item, '--item')
     const begunMs = clock.nowMs()
-    const graded = await grade(grader, { item, sample: toSample(given) })
+    const graded = await grade(grader, { item, sample: toSample(given) }, { ask: askVia(context), signal })
     const parts = Object.entries(graded.parts).map(([key, part]) => `  ${key} ${formatNumber(part)}`)
     output.result(
       toRunResult(grader, graded, (clock.nowMs() - begunMs) / 1000),

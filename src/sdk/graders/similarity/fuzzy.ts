@@ -79,8 +79,8 @@ async function wordRatio(a: Chars, b: Chars, work: Work): Promise<number> {
   const asSets = 1 - (first.length + second.length - 2 * common) / (firstLength + secondLength)
   if (shared === 0) return Math.max(inOrder, asSets)
   // what both have, against that and the rest of one of them
-  const beside = [first, second].map(({ length }) => 1 - (gap + length) / (2 * shared + gap + length))
-  return Math.max(inOrder, asSets, ...beside)
+  const beside = ({ length }: Chars): number => 1 - (gap + length) / (2 * shared + gap + length)
+  return Math.max(inOrder, asSets, beside(first), beside(second))
 }
 
 async function partWordRatio(a: Chars, b: Chars, work: Work): Promise<number> {

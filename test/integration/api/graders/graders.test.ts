@@ -48,8 +48,17 @@ describe('the OpenAI client for Node', () => {
   it('runs several, of which one errs: 0 for it, and its flag', async () => {
     const broken = { ...right, name: 'broken', reference: '{{item.gone}}' }
     // the type of the SDK has one grader, its guide a map
-    const grader = { type: 'multi' as const, name: 'all', graders: { right, near, broken }, calculate_output: 'right + near + broken' }
-    const run = await client.fineTuning.alpha.graders.run({ grader: grader as never, model_sample: 'Paris', item: { answer: 'Paris' } })
+    const grader = {
+      type: 'multi' as const,
+      name: 'all',
+      graders: { right, near, broken },
+      calculate_output: 'right + near + broken',
+    }
+    const run = await client.fineTuning.alpha.graders.run({
+      grader: grader as never,
+      model_sample: 'Paris',
+      item: { answer: 'Paris' },
+    })
     expect(run).toMatchObject({ reward: 2, sub_rewards: { right: 1, near: 1, broken: 0 } })
     expect(run.metadata.errors.invalid_variable_error).toBe(true)
     expect(run.metadata).toMatchObject({ error_details: [{ flag: 'invalid_variable_error', grader: 'broken' }] })
@@ -70,7 +79,10 @@ describe('the OpenAI client for Node', () => {
 describe('graders over HTTP', () => {
   it('numbers of rows and answers stand as they were written', async () => {
     const grader = { ...right, input: '{{item.id}} {{item.price}}', reference: '12345678901234567890 5.0' }
-    const body = JSON.stringify({ grader, item: 0, model_sample: '' }).replace('"item":0', '"item":{"id":12345678901234567890,"price":5.0}')
+    const body = JSON.stringify({ grader, item: 0, model_sample: '' }).replace(
+      '"item":0',
+      '"item":{"id":12345678901234567890,"price":5.0}',
+    )
     const response = await service.fetch(RUN, { method: 'POST', body, headers: { 'content-type': 'application/json' } })
     expect(await response.json()).toMatchObject({ reward: 1 })
   })
@@ -78,7 +90,10 @@ describe('graders over HTTP', () => {
   it('takes an answer of chat with calls of tools', async () => {
     const calls = [{ id: 'c', type: 'function', function: { name: 'look', arguments: '{"x":1}' } }]
     const grader = { ...right, input: '{{sample.output_tools[0].function.arguments}}', reference: '{"x":1}' }
-    const json = { grader, model_sample: { choices: [{ message: { role: 'assistant', content: null, tool_calls: calls } }] } }
+    const json = {
+      grader,
+      model_sample: { choices: [{ message: { role: 'assistant', content: null, tool_calls: calls } }] },
+    }
     expect((await service.json(RUN, { json })).body).toMatchObject({ reward: 1 })
   })
 
@@ -86,7 +101,14 @@ describe('graders over HTTP', () => {
     [{ ...right, operation: 'is' }, 'grader.operation'],
     [{ ...right, reference: '{{row.answer}}' }, 'grader.reference'],
     [{ type: 'multi', graders: { right }, calculate_output: 'left' }, 'grader.calculate_output'],
-    [{ type: 'multi', graders: { right, m: { type: 'multi', graders: { near }, calculate_output: 'near' } }, calculate_output: 'right' }, 'grader.graders.m.type'],
+    [
+      {
+        type: 'multi',
+        graders: { right, m: { type: 'multi', graders: { near }, calculate_output: 'near' } },
+        calculate_output: 'right',
+      },
+      'grader.graders.m.type',
+    ],
   ])('validate refuses %o at %s', async (grader, param) => {
     const { status, body } = await service.json(VALIDATE, { json: { grader } })
     expect(status).toBe(400)
@@ -106,5 +128,42 @@ describe('graders over HTTP', () => {
   it('needs a key', async () => {
     const json = { grader: right, model_sample: '' }
     expect((await service.json(RUN, { json, headers: { authorization: 'Bearer no' } })).status).toBe(401)
+  })
+})
+
+describe('graders that ask a model', () => {
+  const judge = (model: string, said: string) => ({
+    type: 'score_model' as const,
+    name: 'judge',
+    model,
+    // the scripted engine repeats the last message
+    input: [{ role: 'user' as const, content: said }],
+  })
+
+  it('ask one of the service, and say what it took', async () => {
+    const grader = judge('trainyard/tiny-random', '{"steps":[],"result":0.75}')
+    const run = await client.fineTuning.alpha.graders.run({ grader, model_sample: 'x' })
+    expect(run).toMatchObject({ reward: 0.75, metadata: { sampled_model_name: 'trainyard/tiny-random' } })
+    const tokens = { prompt_tokens: expect.any(Number), completion_tokens: expect.any(Number) }
+    expect(run.model_grader_token_usage_per_model).toMatchObject({ 'trainyard/tiny-random': tokens })
+    const usage = run.metadata.token_usage as unknown as { readonly total_tokens: number }
+    expect(usage.total_tokens).toBeGreaterThan(0)
+  })
+
+  it('err by a flag where it cannot be read, and the request succeeds', async () => {
+    const grader = judge('trainyard/tiny-random', 'I cannot say.')
+    const run = await client.fineTuning.alpha.graders.run({ grader, model_sample: 'x' })
+    expect([run.reward, run.metadata.errors.model_grader_parse_error]).toEqual([0, true])
+  })
+
+  it('name one that is not there: 404 with what is', async () => {
+    for (const path of [RUN, VALIDATE]) {
+      const json = { grader: judge('gpt-4o', 'x'), ...(path === RUN ? { model_sample: '' } : {}) }
+      const { status, body } = await service.json(path, { json })
+      expect(status).toBe(404)
+      expect(body).toMatchObject({
+        error: { code: 'grader_model_not_found', hint: expect.stringContaining('--teacher') },
+      })
+    }
   })
 })

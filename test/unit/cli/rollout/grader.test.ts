@@ -74,7 +74,12 @@ describe('--grader', () => {
 
   test.each([
     ['no JSON', '{', [], /g\.json: not valid JSON/],
-    ['an unknown field', { ...RIGHT, refrence: '' }, [], /grader\.refrence: is no field.*\nhint: did you mean reference/],
+    [
+      'an unknown field',
+      { ...RIGHT, refrence: '' },
+      [],
+      /grader\.refrence: is no field.*\nhint: did you mean reference/,
+    ],
     ['a kind that is not here', { ...RIGHT, type: 'regex' }, [], /grader\.type: expected/],
     ['a path that no row has', { ...RIGHT, reference: '{{item.answr}}' }, [], /no row of \S*p\.jsonl has item\.answr/],
     ['a formula', { ...MULTI, calculate_output: 'wrong' }, [], /no grader is called wrong; there are right, price/],
@@ -119,6 +124,8 @@ describe('grader check', () => {
     const spec = { ...RIGHT, input: '{{sample.output_tools[0].function.name}}', reference: 'look' }
     expect((await check(spec, '--sample-json', chat)).stdout).toBe('Reward 1 (right)\n')
     expect((await check(spec)).stdout).toBe('right is a grader of the kind string_check\n')
-    expect((await check(spec, '--item', '[1]', '--sample', 'x')).stderr).toContain('--item must be a JSON object, got [1]')
+    expect((await check(spec, '--item', '[1]', '--sample', 'x')).stderr).toContain(
+      '--item must be a JSON object, got [1]',
+    )
   })
 })

@@ -11,7 +11,7 @@ interface Vector {
   readonly scores: Readonly<Record<SimilarityMetric, number>>
 }
 
-const path = new URL('../../../fixtures/graders/similarity.json', import.meta.url)
+const path = new URL('../../../../fixtures/graders/similarity.json', import.meta.url)
 const vectors = JSON.parse(readFileSync(path, 'utf8')) as readonly Vector[]
 
 describe('similarity', () => {

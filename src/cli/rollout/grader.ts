@@ -7,8 +7,9 @@ import { parseExact } from '#base/json/exact-json.js'
 import { describeJsonFault } from '#base/json/json-fault.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import { checkGrader, pathsOfNoRow } from '#sdk/graders/check.js'
+import { createPacer } from '#sdk/graders/endpoint.js'
+import type { GradeContext } from '#sdk/graders/grade.js'
 import { gradeTrajectory } from '#sdk/graders/grade-with.js'
-import type { AskModel } from '#sdk/graders/model-grader.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
 import type { CommandContext } from '../command/context.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
@@ -41,7 +42,7 @@ export async function readGraderFile(
 
 /** What `--grader` plans, as `planRollout` does it for `--reward`. */
 export async function planGrading(
-  context: Pick<CommandContext, 'io' | 'connect'>,
+  context: Pick<CommandContext, 'io' | 'connect' | 'environment'>,
   flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system'> & { readonly grader: string },
 ): Promise<RolloutPlan> {
   if (flags.reward !== undefined) {
@@ -66,24 +67,34 @@ export async function planGrading(
     })
   }
   const range = own ?? said
+  const means = graderMeans(context)
   return {
     rows,
     range,
     reward: createHash('sha256').update(text).digest('hex'),
     score: withinRange(flags.grader, range, async (scored, item, signal) => {
-      const ask = askVia(context)
-      scored.reward = (await gradeTrajectory(grader, scored, { item, ask, signal })).reward
+      scored.reward = (await gradeTrajectory(grader, scored, { item, ...means, signal })).reward
     }),
   }
 }
 
-/** Models that grade are those of the service; it is connected to when the first one is asked. */
-export function askVia({ connect }: Pick<CommandContext, 'connect'>): AskModel {
-  return async (request, call) => await (await connect()).chat.create(request, call)
+/**
+ * Models that grade are those of the service, which is connected to when the first one is asked. Endpoints are asked
+ * from here, and their headers may name the variables of whoever calls.
+ */
+export function graderMeans({ connect, environment }: Pick<CommandContext, 'connect' | 'environment'>): GradeContext {
+  return {
+    ask: async (request, call) => await (await connect()).chat.create(request, call),
+    access: {
+      address: () => Promise.resolve(null),
+      variable: (name) => environment[name],
+      pacer: createPacer(),
+    },
+  }
 }
 
 /** What it can be at least and at most; null of a formula, which may be anything. */
 function rangeOf(grader: Grader): RewardRange | null {
   if (grader.type === 'score_model') return grader.range
-  return grader.type === 'multi' ? null : [0, 1]
+  return grader.type === 'multi' || grader.type === 'endpoint' ? null : [0, 1]
 }

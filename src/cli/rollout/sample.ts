@@ -33,7 +33,7 @@ export interface RolloutPlan {
 
 /** @throws {UsageError} for a bad file or a bad reward */
 export async function planRollout(
-  context: Pick<CommandContext, 'io' | 'connect'>,
+  context: Pick<CommandContext, 'io' | 'connect' | 'environment'>,
   flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'grader' | 'rewardRange' | 'system'>,
 ): Promise<RolloutPlan> {
   if (flags.grader !== undefined) {

@@ -5,14 +5,14 @@ import { answerIdOf } from '#service/http/generated-answer.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import type { graderEndpoints } from './endpoints.js'
 import { createGraderService } from './graders.js'
-import type { Teachers } from './teachers.js'
+import type { Outside } from './outside.js'
 
 export function graderHandlers({
   context,
   app,
-  started: teachers,
-}: PluginService<Teachers>): PluginHandlers<typeof graderEndpoints> {
-  const graders = createGraderService(context, { chat: app.services.chat, teachers })
+  started: outside,
+}: PluginService<Outside>): PluginHandlers<typeof graderEndpoints> {
+  const graders = createGraderService(context, { chat: app.services.chat, outside })
   return {
     'POST /v1/fine_tuning/alpha/graders/run': async ({ principal, body, c }) =>
       await graders.run(await body(), {

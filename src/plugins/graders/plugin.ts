@@ -1,7 +1,6 @@
 /**
  * Graders: rewards as data, tried over HTTP in the words of OpenAI's fine-tuning, and by a command.
  */
-import { readEnvironment } from '#base/environment.js'
 import { definePlugin } from '#service/define-plugin.js'
 
 export const graders = definePlugin({
@@ -15,8 +14,22 @@ export const graders = definePlugin({
       flag: '--teacher <name=url,variable>',
       summary: 'model at another server that graders may ask, and the variable that holds its key',
     },
+    hosts: {
+      key: 'grader-hosts',
+      type: 'list',
+      default: [],
+      flag: '--grader-host <host>',
+      summary: 'host that graders may ask although it is private or plain http',
+    },
+    variables: {
+      key: 'grader-variables',
+      type: 'list',
+      default: [],
+      flag: '--grader-variable <name>',
+      summary: 'variable that headers of graders may name, as ${NAME}',
+    },
   },
-  start: async ({ settings }) => (await import('./teachers.js')).readTeachers(settings.teachers, readEnvironment()),
+  start: async ({ settings }) => (await import('./outside.js')).readOutside(settings),
   handlers: async (service) => (await import('./handlers.js')).graderHandlers(service),
   commands: {
     after: 'eval',

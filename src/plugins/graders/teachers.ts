@@ -1,5 +1,6 @@
 /**
- * Models at other servers that may grade, as the operator named them: `name=url,VARIABLE`, where the variable holds the key.
+ * Models at other servers that may grade, as the operator named them: `name=url,VARIABLE`, where the variable holds
+ * the key.
  */
 import type { Environment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'

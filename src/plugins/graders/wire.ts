@@ -1,19 +1,20 @@
 /**
- * OpenAI's graders/run and graders/validate. A grader's own fields are read by `sdk/graders/spec.ts`, which names what is wrong by its path.
+ * OpenAI's graders/run and graders/validate. A grader's own fields are read by `sdk/graders/spec.ts`, which names
+ * what is wrong by its path.
  */
 import { z } from 'zod'
-import { kept } from '#contract/wire/maxima.js'
+import { byBody } from '#contract/wire/maxima.js'
 
-const graderSchema = kept(z.record(z.string(), z.json()))
+const graderSchema = byBody(z.record(z.string(), z.json()))
 
 export const validateGraderSchema = z.object({ grader: graderSchema })
 
 export const runGraderRequestSchema = z.object({
   grader: graderSchema,
   /** The row. */
-  item: kept(z.record(z.string(), z.json())).nullish(),
+  item: byBody(z.record(z.string(), z.json())).nullish(),
   /** The text of an answer, or an answer of chat: an object with `choices`, which may call tools. */
-  model_sample: z.union([z.string().max(16_777_216), kept(z.record(z.string(), z.json()))]),
+  model_sample: z.union([byBody(z.string()), byBody(z.record(z.string(), z.json()))]),
 })
 export type RunGraderRequest = z.infer<typeof runGraderRequestSchema>
 

@@ -1,5 +1,6 @@
 /**
- * What can be told of a grader without an answer: its templates name what can be there, its formula can be read and names its graders.
+ * What can be told of a grader without an answer: its templates name what can be there, its formula can be read and
+ * names its graders.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
@@ -38,13 +39,21 @@ function templatesOf(grader: Grader, path: string): readonly Template[] {
   return templatesOfOne(grader, path)
 }
 
+const singlesOf = (grader: Grader): readonly SingleGrader[] =>
+  grader.type === 'multi' ? [...grader.graders.values()] : [grader]
+
 /** Models that grade. */
 export function modelsOf(grader: Grader): readonly string[] {
-  const singles = grader.type === 'multi' ? [...grader.graders.values()] : [grader]
-  return [...new Set(singles.flatMap((each) => ('model' in each ? [each.model] : [])))]
+  return [...new Set(singlesOf(grader).flatMap((each) => ('model' in each ? [each.model] : [])))]
+}
+
+/** Endpoints that grade. */
+export function urlsOf(grader: Grader): readonly string[] {
+  return [...new Set(singlesOf(grader).flatMap((each) => (each.type === 'endpoint' ? [each.url] : [])))]
 }
 
 function templatesOfOne(grader: SingleGrader, path: string): readonly Template[] {
+  if (grader.type === 'endpoint') return []
   if ('messages' in grader) {
     return grader.messages.flatMap(({ parts }, i) =>
       parts.map((template) => ({ at: `${path}.input[${i}].content`, template })),

@@ -1,13 +1,13 @@
 /**
- * Formulas of `multi` graders: numbers, names of its graders, `+ - * / ^`, a leading minus, parentheses and eight functions. `^` goes to the
- * right and before a minus: `-2^2` is -4. Read by hand, never by JavaScript.
+ * Formulas of `multi` graders: numbers, names of its graders, `+ - * / ^`, a leading minus, parentheses and eight
+ * functions. `^` goes to the right and before a minus: `-2^2` is -4. Read by hand, never by JavaScript.
  */
 
 type Values = ReadonlyMap<string, number>
 type Node = (values: Values) => number
 
 /** A formula, read. */
-export interface Formula {
+interface Formula {
   /** The names that it uses. */
   readonly names: readonly string[]
   /** May be infinite or no number. */
@@ -29,7 +29,7 @@ const FUNCTIONS: Readonly<Record<string, (numbers: readonly number[]) => number>
 }
 const OF_MANY: ReadonlySet<string> = new Set(['min', 'max'])
 const TOKEN = /\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)|([\p{L}_][\p{L}\p{N}_]*)|(.))/suy
-export const LONGEST_FORMULA = 4096
+const LONGEST_FORMULA = 4096
 /** Parentheses, minus signs and powers inside of each other. */
 const DEEPEST = 64
 

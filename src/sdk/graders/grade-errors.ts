@@ -1,5 +1,6 @@
 /**
- * What can go wrong while an answer is graded, by the names that OpenAI's API has for it. A grader that errs gives 0 and its flag.
+ * What can go wrong while an answer is graded, by the names that OpenAI's API has for it. A grader that errs gives 0
+ * and its flag.
  *
  * `truncated_observation_error` never comes: nothing is cut before it is graded.
  */
@@ -17,7 +18,7 @@ export const ERROR_FLAGS = [
   'model_grader_refusal_error',
   'model_grader_parse_error',
 ] as const
-export type ErrorFlag = (typeof ERROR_FLAGS)[number]
+type ErrorFlag = (typeof ERROR_FLAGS)[number]
 
 /** The metric of a trajectory that counts errors of its grader. */
 export const ERRORS_METRIC = 'grader_errors'

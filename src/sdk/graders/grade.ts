@@ -1,8 +1,9 @@
 /**
- * Grades one answer: the reward, what each part of it was, and every error by its name. A grader that errs gives 0 and its flag; nothing
- * an answer or a row holds makes this throw.
+ * Grades one answer: the reward, what each part of it was, and every error by its name. A grader that errs gives 0
+ * and its flag; nothing an answer or a row holds makes this throw.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { EndpointAccess } from './endpoint.js'
 import { FormulaError, readFormula } from './formula.js'
 import { type GradeError, GradingError } from './grade-errors.js'
 import type { AskModel, TokenUsage, UsageByModel } from './model-grader.js'
@@ -26,10 +27,12 @@ export interface Graded {
 export interface GradeContext {
   /** Absent: graders by a model err. */
   readonly ask?: AskModel | undefined
+  /** Absent: graders by an endpoint err. */
+  readonly access?: EndpointAccess | undefined
   readonly signal?: AbortSignal | undefined
 }
 
-export interface GradeInput {
+interface GradeInput {
   /** The row. */
   readonly item: JsonObject
   /** The answer, of `toSample`. */
@@ -77,6 +80,12 @@ async function scoreBy(
     if (ask === undefined) throw new GradingError('model_grader_server_error', `nobody is here to ask ${grader.model}`)
     const { gradeByModel } = await import('./model-grader.js')
     return await gradeByModel(grader, namespaces, { ask, usage, signal })
+  }
+  if (grader.type === 'endpoint') {
+    const { access, signal } = context
+    if (access === undefined) throw new GradingError('other_error', `nothing here may connect to ${grader.url}`)
+    const { gradeByEndpoint } = await import('./endpoint.js')
+    return await gradeByEndpoint(grader, namespaces, { access, signal })
   }
   const input = render(grader.input, namespaces)
   const reference = render(grader.reference, namespaces)

@@ -1,7 +1,9 @@
 /**
- * `score_model` and `label_model`: a model reads messages made of the row and the answer, and says a number or a label, held to a schema.
+ * `score_model` and `label_model`: a model reads messages made of the row and the answer, and says a number or a
+ * label, held to a schema.
  *
- * What cannot be read is asked for once more, what does not come twice more; then the grader errs. Temperature 0 unless it is given.
+ * What cannot be read is asked for once more, what does not come twice more; then the grader errs. Temperature 0
+ * unless it is given.
  */
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { GradingError } from './grade-errors.js'
@@ -44,7 +46,10 @@ export type UsageByModel = Map<string, TokenUsage>
 
 const [TRIES, READINGS] = [3, 2]
 
-/** The score, clipped to the grader's range, or 1 for a label that passes. @throws {GradingError} the flags of model graders */
+/**
+ * The score, clipped to the grader's range, or 1 for a label that passes. @throws {GradingError} the flags of model
+ * graders
+ */
 export async function gradeByModel(
   grader: ModelGrader,
   namespaces: Namespaces,

@@ -1,5 +1,6 @@
 /**
- * An answer as graders see it, the namespace `sample`: its text, the same as JSON where it is any, its calls of tools, and its choices.
+ * An answer as graders see it, the namespace `sample`: its text, the same as JSON where it is any, its calls of
+ * tools, and its choices.
  */
 import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'

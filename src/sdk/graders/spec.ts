@@ -1,5 +1,6 @@
 /**
- * Graders as they are written: kinds, their fields, and what is refused, each by its path. What a field means is in the file of its kind.
+ * Graders as they are written: kinds, their fields, and what is refused, each by its path. What a field means is in
+ * the file of its kind.
  */
 
 import { InvalidRequestError } from '#base/errors/errors.js'
@@ -29,7 +30,7 @@ export interface StringCheck extends Named {
   readonly operation: (typeof OPERATIONS)[number]
 }
 
-export interface TextSimilarity extends Named {
+interface TextSimilarity extends Named {
   readonly type: 'text_similarity'
   readonly input: string
   readonly reference: string
@@ -37,7 +38,7 @@ export interface TextSimilarity extends Named {
 }
 
 /** A message to a model that grades; its parts are templates. */
-export interface GraderMessage {
+interface GraderMessage {
   readonly role: (typeof ROLES)[number]
   readonly parts: readonly string[]
 }
@@ -50,7 +51,7 @@ export interface Sampling {
   readonly reasoningEffort?: string
 }
 
-export interface ScoreModel extends Named {
+interface ScoreModel extends Named {
   readonly type: 'score_model'
   readonly messages: readonly GraderMessage[]
   readonly model: string
@@ -58,7 +59,7 @@ export interface ScoreModel extends Named {
   readonly sampling: Sampling
 }
 
-export interface LabelModel extends Named {
+interface LabelModel extends Named {
   readonly type: 'label_model'
   readonly messages: readonly GraderMessage[]
   readonly model: string
@@ -68,6 +69,15 @@ export interface LabelModel extends Named {
 
 export type ModelGrader = ScoreModel | LabelModel
 
+/** A server elsewhere that scores. */
+export interface EndpointGrader extends Named {
+  readonly type: 'endpoint'
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  /** Calls begun in a second; null: as many as come. */
+  readonly perSecond: number | null
+}
+
 export interface MultiGrader extends Named {
   readonly type: 'multi'
   readonly graders: ReadonlyMap<string, SingleGrader>
@@ -76,7 +86,7 @@ export interface MultiGrader extends Named {
   readonly invalidGrade: number
 }
 
-export type SingleGrader = StringCheck | TextSimilarity | ModelGrader
+export type SingleGrader = StringCheck | TextSimilarity | ModelGrader | EndpointGrader
 export type Grader = SingleGrader | MultiGrader
 
 type Read<G extends Grader> = (fields: Fields) => Omit<G, keyof Named>
@@ -134,6 +144,18 @@ const KINDS: {
       return { type: 'label_model', messages: readMessages(fields), model: fields.text('model'), labels, passingLabels }
     },
   },
+  endpoint: {
+    fields: ['url', 'headers', 'rate_limit'],
+    read: (fields) => {
+      const url = fields.text('url')
+      if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+        throw fields.wrong('url', `expected an https: or http: address, got "${url.slice(0, 60)}"`)
+      }
+      const perSecond = fields.number('rate_limit')
+      if (perSecond !== null && !(perSecond > 0)) throw fields.wrong('rate_limit', 'expected calls a second, above 0')
+      return { type: 'endpoint', url, headers: readHeaders(fields), perSecond }
+    },
+  },
   multi: {
     fields: ['graders', 'calculate_output', 'invalid_grade'],
     read: (fields) => ({
@@ -148,10 +170,9 @@ const KINDS: {
 /** Kinds that are known and not here, with what to use instead. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   python: 'string_check, text_similarity and multi need no code; --reward takes a program in any language',
-  endpoint: '--reward takes a program that asks the endpoint',
 }
 
-export const GRADER_KINDS = Object.keys(KINDS) as readonly Grader['type'][]
+const GRADER_KINDS = Object.keys(KINDS) as readonly Grader['type'][]
 /** Graders of one `multi`. */
 const MOST_GRADERS = 64
 const LONGEST_NAME = 256
@@ -199,6 +220,15 @@ function readMessages(fields: Fields): readonly GraderMessage[] {
     return { role: message.choice('role', ROLES), parts }
   })
   return messages
+}
+
+function readHeaders(fields: Fields): EndpointGrader['headers'] {
+  if ((fields.object['headers'] ?? null) === null) return {}
+  const { object, text } = fieldsOf(fields.object['headers'], fields.at('headers'))
+  const names = Object.keys(object)
+  const wrong = names.find((name) => !/^[\w-]{1,128}$/.test(name) || !/^[\t -~]*$/.test(text(name)))
+  if (wrong !== undefined) throw fields.wrong('headers', `${JSON.stringify(wrong.slice(0, 60))} is no header`)
+  return Object.fromEntries(names.map((name) => [name.toLowerCase(), text(name)]))
 }
 
 function readRange(fields: Fields): ScoreModel['range'] {

@@ -1,15 +1,16 @@
 /**
- * `{{ item.answer }}` and `{{ sample.output_text }}` in texts of graders: values of a row and of an answer, by dots, `[0]` and `['key']`.
+ * `{{ item.answer }}` and `{{ sample.output_text }}` in texts of graders: values of a row and of an answer, by dots,
+ * `[0]` and `['key']`.
  *
- * A text stands as it is, any other value as compact JSON in which 5.0 and big integers are as they were written. There are no filters,
- * and what was put in is not looked at again: an answer that holds braces stays text.
+ * A text stands as it is, any other value as compact JSON in which 5.0 and big integers are as they were written.
+ * There are no filters, and what was put in is not looked at again: an answer that holds braces stays text.
  */
 
 import { stringifyExact } from '#base/json/exact-json.js'
 import { isExactNumber } from '#base/json/exact-number.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 
-export const NAMESPACES = ['item', 'sample'] as const
+const NAMESPACES = ['item', 'sample'] as const
 
 /** What templates of one call see. */
 export interface Namespaces {
@@ -40,7 +41,7 @@ const STEP = /\.\s*([\p{L}_$][\p{L}\p{N}_$-]*)|\[\s*(?:(\d{1,9})|'([^']*)'|"([^"
 const DEEPEST = 64
 
 /** @throws {VariableError} for what is no path of a namespace */
-export function readPath(text: string): Path {
+function readPath(text: string): Path {
   const trimmed = text.trim()
   const [namespace = ''] = /^\w*/.exec(trimmed) ?? []
   const steps: (string | number)[] = [namespace]

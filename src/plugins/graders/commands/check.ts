@@ -6,7 +6,7 @@ import { parseExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
-import { askVia, readGraderFile } from '#cli/rollout/grader.js'
+import { graderMeans, readGraderFile } from '#cli/rollout/grader.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import { grade } from '#sdk/graders/grade.js'
@@ -45,11 +45,11 @@ export const checkGraderCommand = defineCommand({
       return output.result(json, `${grader.name} is a grader of the kind ${grader.type}`, [grader.name])
     }
     const item = flags.item === undefined ? {} : readObject(flags.item, '--item')
-    const begunMs = clock.nowMs()
-    const graded = await grade(grader, { item, sample: toSample(given) }, { ask: askVia(context), signal })
+    const begunMs = clock.monotonicMs()
+    const graded = await grade(grader, { item, sample: toSample(given) }, { ...graderMeans(context), signal })
     const parts = Object.entries(graded.parts).map(([key, part]) => `  ${key} ${formatNumber(part)}`)
     output.result(
-      toRunResult(grader, graded, (clock.nowMs() - begunMs) / 1000),
+      toRunResult(grader, graded, (clock.monotonicMs() - begunMs) / 1000),
       [`Reward ${formatNumber(graded.reward)} (${grader.name})`, ...parts].join('\n'),
       [String(graded.reward)],
     )

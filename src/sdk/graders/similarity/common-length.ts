@@ -1,6 +1,7 @@
 /**
- * Length of the longest common subsequence of two sequences, 30 places of the first at a time (Hyyrö 2004, "Bit-parallel LCS-length
- * computation revisited"): sums of 30 bits are small integers to V8. Knows no text: elements are compared by identity.
+ * Length of the longest common subsequence of two sequences, 30 places of the first at a time (Hyyrö 2004,
+ * "Bit-parallel LCS-length computation revisited"): sums of 30 bits are small integers to V8. Knows no text: elements
+ * are compared by identity.
  */
 
 /** Gives others a turn between pieces of long work, so that no text holds up a server. */

@@ -1,7 +1,7 @@
 /**
- * `fuzzy_match`: the weighted ratio of rapidfuzz 3.10 (`fuzz.WRatio` after `default_process`), from 0 to 1. All its ratios are
- * 2 · common / (both lengths), by the longest common subsequence; they differ in what is compared: the texts, their words sorted, the words
- * that only one of them has, or the best part of the longer text.
+ * `fuzzy_match`: the weighted ratio of rapidfuzz 3.10 (`fuzz.WRatio` after `default_process`), from 0 to 1. All its
+ * ratios are 2 · common / (both lengths), by the longest common subsequence; they differ in what is compared: the
+ * texts, their words sorted, the words that only one of them has, or the best part of the longer text.
  */
 import { comparable, type Work } from './common-length.js'
 

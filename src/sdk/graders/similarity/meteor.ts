@@ -1,6 +1,6 @@
 /**
- * `meteor` (Banerjee & Lavie 2005) as NLTK computes it, with α 0.9, β 3, γ 0.5: words are matched as they are, then by their stems. NLTK's
- * third stage, synonyms of WordNet, needs a data set that is not here, and is left out.
+ * `meteor` (Banerjee & Lavie 2005) as NLTK computes it, with α 0.9, β 3, γ 0.5: words are matched as they are, then
+ * by their stems. NLTK's third stage, synonyms of WordNet, needs a data set that is not here, and is left out.
  */
 import { atBlanks } from './n-grams.js'
 import { stem } from './stem.js'

@@ -1,9 +1,10 @@
 /**
  * `bleu`, `gleu` and `rouge_1` to `rouge_5`, `rouge_l`: how many runs of words a text shares with its reference.
  *
- * BLEU (Papineni et al. 2002) and GLEU (Wu et al. 2016, arXiv:1609.08144) of a sentence as NLTK computes them, words parted at blanks:
- * runs of one to four words of equal weight, a run's length without any match counted as 0.1 (Chen & Cherry 2014, smoothing 1). ROUGE (Lin
- * 2004) as the package rouge-score 0.1.2: F1, lower case, letters a to z and digits only, without stems.
+ * BLEU (Papineni et al. 2002) and GLEU (Wu et al. 2016, arXiv:1609.08144) of a sentence as NLTK computes them, words
+ * parted at blanks: runs of one to four words of equal weight, a run's length without any match counted as 0.1 (Chen
+ * & Cherry 2014, smoothing 1). ROUGE (Lin 2004) as the package rouge-score 0.1.2: F1, lower case, letters a to z and
+ * digits only, without stems.
  */
 import { comparable, type Work } from './common-length.js'
 

@@ -1,6 +1,7 @@
 /**
- * How alike two texts are, from 0 to 1, by the metrics of `text_similarity`. Which numbers the hosted service computes is published for none
- * of them: each is here what the named package computes, see the files beside this one.
+ * How alike two texts are, from 0 to 1, by the metrics of `text_similarity`. Which numbers the hosted service
+ * computes is published for none of them: each is here what the named package computes, see the files beside this
+ * one.
  */
 import { createWork, type Work } from './common-length.js'
 import { fuzzyMatch } from './fuzzy.js'
@@ -25,7 +26,10 @@ const METRICS = {
 export type SimilarityMetric = keyof typeof METRICS
 export const SIMILARITY_METRICS = Object.keys(METRICS) as readonly SimilarityMetric[]
 
-/** Longest text that is compared, UTF-16 units: what compares parts of texts takes the third power of their length at worst. */
+/**
+ * Longest text that is compared, UTF-16 units: what compares parts of texts takes the third power of their length at
+ * worst.
+ */
 export const LONGEST_TEXT = 8192
 
 export async function similarity(metric: SimilarityMetric, input: string, reference: string): Promise<number> {

@@ -1,6 +1,7 @@
 /**
- * The stem of an English word: Porter's algorithm (Porter 1980, "An algorithm for suffix stripping"), with what NLTK adds by default: a table
- * of irregular words, words of two letters as they are, and other rules for -ies, -ied, -y, -alli, -fulli and -logi.
+ * The stem of an English word: Porter's algorithm (Porter 1980, "An algorithm for suffix stripping"), with what NLTK
+ * adds by default: a table of irregular words, words of two letters as they are, and other rules for -ies, -ied, -y,
+ * -alli, -fulli and -logi.
  */
 
 const IRREGULAR: ReadonlyMap<string, string> = new Map(

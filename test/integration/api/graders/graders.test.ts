@@ -1,6 +1,8 @@
 /**
  * `/v1/fine_tuning/alpha/graders`: what the stock client gets, what is refused and how, and numbers of rows as they were written.
  */
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
@@ -164,6 +166,46 @@ describe('graders that ask a model', () => {
       expect(body).toMatchObject({
         error: { code: 'grader_model_not_found', hint: expect.stringContaining('--teacher') },
       })
+    }
+  })
+})
+
+describe('graders at an endpoint', () => {
+  const far = (url: string) => ({ type: 'endpoint', name: 'far', url })
+  let endpoint: Server
+  let host = ''
+  beforeAll(async () => {
+    endpoint = createServer((request, response) => {
+      request.resume()
+      response.end('{"score":0.25}')
+    })
+    await new Promise<void>((resolve) => endpoint.listen(0, '127.0.0.1', resolve))
+    host = `127.0.0.1:${(endpoint.address() as AddressInfo).port}`
+  })
+  afterAll(() => endpoint.close())
+
+  it('are refused where webhooks would be', async () => {
+    for (const url of ['https://localhost/x', 'https://10.0.0.1/x', `http://${host}/x`]) {
+      const { status, body } = await service.json(RUN, { json: { grader: far(url), model_sample: '' } })
+      expect([url, status]).toEqual([url, 400])
+      expect(body).toMatchObject({ error: { code: 'grader_refused', param: 'grader.url' } })
+    }
+  })
+
+  it('are asked at a host that the operator allowed, by a key that may write', async () => {
+    const own = await createTestService({ pluginSettings: { 'grader-hosts': [host] } })
+    try {
+      const json = { grader: far(`http://${host}/x`), model_sample: '' }
+      expect((await own.json(RUN, { json })).body).toMatchObject({ reward: 0.25 })
+      const made = await own.json<{ readonly key: string }>('/v1/preview/keys', {
+        json: { name: 'reader', scope: 'read' },
+      })
+      const headers = { authorization: `Bearer ${made.body.key}` }
+      expect((await own.json(RUN, { json, headers })).status).toBe(403)
+      const pure = { grader: right, model_sample: 'a', item: { answer: 'a' } }
+      expect((await own.json(RUN, { json: pure, headers })).body).toMatchObject({ reward: 1 })
+    } finally {
+      await own.dispose()
     }
   })
 })

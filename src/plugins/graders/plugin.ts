@@ -26,7 +26,7 @@ export const graders = definePlugin({
       type: 'list',
       default: [],
       flag: '--grader-variable <name>',
-      summary: 'variable that headers of graders may name, as ${NAME}',
+      summary: 'variable that headers of graders may name',
     },
   },
   start: async ({ settings }) => (await import('./outside.js')).readOutside(settings),

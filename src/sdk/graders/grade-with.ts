@@ -24,7 +24,8 @@ type Gradable = Pick<Trajectory, 'answer' | 'metrics'> & Partial<Pick<Trajectory
  * `grader_errors`; what they were stands in the trajectory's logs.
  *
  * @example
- * const reward = gradeWith({ type: 'string_check', name: 'right', input: '{{sample.output_text}}', reference: '{{item.answer}}', operation: 'eq' })
+ * const right = { type: 'string_check', operation: 'eq', input: '{{sample.output_text}}', reference: '{{item.answer}}' }
+ * const reward = gradeWith(right)
  * @param options.models answers requests of graders that ask a model: `(request, call) => client.chat.create(request,
  *   call)`
  * @param options.variables what headers of endpoints may name, as `${NAME}`

@@ -93,6 +93,7 @@ export const evaluate = defineCommand({
       isGuessing: guessing.length > 0,
       asked: [
         ...(flags.reward === undefined ? [] : ['--reward', flags.reward]),
+        ...(flags.grader === undefined ? [] : ['--grader', flags.grader]),
         ...(flags.rewardRange === undefined ? [] : ['--reward-range', flags.rewardRange.join(',')]),
         ...(flags.maxTokens === LONGEST_ANSWER ? [] : ['--max-tokens', String(flags.maxTokens)]),
       ],
@@ -112,7 +113,7 @@ export const evaluate = defineCommand({
         ...(shown.length === 0 ? {} : { examples: shown }),
       },
       [
-        `Reward ${formatNumber(facts.reward)} (${flags.reward ?? 'exact'}${sayInterval(interval)}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
+        `Reward ${formatNumber(facts.reward)} (${flags.grader ?? flags.reward ?? 'exact'}${sayInterval(interval)}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
         ...shown.map(sayExample),
       ].join('\n\n'),
       [formatNumber(facts.reward)],

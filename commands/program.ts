@@ -214,6 +214,12 @@ const OWN: readonly CommandEntry[] = [
 /** Every command, in the order of help. */
 export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own, INSTALLED.plugins)])
 
+/** Settings of the package's plugins are in the table before a command that reads it is loaded. */
+async function addOwnSettings(): Promise<void> {
+  const { addSettings } = await import('#cli/config/schema.js')
+  for (const { settings = {} } of INSTALLED.plugins) addSettings(settings)
+}
+
 /** Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever is run. */
 async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<void> {
   const { pluginsNamed } = await import('#cli/config/named-plugins.js')
@@ -394,5 +400,12 @@ async function printError(error: unknown, options: ProgramOptions): Promise<numb
 }
 
 function entry(path: string, summary: string, load: () => Promise<Command>): CommandEntry {
-  return { path: path.split(' '), summary, load }
+  return {
+    path: path.split(' '),
+    summary,
+    load: async () => {
+      await addOwnSettings()
+      return await load()
+    },
+  }
 }

@@ -14,6 +14,7 @@ export type { Model } from '#contract/wire/models.js'
 export type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
 export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
+export { gradeWith } from '#sdk/graders/grade-with.js'
 export { capture, captureFetch } from '#sdk/rl/capture.js'
 export {
   type Curriculum,

@@ -6,6 +6,7 @@ import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
+import { graders } from './graders/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { postgres } from './postgres/plugin.js'
@@ -18,6 +19,21 @@ import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, tinker, marks, probes, webhooks, demo, s3, postgres, ray, devices],
+  plugins: [
+    responses,
+    messages,
+    fineTuning,
+    graders,
+    wandb,
+    tinker,
+    marks,
+    probes,
+    webhooks,
+    demo,
+    s3,
+    postgres,
+    ray,
+    devices,
+  ],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -28,6 +28,7 @@ const offline = new Set([
   'system-check',
   'devices',
   'data convert',
+  'grader check',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))
 /** Commands that name one thing, which may be missing. */

@@ -15,6 +15,7 @@ afterAll(removeInputs)
 const withoutServer = new Set([
   'init',
   'data convert',
+  'grader check',
   'serve',
   'backup',
   'move',

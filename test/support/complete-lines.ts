@@ -11,6 +11,7 @@ const groups = join(folder, 'groups.jsonl')
 const rows = join(folder, 'rows.jsonl')
 const pairs = join(folder, 'pairs.jsonl')
 const prompts = join(folder, 'prompts.jsonl')
+const grader = join(folder, 'grader.json')
 const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
 const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
 
@@ -40,6 +41,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   ],
   'train sft': ['email-agent', '--file', rows],
   'train options': ['sft'],
+  'grader check': [grader],
   'data convert': [rows, '-', '--to', 'sft'],
   log: ['email-agent', '--file', groups],
   'models list': [],
@@ -117,6 +119,7 @@ export function lineOf(name: string): readonly string[] {
 /** Writes the files that the lines name: test files of one process share this module, and each removes them at its end. */
 export function writeInputs(): void {
   mkdirSync(folder, { recursive: true })
+  writeFileSync(grader, '{"type":"string_check","input":"a","reference":"a","operation":"eq"}')
   writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
   writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)
   writeFileSync(pairs, '{"prompt":"q","chosen":"a","rejected":"b"}\n')

@@ -18,6 +18,7 @@ const MOST_LABELS = 50
 interface MapOptions {
   readonly map?: ColumnMap | undefined
   readonly takesText?: boolean
+  readonly isExact?: boolean | undefined
   /** Told how columns were recognised by what they hold. */
   readonly onRecognised?: ((map: ColumnMap) => void) | undefined
 }
@@ -26,9 +27,9 @@ interface MapOptions {
 export async function* readMappedRows(
   data: Blob,
   name: string,
-  { map, takesText = false, onRecognised }: MapOptions = {},
+  { map, takesText = false, isExact = false, onRecognised }: MapOptions = {},
 ): AsyncGenerator<PlacedRow> {
-  const rows = readAnyRows(data, name, { takesText })
+  const rows = readAnyRows(data, name, { takesText, isExact })
   const first: PlacedRow[] = []
   // rows of a table have the same columns, and their first ones say what these hold
   for (let next = await rows.next(); next.done !== true; next = await rows.next()) {

@@ -31,6 +31,7 @@ export const rolloutFlags = {
     '--reward <exact|contains|file|command>',
     "compare with the row's answer (default exact), or your own",
   ),
+  grader: flag.text('--grader <file>', 'score by a grader, a JSON file in OpenAI’s form, in place of --reward'),
   rewardRange: flag.custom(parseRewardRange)(
     '--reward-range <least,most>',
     'what your own reward can be, for example 0,10; without it nothing is said to be solved',
@@ -59,6 +60,7 @@ export interface RolloutFlags {
   readonly prompts: string
   readonly map?: ColumnMap | undefined
   readonly reward: string | undefined
+  readonly grader?: string | undefined
   readonly rewardRange?: RewardRange | undefined
   readonly system: string | undefined
   readonly temperature: number | undefined

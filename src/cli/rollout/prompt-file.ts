@@ -27,6 +27,8 @@ interface PromptOptions {
   readonly system?: string | undefined
   /** What columns are called for. */
   readonly map?: ColumnMap | undefined
+  /** Whether every number keeps its text, as graders write it into what they compare. */
+  readonly isExact?: boolean
   /** Told what was recognised by what it holds. */
   readonly say?: (sentence: string) => void
 }
@@ -39,13 +41,14 @@ interface PromptOptions {
 export async function readPrompts(
   path: string,
   io: Io,
-  { system, map, say }: PromptOptions = {},
+  { system, map, isExact, say }: PromptOptions = {},
 ): Promise<readonly PromptRow[]> {
   const name = displayPath(path)
   const problems = createProblems()
   const rows: PromptRow[] = []
   const onRecognised = (found: ColumnMap): void => say?.(`Read ${describeMap(found)}; --map says otherwise`)
-  for await (const placed of readMappedRows(await openInput(path, io), name, { map, takesText: true, onRecognised })) {
+  const options = { map, takesText: true, isExact, onRecognised }
+  for await (const placed of readMappedRows(await openInput(path, io), name, options)) {
     const row = readPlaced(placed)
     if (typeof row === 'string') problems.add(placed.where, row)
     else rows.push(withSystem(row, system))

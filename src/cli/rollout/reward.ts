@@ -56,27 +56,36 @@ export function hasAnswer(row: JsonObject): boolean {
  */
 export async function loadReward(text: string | undefined, said: RewardRange | null = null): Promise<LoadedReward> {
   const { score, range: own, identity } = await findReward(text)
-  if (said !== null && own !== null && (said[0] !== own[0] || said[1] !== own[1])) {
-    throw new UsageError(
-      'invalid_reward',
-      `--reward-range says ${said.join(' to ')}, but ${text ?? 'exact'} is ${own.join(' to ')}`,
-      {
-        param: '--reward-range',
-        hint: 'leave it out',
-      },
-    )
-  }
+  const name = text ?? 'exact'
+  assertRange(name, { own, said })
   const range = own ?? said
-  if (range === null) return { score, range, identity }
-  const [least, most] = range
-  return {
-    range,
-    identity,
-    async score(scored, row, signal) {
-      await score(scored, row, signal)
-      if (scored.reward >= least && scored.reward <= most) return
-      throw new Error(`${text ?? 'exact'}: a reward of ${scored.reward} lies outside of its range, ${least} to ${most}`)
+  return { score: withinRange(name, range, score), range, identity }
+}
+
+/** @throws {UsageError} `invalid_reward` where `--reward-range` says another range than the reward itself */
+export function assertRange(
+  name: string,
+  { own, said }: { readonly own: RewardRange | null; readonly said: RewardRange | null },
+): void {
+  if (said === null || own === null || (said[0] === own[0] && said[1] === own[1])) return
+  throw new UsageError(
+    'invalid_reward',
+    `--reward-range says ${said.join(' to ')}, but ${name} is ${own.join(' to ')}`,
+    {
+      param: '--reward-range',
+      hint: 'leave it out',
     },
+  )
+}
+
+/** A reward that lies outside of its range is an error. */
+export function withinRange(name: string, range: RewardRange | null, score: Scorer): Scorer {
+  if (range === null) return score
+  const [least, most] = range
+  return async (scored, row, signal) => {
+    await score(scored, row, signal)
+    if (scored.reward >= least && scored.reward <= most) return
+    throw new Error(`${name}: a reward of ${scored.reward} lies outside of its range, ${least} to ${most}`)
   }
 }
 

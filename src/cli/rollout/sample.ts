@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto'
 import { withRecordedSets } from '#base/sampling-record.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import type { Client } from '#sdk/client/client.js'
+import { ERROR_FLAGS, ERRORS_METRIC } from '#sdk/graders/grade-errors.js'
 import type { Curriculum } from '#sdk/rl/curriculum.js'
 import { gather, group } from '#sdk/rl/gather.js'
 import { Trajectory, type TrajectoryGroup } from '#sdk/rl/trajectory.js'
@@ -32,11 +33,15 @@ export interface RolloutPlan {
 
 /** @throws {UsageError} for a bad file or a bad reward */
 export async function planRollout(
-  { io, output }: Pick<CommandContext, 'io' | 'output'>,
-  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system' | 'map'>,
+  context: Pick<CommandContext, 'io' | 'output' | 'connect' | 'environment'>,
+  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'grader' | 'rewardRange' | 'system' | 'map'>,
 ): Promise<RolloutPlan> {
+  if (flags.grader !== undefined) {
+    const { planGrading } = await import('./grader.js')
+    return await planGrading(context, { ...flags, grader: flags.grader })
+  }
   const { score, range, identity } = await loadReward(flags.reward, flags.rewardRange ?? null)
-  const rows = await readPrompts(flags.prompts, io, { ...flags, say: output.status })
+  const rows = await readPrompts(flags.prompts, context.io, { ...flags, say: context.output.status })
   const bare = rows.findIndex(({ row }) => !hasAnswer(row))
   if (isBuiltInReward(flags.reward) && bare >= 0) {
     throw new UsageError('invalid_reward', `prompt ${bare + 1} has no "answer" to compare with`, {
@@ -159,6 +164,8 @@ export function summarize(context: CommandContext, groups: readonly TrajectoryGr
   if (first !== undefined) {
     context.output.warning(`${plural(exceptions.length, 'rollout')} failed, the first one: ${first.message}`)
   }
+  const erring = sayOfErrors(trajectories)
+  if (erring !== null) context.output.warning(erring)
   const reward = trajectories.reduce((sum, each) => sum + each.reward, 0) / trajectories.length
   return {
     groups: groups.length,
@@ -167,4 +174,17 @@ export function summarize(context: CommandContext, groups: readonly TrajectoryGr
     exceptions: exceptions.length,
     reward,
   }
+}
+
+/** Errors of a grader by their names, and the first one's words; null where there are none. */
+function sayOfErrors(trajectories: readonly Trajectory[]): string | null {
+  const erring = trajectories.filter(({ metrics }) => Number(metrics[ERRORS_METRIC] ?? 0) > 0)
+  const logs = erring.flatMap((each) => each.logs.filter((log) => log.startsWith('grader ')))
+  const [first] = logs
+  if (first === undefined) return null
+  const counts = ERROR_FLAGS.flatMap((flag) => {
+    const count = logs.filter((log) => log.includes(`: ${flag}: `)).length
+    return count === 0 ? [] : [`${count} ${flag}`]
+  })
+  return `the grader erred, and earned 0 there, in ${erring.length} of ${plural(trajectories.length, 'answer')} (${counts.join(', ')}), the first: ${first}`
 }

@@ -28,7 +28,8 @@ export const loopFlags = {
 }
 /** By the names they are given with. */
 const OF_LOOP = {
-  ...{ heldOut: '--held-out', jobs: '--jobs', reward: '--reward', rewardRange: '--reward-range', system: '--system' },
+  ...{ heldOut: '--held-out', jobs: '--jobs', reward: '--reward', grader: '--grader' },
+  ...{ rewardRange: '--reward-range', system: '--system' },
   ...{ temperature: '--temperature', maxTokens: '--max-tokens', seed: '--seed', count: '-n', samples: '--samples' },
   ...{ map: '--map', pick: '--pick', concurrency: '--concurrency', retries: '--retries' },
 } as const

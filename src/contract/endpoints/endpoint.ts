@@ -42,6 +42,8 @@ export interface BodyCounts {
   readonly refusesHalves?: boolean
   /** Numbers keep their text in fields of prompts and grammars. Default false. */
   readonly keepsNumbers?: boolean
+  /** Top-level fields below which every number keeps its text. */
+  readonly keptFields?: readonly string[]
 }
 
 /** A JSON body. */

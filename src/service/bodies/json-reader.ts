@@ -232,7 +232,8 @@ class StreamingJsonReader implements JsonReader {
       keyCount: 0,
       streamed: isStreamed ? 0 : null,
     })
-    const isKept = this.#options.keepsNumbers === true && outer?.object != null && keepsNumbers(outer.key)
+    const isNamed = this.#stack.length === 2 && this.#options.keptFields?.includes(outer?.key ?? '') === true
+    const isKept = (this.#options.keepsNumbers === true && keepsNumbers(outer?.key ?? '')) || isNamed
     if (isKept && this.#keptDepth === 0) this.#keptDepth = this.#stack.length
     this.#expect = isObject ? 'first-key' : 'first-element'
   }

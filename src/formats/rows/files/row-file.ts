@@ -10,7 +10,7 @@ import type { ReadableStream } from 'node:stream/web'
 import { createGunzip } from 'node:zlib'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { type ForeignFile, findTable, sniffed } from '#base/foreign-file.js'
-import { parseExactRow } from '#base/json/exact-json.js'
+import { parseExact, parseExactRow } from '#base/json/exact-json.js'
 import { describeJsonFault } from '#base/json/json-fault.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { findForeignFile } from '#contract/wire/training/row-forms.js'
@@ -63,13 +63,14 @@ export async function* readRowLines(data: Blob, name: string): AsyncGenerator<Ro
  * The rows of a file of any form.
  *
  * @param options.takesText whether lines that are no JSON are wanted, as prompts are
+ * @param options.isExact whether every number of JSON keeps its text, and not only those of what prompts are made of
  * @throws {InvalidRequestError} `input_invalid` as `readRowLines`, for a document that is not valid JSON, and a table without rows;
  *   `input_unreadable` for text that is not UTF-8
  */
 export async function* readAnyRows(
   data: Blob,
   name: string,
-  { takesText = false }: { readonly takesText?: boolean } = {},
+  { takesText = false, isExact = false }: { readonly takesText?: boolean; readonly isExact?: boolean } = {},
 ): AsyncGenerator<PlacedRow> {
   const whole = await wholeParquet(data, name)
   if (whole !== null) return yield* parquetRows(whole, name)
@@ -77,8 +78,9 @@ export async function* readAnyRows(
   const { head, all } = await withHead(throwNamed(decoded(text, name), name))
   if (await beginsTable(head, { name, takesText })) return yield* tableRows(all, { head, name })
   const document: RowLine[] = []
+  const parse = isExact ? parseExact : parseExactRow
   const toRow = ({ text: line, number }: RowLine): PlacedRow => {
-    return { where: `${name}:${number}`, row: parseRow(line), kind: 'line', text: line }
+    return { where: `${name}:${number}`, row: parseRow(line, parse), kind: 'line', text: line }
   }
   let isFirst = true
   for await (const line of withoutBlank(linesOf(Readable.from(all)))) {
@@ -91,7 +93,7 @@ export async function* readAnyRows(
   const rows = rowsOfDocument(
     document.map(({ text: line }) => line),
     name,
-    takesText && document[0]?.text.trimStart().startsWith('[') === true,
+    { isMaybeText: takesText && document[0]?.text.trimStart().startsWith('[') === true, parse },
   )
   // a prompt may begin with a bracket
   if (rows === null) return yield* document.map(toRow)
@@ -101,10 +103,10 @@ export async function* readAnyRows(
 }
 
 /** The object of a line, or what is wrong. */
-export function parseRow(line: string): JsonObject | string {
+export function parseRow(line: string, parse = parseExactRow): JsonObject | string {
   let row: JsonValue
   try {
-    row = parseExactRow(line)
+    row = parse(line)
   } catch (error) {
     return `not valid JSON: ${describeJsonFault(line) ?? (error as Error).message}`
   }
@@ -239,15 +241,19 @@ async function* parquetRows(data: Blob, name: string): AsyncGenerator<PlacedRow>
 }
 
 /** One array, one object, or one after the other, each ended by a brace in a line of its own; null for what may be text. */
-function rowsOfDocument(lines: readonly string[], name: string, isMaybeText: boolean): readonly JsonValue[] | null {
+function rowsOfDocument(
+  lines: readonly string[],
+  name: string,
+  { isMaybeText, parse }: { readonly isMaybeText: boolean; readonly parse: typeof parseExact },
+): readonly JsonValue[] | null {
   try {
-    const value = parseExactRow(lines.join('\n'))
+    const value = parse(lines.join('\n'))
     return Array.isArray(value) ? value : [value]
   } catch (cause) {
     const ends = lines.flatMap((line, i) => (line.trimEnd() === '}' ? [i + 1] : []))
     try {
       if (ends.length > 1 && ends.at(-1) === lines.length) {
-        return ends.map((end, i) => parseExactRow(lines.slice(ends[i - 1] ?? 0, end).join('\n')))
+        return ends.map((end, i) => parse(lines.slice(ends[i - 1] ?? 0, end).join('\n')))
       }
     } catch {
       // the fault of the whole says more

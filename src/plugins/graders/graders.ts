@@ -1,0 +1,104 @@
+/**
+ * Grades one answer, or checks a grader without one. Models that grade are those that chat knows, and the teachers of
+ * the settings; endpoints are at addresses that webhooks could have, too, and cost a key that may write.
+ */
+import { NotFoundError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import type { ChatRequest } from '#contract/wire/chat-completions.js'
+import { checkGrader, modelsOf, urlsOf } from '#sdk/graders/check.js'
+import { createPacer, type EndpointAccess } from '#sdk/graders/endpoint.js'
+import { grade } from '#sdk/graders/grade.js'
+import type { AskModel } from '#sdk/graders/model-grader.js'
+import { toRunResult } from '#sdk/graders/run-result.js'
+import { toSample } from '#sdk/graders/sample.js'
+import { type Grader, readGrader } from '#sdk/graders/spec.js'
+import { requireScope } from '#service/operations/access/tenant.js'
+import { createAddressRules } from '#service/operations/address-rules.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
+import type { ChatService } from '#service/operations/generation/chat/chat.js'
+import { resolvePolicy } from '#service/operations/generation/chat/served-models.js'
+import type { Outside } from './outside.js'
+import type { RunGraderRequest, RunGraderResponse } from './wire.js'
+
+interface Asking {
+  readonly principal: Principal
+  readonly requestId: string
+  readonly signal: AbortSignal
+}
+
+export function createGraderService(
+  context: Pick<ServiceContext, 'clock' | 'db' | 'blobs' | 'baseModels' | 'lookUp'>,
+  { chat, outside }: { readonly chat: Pick<ChatService, 'create'>; readonly outside: Outside },
+) {
+  const { clock } = context
+  const { teachers, variables } = outside
+  const refusal = { code: 'grader_refused', param: 'grader.url', subject: 'url', flag: '--grader-host' }
+  const rules = createAddressRules(outside.hosts, refusal, context.lookUp)
+  const pacer = createPacer(clock)
+
+  /** Refuses what can be told before anything is asked. */
+  async function assertAllowed(grader: Grader, principal: Principal): Promise<void> {
+    const urls = urlsOf(grader)
+    if (urls.length > 0) requireScope(principal, 'write')
+    for (const url of urls) rules.check(url)
+    await assertModels(grader, principal)
+  }
+
+  const accessFor = ({ entity }: Principal): EndpointAccess => ({
+    address: async (url, signal) => await rules.resolve(rules.check(url), entity, signal),
+    variable: (name) => variables.get(name),
+    pacer,
+  })
+
+  /** @throws {NotFoundError} `grader_model_not_found` */
+  async function assertModels(grader: Grader, principal: Principal): Promise<void> {
+    for (const model of modelsOf(grader).filter((name) => !teachers.has(name))) {
+      try {
+        await resolvePolicy(context, principal, model)
+      } catch (error) {
+        if (!(error instanceof NotFoundError)) throw error
+        const names = [...teachers.keys()]
+        const known = names.length === 0 ? 'there are no teachers' : `teachers are ${names.join(', ')}`
+        const own = context.baseModels.map(({ name }) => name).join(', ')
+        throw new NotFoundError('grader_model_not_found', `no model ${model} grades here`, {
+          param: 'grader.model',
+          hint: `a model of yours, as chat names it, or a base model (${own}); ${known}: trainyard serve --teacher names one`,
+        })
+      }
+    }
+  }
+
+  function askFor({ principal, requestId }: Asking): AskModel {
+    return async (request, { signal }) => {
+      const teacher = teachers.get(request.model)
+      if (teacher !== undefined) return await teacher(request, { signal })
+      const admitted = await chat.create(
+        principal,
+        request as ChatRequest,
+        requestId,
+        signal ?? new AbortController().signal,
+      )
+      return await admitted.response()
+    }
+  }
+
+  return {
+    async run(request: RunGraderRequest, asking: Asking): Promise<RunGraderResponse> {
+      const grader = readGrader(request.grader)
+      await assertAllowed(grader, asking.principal)
+      const { item, model_sample: given } = request
+      const begunMs = clock.monotonicMs()
+      const sample = toSample(typeof given === 'string' ? given : (given as JsonObject))
+      const { principal, signal } = asking
+      const means = { ask: askFor(asking), access: accessFor(principal), signal }
+      const graded = await grade(grader, { item: item ?? {}, sample }, means)
+      return toRunResult(grader, graded, (clock.monotonicMs() - begunMs) / 1000)
+    },
+    async validate<T extends { readonly grader: unknown }>(request: T, principal: Principal): Promise<T> {
+      const grader = readGrader(request.grader)
+      checkGrader(grader)
+      await assertAllowed(grader, principal)
+      return request
+    },
+  }
+}

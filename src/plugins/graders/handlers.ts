@@ -1,0 +1,26 @@
+/**
+ * Tries graders on answers.
+ */
+import { answerIdOf } from '#service/http/generated-answer.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { graderEndpoints } from './endpoints.js'
+import { createGraderService } from './graders.js'
+import type { Outside } from './outside.js'
+
+export function graderHandlers({
+  context,
+  app,
+  started: outside,
+}: PluginService<Outside>): PluginHandlers<typeof graderEndpoints> {
+  const graders = createGraderService(context, { chat: app.services.chat, outside })
+  return {
+    'POST /v1/fine_tuning/alpha/graders/run': async ({ principal, body, c }) =>
+      await graders.run(await body(), {
+        principal,
+        requestId: answerIdOf(c, app, undefined),
+        signal: c.req.raw.signal,
+      }),
+    'POST /v1/fine_tuning/alpha/graders/validate': async ({ principal, body }) =>
+      await graders.validate(await body(), principal),
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * What can be told of a grader without an answer: its templates name what can be there, its formula can be read and
+ * names its graders.
+ */
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { FormulaError, readFormula } from './formula.js'
+import type { Grader, MultiGrader, SingleGrader } from './spec.js'
+import { type Path, pathsOf, VariableError, valueAt } from './template.js'
+
+/** @throws {InvalidRequestError} `invalid_grader` with the path of what is wrong */
+export function checkGrader(grader: Grader, path = 'grader'): void {
+  for (const { at, template } of templatesOf(grader, path)) pathsAt(at, template)
+  if (grader.type === 'multi') checkFormula(grader, `${path}.calculate_output`)
+}
+
+/**
+ * Paths of rows that none of these has: whoever grades with them learns it before answers are asked for.
+ *
+ * @param rows the rows that will be graded
+ */
+export function pathsOfNoRow(grader: Grader, rows: readonly JsonObject[]): readonly string[] {
+  const paths = templatesOf(grader, 'grader').flatMap(({ at, template }) => pathsAt(at, template))
+  const ofRows = paths.filter(({ steps: [namespace] }) => namespace === 'item')
+  const missing = ofRows.filter((path) => !rows.some((item) => valueAt(path, { item, sample: {} }) !== undefined))
+  return [...new Set(missing.map(({ text }) => text))]
+}
+
+interface Template {
+  /** Where it stands. */
+  readonly at: string
+  readonly template: string
+}
+
+function templatesOf(grader: Grader, path: string): readonly Template[] {
+  if (grader.type === 'multi') {
+    return [...grader.graders].flatMap(([key, each]) => templatesOfOne(each, `${path}.graders.${key}`))
+  }
+  return templatesOfOne(grader, path)
+}
+
+const singlesOf = (grader: Grader): readonly SingleGrader[] =>
+  grader.type === 'multi' ? [...grader.graders.values()] : [grader]
+
+/** Models that grade. */
+export function modelsOf(grader: Grader): readonly string[] {
+  return [...new Set(singlesOf(grader).flatMap((each) => ('model' in each ? [each.model] : [])))]
+}
+
+/** Endpoints that grade. */
+export function urlsOf(grader: Grader): readonly string[] {
+  return [...new Set(singlesOf(grader).flatMap((each) => (each.type === 'endpoint' ? [each.url] : [])))]
+}
+
+function templatesOfOne(grader: SingleGrader, path: string): readonly Template[] {
+  if (grader.type === 'endpoint') return []
+  if ('messages' in grader) {
+    return grader.messages.flatMap(({ parts }, i) =>
+      parts.map((template) => ({ at: `${path}.input[${i}].content`, template })),
+    )
+  }
+  const { input, reference } = grader
+  return [
+    { at: `${path}.input`, template: input },
+    { at: `${path}.reference`, template: reference },
+  ]
+}
+
+function pathsAt(at: string, template: string): readonly Path[] {
+  try {
+    return pathsOf(template)
+  } catch (error) {
+    if (!(error instanceof VariableError)) throw error
+    throw new InvalidRequestError('invalid_grader', `${at}: ${error.message}`, { param: at })
+  }
+}
+
+function checkFormula({ formula, graders }: MultiGrader, param: string): void {
+  try {
+    const { names } = readFormula(formula)
+    const unknown = names.find((name) => !graders.has(name))
+    if (unknown === undefined) return
+    throw new FormulaError(`no grader is called ${unknown}; there are ${[...graders.keys()].join(', ')}`)
+  } catch (error) {
+    if (!(error instanceof FormulaError)) throw error
+    throw new InvalidRequestError('invalid_grader', `${param}: ${error.message}`, { param })
+  }
+}

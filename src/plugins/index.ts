@@ -11,10 +11,11 @@ import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
+import { servers } from './servers/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, s3, postgres],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, s3, postgres, servers],
   bodyThread: 'plugins/body-thread.js',
 }

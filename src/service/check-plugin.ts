@@ -15,6 +15,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   start: 'function',
   handlers: 'function',
   tables: 'function',
+  peers: 'function',
   databases: 'list',
   blobStores: 'list',
   artifactRows: 'function',
@@ -102,12 +103,15 @@ export function checkTogether(
   const names = new Set<string>()
   const keys = new Set<string>(Object.keys(core.endpoints))
   const schemes = new Set<string>()
-  for (const [i, { name, databases = [], blobStores = [] }] of plugins.entries()) {
+  for (const [i, { name, peers, databases = [], blobStores = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
     for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
       if (schemes.has(scheme)) throw pluginInvalid(name, `addresses ${scheme}:// are opened already`, 'give it another')
       schemes.add(scheme)
+    }
+    if (peers !== undefined && plugins.some((other, j) => j < i && other.peers !== undefined)) {
+      throw pluginInvalid(name, 'another plugin joins servers already')
     }
     const { runs = [], sections = [] } = endpoints[i] ?? {}
     for (const { after } of sections) {

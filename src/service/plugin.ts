@@ -14,7 +14,7 @@ import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
 import type { ResolvedSettings } from './options.js'
-import type { Peers } from './queue/peers.js'
+import type { JoinPeers, Peers } from './queue/peers.js'
 import type { BlobStoreKind } from './storage/blobs/remote-blobs.js'
 import type { DatabaseHandle } from './storage/database.js'
 import type { DatabaseKind } from './storage/remote-database.js'
@@ -98,6 +98,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly databases?: readonly DatabaseKind[]
   /** The same for blobs. */
   readonly blobStores?: readonly BlobStoreKind[]
+  /** Lets this server work beside others on one database; loaded when the settings allow others. One plugin at most has it. */
+  readonly peers?: JoinPeers
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**

@@ -1,6 +1,7 @@
 /**
- * The address of a database: `postgres://user@host:5432/name`, or with a folder of sockets `postgres://user@/name?host=/run/postgresql`.
- * Passwords are in no setting: they would show in lists of processes and settings. PostgreSQL's own client takes PGPASSWORD or PGPASSFILE.
+ * The address of a database: `postgres://user@host:5432/name`, or with a folder of sockets
+ * `postgres://user@/name?host=/run/postgresql`. Passwords are in no setting: they would show in lists of processes and
+ * settings. PostgreSQL's own client takes PGPASSWORD or PGPASSFILE.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 

@@ -40,8 +40,8 @@ const INTEGER_OIDS = [20, 1700]
  * Opens and migrates it.
  *
  * @throws {InvalidRequestError} `invalid_setting`; {AppError} `database_unavailable`; {ConflictError} `database_in_use` while
- *   another server
- *   works with it that does not share it, or has older tables; {StorageError} `database_refused`, `database_newer`, `migration_failed`
+ *   another server works with it that does not share it, or has older tables; {StorageError} `database_refused`,
+ *   `database_newer`, `migration_failed`
  */
 export async function openPostgres(address: string, options: RemoteDatabaseOptions): Promise<RemoteDatabase> {
   const { url, name } = parsePostgresAddress(address)

@@ -14,6 +14,7 @@ import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
+import { servers } from './servers/plugin.js'
 import { tinker } from './tinker/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
@@ -32,6 +33,7 @@ export const INSTALLED: Installed = {
     demo,
     s3,
     postgres,
+    servers,
     ray,
     devices,
   ],

@@ -17,6 +17,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   start: 'function',
   handlers: 'function',
   tables: 'function',
+  peers: 'function',
   databases: 'list',
   blobStores: 'list',
   artifactRows: 'function',
@@ -109,12 +110,15 @@ export function checkTogether(
   const keys = new Set<string>(Object.keys(core.endpoints))
   const schemes = new Set<string>()
   const protocols = new Set<string>()
-  for (const [i, { name, databases = [], blobStores = [], workerSupplies = [] }] of plugins.entries()) {
+  for (const [i, { name, peers, databases = [], blobStores = [], workerSupplies = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
     for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
       if (schemes.has(scheme)) throw pluginInvalid(name, `addresses ${scheme}:// are opened already`, 'give it another')
       schemes.add(scheme)
+    }
+    if (peers !== undefined && plugins.some((other, j) => j < i && other.peers !== undefined)) {
+      throw pluginInvalid(name, 'another plugin joins servers already')
     }
     for (const { protocol } of workerSupplies) {
       if (protocols.has(protocol))

@@ -19,7 +19,7 @@ import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
 import type { ResolvedSettings } from './options.js'
-import type { Peers } from './queue/peers.js'
+import type { JoinPeers, Peers } from './queue/peers.js'
 import type { BlobStoreKind } from './storage/blobs/remote-blobs.js'
 import type { WorkerKind, WorkerSupply } from './queue/unclaimable.js'
 import type { DatabaseHandle } from './storage/database.js'
@@ -169,6 +169,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly processes?: readonly string[]
   /** Places that workers can be started at, as `--workers` names one. */
   readonly workerSupplies?: readonly SupplyRow[]
+  /** Lets this server work beside others on one database; loaded when the settings allow others. One plugin at most has it. */
+  readonly peers?: JoinPeers
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**

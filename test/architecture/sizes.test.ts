@@ -60,7 +60,7 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
   {
     pattern: /\.(start)?[tT]ransaction\(\)/,
     rule: 'a transaction that is not inTransaction',
-    owners: ['src/service/storage/in-transaction.ts', 'src/service/storage/postgres/shared-transactions.ts'],
+    owners: ['src/service/storage/in-transaction.ts', 'src/plugins/postgres/storage/shared-transactions.ts'],
   },
   { pattern: /\bas unknown as\b/, rule: 'as unknown as', owners: [] },
   { pattern: /^export default\b/m, rule: 'default export', owners: [] },

@@ -10,7 +10,6 @@ import { readSourceTree } from './source-tree.js'
 
 /** Lists that are provably short, as they are spelled, and why. */
 const SHORT: Readonly<Record<string, string>> = {
-  'src/service/storage/postgres/triggers.ts: blobTriggers(...row)': 'a row of a table of constants',
   'src/ui/data/train/request.ts: String.fromCharCode(...bytes.subarray(i, i + 8192))': 'cut to 8,192',
 }
 

@@ -9,7 +9,7 @@ export const postgres = definePlugin({
     {
       schemes: ['postgres', 'postgresql'],
       example: 'postgres://trainyard@db.internal:5432/trainyard',
-      read: async (address) => (await import('./storage/read-address.js')).readDatabaseAddress(address),
+      read: async (address) => (await import('./storage/open-postgres.js')).readDatabaseAddress(address),
     },
   ],
 })

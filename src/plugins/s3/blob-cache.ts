@@ -1,6 +1,6 @@
 /**
- * Copies of blobs on this machine's disk, of blobs that are kept elsewhere: bounded, the least recently used go first. A copy is checked
- * against its digest before it is first used by a process, and again when its file has changed since.
+ * Copies of blobs on this machine's disk, of blobs that are kept elsewhere: bounded, the least recently used go first. A copy
+ * is checked against its digest before it is first used by a process, and again when its file has changed since.
  */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'

@@ -9,7 +9,7 @@ export const s3 = definePlugin({
     {
       schemes: ['s3'],
       example: 's3://bucket/prefix?endpoint=https://host&style=path',
-      read: async (...asked) => (await import('./read-address.js')).readBlobStoreAddress(...asked),
+      read: async (...asked) => (await import('./s3-blobs.js')).readBlobStoreAddress(...asked),
     },
   ],
 })

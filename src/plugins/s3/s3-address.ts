@@ -1,6 +1,7 @@
 /**
- * The address of a blob store in a bucket: `s3://bucket/prefix?endpoint=https://host&style=path&region=name&cache=10GB&direct=true`. It holds no
- * secret: keys come from the environment or from a file (`s3-credentials.ts`), so the address may stand in logs and process lists.
+ * The address of a blob store in a bucket:
+ * `s3://bucket/prefix?endpoint=https://host&style=path&region=name&cache=10GB&direct=true`. It holds no secret: keys come from
+ * the environment or from a file (`s3-credentials.ts`), so the address may stand in logs and process lists.
  */
 import type { Environment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'

@@ -1,19 +1,22 @@
 /**
  * Blobs as objects of a bucket, `<prefix>/sha256/ab/cdef…`, as they lie on a disk, and copies of those in use on this machine.
  *
- * Bytes are spooled here while they are hashed, for the digest is the name, then sent; a write is acknowledged when the store has
- * answered. Stores differ in what they check, so every byte that comes back is compared with its digest before anybody is given it.
+ * Bytes are spooled here while they are hashed, for the digest is the name, then sent; a write is acknowledged when the store
+ * has answered. Stores differ in what they check, so every byte that comes back is compared with its digest before anybody is
+ * given it.
  */
 import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'
-import type { Clock } from '#base/util/clock.js'
-import type { BlobGuard, RemoteBlobs } from '#service/storage/blobs/remote-blobs.js'
+import type { Environment } from '#base/environment.js'
+import { type Clock, systemClock } from '#base/util/clock.js'
+import { createRng, randomSeed } from '#base/util/rng.js'
+import type { BlobGuard, BlobStoreAddress, RemoteBlobs } from '#service/storage/blobs/remote-blobs.js'
 import { createFileWriter, guardDisk, putAll } from '#service/storage/blobs/spool.js'
 import { openBlobCache } from './blob-cache.js'
-import type { S3Address } from './s3-address.js'
+import { parseS3Address, type S3Address } from './s3-address.js'
 import { type Bucket, inWords, isMissing, keyOf } from './s3-bucket.js'
 import { createBlobChanges } from './s3-changes.js'
-import type { S3Credentials } from './s3-credentials.js'
+import { createCredentialSource, type S3Credentials } from './s3-credentials.js'
 import { createS3Objects, DEFAULT_S3_TUNING, type S3Objects } from './s3-objects.js'
 import { probeStore } from './s3-probe.js'
 import { createBlobReads } from './s3-reads.js'
@@ -79,6 +82,25 @@ export async function openS3Blobs(options: S3BlobsOptions): Promise<RemoteBlobs>
     readOwner: () => inWords(address, () => readOwner(objects, ownerKey)),
     writeOwner: (id, { isNew = false } = {}) =>
       inWords(address, () => objects.putBytes(ownerKey, Buffer.from(`${id}\n`), { isNew })),
+  }
+}
+
+/**
+ * Reads an address of a bucket; the keys are those of the environment.
+ *
+ * @throws {InvalidRequestError} `invalid_setting`
+ */
+export async function readBlobStoreAddress(text: string, environment: Environment): Promise<BlobStoreAddress> {
+  const address = parseS3Address(text, environment)
+  const rng = createRng(randomSeed())
+  return {
+    name: address.name,
+    open: ({ tuning, ...options }) =>
+      openS3Blobs({
+        ...{ address, credentials: createCredentialSource(environment), clock: systemClock, ...options },
+        random: () => rng.uniform(),
+        tuning: tuning ?? {},
+      }),
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Blobs written into a bucket and deleted from it: changes of one blob come one after the other, in this process and, by the guard,
- * among servers.
+ * Blobs written into a bucket and deleted from it: changes of one blob come one after the other, in this process and, by the
+ * guard, among servers.
  */
 import { type FileHandle, rm } from 'node:fs/promises'
 import type { Clock } from '#base/util/clock.js'

@@ -1,6 +1,6 @@
 /**
- * Keys of an S3 account: from the environment, or from a file of profiles as AWS's own programs keep it. The file is read again when
- * it changes, so keys that are renewed there are taken up.
+ * Keys of an S3 account: from the environment, or from a file of profiles as AWS's own programs keep it. The file is read again
+ * when it changes, so keys that are renewed there are taken up.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'

@@ -193,7 +193,8 @@ class BucketObjects implements S3Objects {
       isDone = await this.#unlessThere(() => this.#completeParts(key, file, { uploadId, parts, isNew }))
       return isDone
     } finally {
-      // parts of an upload that is neither completed nor aborted are kept, and paid for; a bucket's rule can drop what a crash leaves
+      // parts of an upload that is neither completed nor aborted are kept, and paid for; a bucket's rule can drop what a crash
+      // leaves
       if (!isDone) await this.#ask({ method: 'DELETE', key, query: { uploadId } }).catch(() => undefined)
     }
   }

@@ -1,5 +1,6 @@
 /**
- * Bytes of blobs out of a bucket, by way of copies on this machine: none is given to anybody before it was compared with its digest.
+ * Bytes of blobs out of a bucket, by way of copies on this machine: none is given to anybody before it was compared with its
+ * digest.
  */
 import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'

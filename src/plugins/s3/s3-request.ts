@@ -1,6 +1,6 @@
 /**
- * One signed request to an S3 endpoint, and what its failures mean. `aws4fetch` signs; the bytes travel by `node:http`, because a body
- * read from a file needs its length said, which `fetch` does not allow. Knows no blob.
+ * One signed request to an S3 endpoint, and what its failures mean. `aws4fetch` signs; the bytes travel by `node:http`, because
+ * a body read from a file needs its length said, which `fetch` does not allow. Knows no blob.
  */
 import { createReadStream } from 'node:fs'
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'

@@ -20,6 +20,7 @@ import {
   type PluginStart,
 } from '../plugin.js'
 import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
+import type { JoinPeers } from '../queue/peers.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
 
@@ -32,6 +33,8 @@ export interface LoadedPlugins extends Served, AddressKinds {
   readonly list: readonly LoadedPlugin[]
   /** What they add to the database. */
   readonly parts: readonly SchemaPart[]
+  /** Joins servers on one database; null: this one works alone. */
+  readonly joinPeers: JoinPeers | null
   readonly errorForms: readonly ErrorForm[]
   readonly bodyThread: EntryPoint
   readonly files: readonly string[]
@@ -66,7 +69,8 @@ export async function loadPlugins(
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
   const kinds = addressKindsOf(plugins)
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds }
+  const joinPeers = plugins.find(({ peers }) => peers !== undefined)?.peers ?? null
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds, joinPeers }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

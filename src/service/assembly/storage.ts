@@ -4,34 +4,30 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { systemClock } from '#base/util/clock.js'
-import { createIdSource, type IdSource, systemIds, timeOfId } from '#base/util/ids.js'
+import { createIdSource, type IdSource, timeOfId } from '#base/util/ids.js'
 import { maxOf } from '#base/util/lists.js'
-import { packageVersion } from '#base/util/package-root.js'
 import { type BodyLimits, DEFAULT_BODY_LIMITS } from '../bodies/bodies.js'
 import { type BodyStore, createBodyStore } from '../bodies/body-store.js'
 import { createUsageService, type UsageService } from '../operations/access/usage.js'
 import { createBlobSweeper } from '../operations/blob-sweeper.js'
 import { assertKeepRule, dropByRule } from '../operations/models/kept-checkpoints.js'
 import { dropOldTrainingData } from '../operations/training/rollouts/retention.js'
-import type { ResolvedSettings } from '../options.js'
 import { createClockWatch } from '../queue/clock-watch.js'
-import { alone, type Peers } from '../queue/peers.js'
+import { alone, type JoinedPeers, type JoinPeers, type PeerGroup, type Peers } from '../queue/peers.js'
 import { recoverInterrupted } from '../queue/recovery.js'
-import { createServerGroup, type ServerGroup } from '../queue/server-group.js'
 import { readAddress } from '../storage/addresses.js'
 import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, readDatabaseNowMs } from '../storage/database.js'
 import { rehearseTransactions } from '../storage/in-transaction.js'
 import { countModels } from '../storage/models.js'
-import type { SharedDatabase } from '../storage/remote-database.js'
+import type { RemoteDatabase, RemoteDatabaseOptions, SharedDatabase } from '../storage/remote-database.js'
 import { listRemovedPlugins } from '../storage/removed-plugins.js'
 import { giveSessionsBack } from '../storage/training-sessions/training-sessions.js'
 import { assertBlobsAreIn, assertOwnBlobs, claimPlace } from '../storage/upkeep/blob-place.js'
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
 import { openOwnDatabase, openOwnRemote } from '../storage/upkeep/open-own-database.js'
 import { type Adoption, claimDirectory } from '../storage/upkeep/ownership.js'
-import { readServerId, writeServerId } from '../storage/upkeep/server-id.js'
 import { openBlobStore } from './blob-store.js'
 import { type Start, startEnvironment } from './start.js'
 
@@ -61,10 +57,10 @@ export interface Storage {
 /** @throws {AppError} `database_unreadable`, `database_locked`, `disk_full` */
 export async function startStorage(start: Start, dataDir: DataDir): Promise<Storage> {
   const { options, settings, logger, lifetimes, seams } = start
-  assertAlone(settings)
+  assertAlone(start)
   const adoption = { ofEmpty: options.adoptsEmptyDatabase === true, ofOther: options.adoptsOtherDatabase === true }
-  const isSharing = settings.database !== null && !settings.singleServer
-  const { database, shared, group, earlierId } = await openRows(start, dataDir, { adoption, isSharing })
+  const joinPeers = settings.database !== null && !settings.singleServer ? start.plugins.joinPeers : null
+  const { database, shared, group, earlierId } = await openRows(start, dataDir, { adoption, joinPeers })
   lifetimes.add('database', () => database.close())
   const { db } = database
   const removed = await findRemovedPlugins(start, db)
@@ -75,7 +71,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   if (group !== null) {
     // of two that start at once one sees the other, whose version may be another
     await inTurn(() => group.start())
-    lifetimes.add('server group', () => group.stop())
+    lifetimes.add('peers', () => group.stop())
   }
   await assertBlobsAreIn(remote?.name ?? null, { db, blobs, dataDir: dataDir.path })
   const usage = createUsageService(db, logger)
@@ -105,7 +101,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
     await claim()
     await claimPlace(remote, db, adoption)
   })
-  const graceMs = isSharing ? Math.max(settings.sweepGraceMs, LEAST_SHARED_GRACE_MS) : settings.sweepGraceMs
+  const graceMs = peers.isShared ? Math.max(settings.sweepGraceMs, LEAST_SHARED_GRACE_MS) : settings.sweepGraceMs
   const retention = {
     db,
     blobs,
@@ -127,7 +123,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
   }
   const sweeper = createBlobSweeper({
     ...{ db, blobs, clock: systemClock, logger, graceMs, beforeSweep, beforeEnd: claim },
-    ...(isSharing
+    ...(peers.isShared
       ? {
           transientGraceMs: LEAST_SHARED_GRACE_MS,
           onDuty: (action) => peers.onDuty('sweep', action),
@@ -164,7 +160,7 @@ export async function startStorage(start: Start, dataDir: DataDir): Promise<Stor
 async function openRows(
   start: Start,
   dataDir: DataDir,
-  { adoption, isSharing }: { readonly adoption: Adoption; readonly isSharing: boolean },
+  { adoption, joinPeers }: { readonly adoption: Adoption; readonly joinPeers: JoinPeers | null },
 ): Promise<OpenedRows> {
   const { settings, seams, logger, fail, options, plugins } = start
   const { parts, databases } = plugins
@@ -174,47 +170,42 @@ async function openRows(
     return { database: file, shared: null, group: null, earlierId: null }
   }
   const address = await readAddress('database', settings.database, databases, startEnvironment(start))
-  const id = systemIds.uuid()
-  // the group begins when there is a database, which may have heard something by then: nobody waits for it yet
-  let group: ServerGroup | null = null
-  const onNotice = (payload: string | null): void => group?.receive(payload)
-  const database = await openOwnRemote(address, dataDir, {
-    adoption,
-    parts,
-    // some are held while one of several servers does what one at a time does, one as long as it places workers
-    maxConnections: isSharing ? Math.max(settings.databaseConnections, 7) : settings.databaseConnections,
-    onTrouble: (error) => logger.warn({ err: error }, 'database.connection_lost'),
-    onTakenOver: fail,
-    ...(isSharing ? { sharing: { id, onNotice } } : {}),
-  })
-  logger.info({ database: address.name, ...(isSharing ? { server_id: id } : {}) }, 'database.opened')
-  if (!isSharing) return { database, shared: null, group: null, earlierId: null }
-  const { db, shared } = database
-  try {
-    const before = await readServerId(dataDir.path)
-    const earlierId = before === null || (await shared.isConnected(before)) ? null : before
-    await writeServerId(dataDir.path, id)
-    const facts = { id, url: settings.publicUrl, version: packageVersion() }
-    group = createServerGroup({ db, shared, facts, logger, leaseMs: options.tuning?.serverLeaseMs })
-    return { database, shared, group, earlierId }
-  } catch (error) {
-    await database.close()
-    throw error
+  const openDatabase = (more: Partial<RemoteDatabaseOptions>): Promise<RemoteDatabase> =>
+    openOwnRemote(address, dataDir, {
+      adoption,
+      parts,
+      maxConnections: settings.databaseConnections,
+      onTrouble: (error) => logger.warn({ err: error }, 'database.connection_lost'),
+      onTakenOver: fail,
+      ...more,
+    })
+  if (joinPeers === null) {
+    const database = await openDatabase({})
+    logger.info({ database: address.name }, 'database.opened')
+    return { database, shared: null, group: null, earlierId: null }
   }
+  const joined = await joinPeers({
+    // some are held while one of several servers does what one at a time does, one as long as it places workers
+    openDatabase: (sharing) => openDatabase({ sharing, maxConnections: Math.max(settings.databaseConnections, 7) }),
+    directory: dataDir.path,
+    ...{ url: settings.publicUrl, logger, leaseMs: options.tuning?.serverLeaseMs },
+  })
+  logger.info({ database: address.name, server_id: joined.group.id }, 'database.opened')
+  return { ...joined, shared: joined.database.shared }
 }
 
 interface OpenedRows {
   readonly database: OpenDatabase
   /** The same, where other servers may work with it; null: none may. */
   readonly shared: SharedDatabase | null
-  readonly group: ServerGroup | null
-  /** By which others knew the server of this directory before; null: they did not, or it still has its connection. */
-  readonly earlierId: string | null
+  readonly group: PeerGroup | null
+  /** As in {@link JoinedPeers}. */
+  readonly earlierId: JoinedPeers['earlierId']
 }
 
 /** A second server would see rows whose blobs lie on this machine. @throws {InvalidRequestError} `invalid_setting` */
-function assertAlone({ database, blobStore, singleServer }: ResolvedSettings): void {
-  if (database === null || blobStore !== null || singleServer) return
+function assertAlone({ settings: { database, blobStore, singleServer }, plugins }: Start): void {
+  if (database === null || blobStore !== null || singleServer || plugins.joinPeers === null) return
   throw new InvalidRequestError(
     'invalid_setting',
     'database names PostgreSQL, and blobs would lie in the data directory, where no other server can read them',

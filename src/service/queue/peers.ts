@@ -2,9 +2,10 @@
  * Servers on the same database, as the rest of this server sees them: how many live, which work is theirs, what they are
  * told, and what one of them does at a time.
  *
- * A server alone has nobody to ask or to tell (`alone`); of several, `server-group.ts` answers.
+ * A server alone has nobody to ask or to tell (`alone`); of several, a plugin's {@link PeerGroup} answers.
  */
-import type { LastingDuty } from '#service/storage/remote-database.js'
+import type { Logger } from '#base/logging/logger.js'
+import type { LastingDuty, RemoteDatabase, RemoteDatabaseOptions } from '#service/storage/remote-database.js'
 
 /**
  * `job`: something about it has changed; `queue`: somebody may find work; `session-free`: the same of a session; the others
@@ -39,6 +40,37 @@ export interface Peers {
   /** Duty of one server for as long as it lives, because it remembers what it did. */
   lastingDuty(duty: string): LastingDuty
 }
+
+/** The peers of one of several servers. */
+export interface PeerGroup extends Peers {
+  readonly id: string
+  /** Joins the group. @throws {ConflictError} `database_in_use` where a server of another minor version is in it */
+  start(): Promise<void>
+  stop(): Promise<void>
+}
+
+/** A server that is about to work beside others. */
+export interface JoinOptions {
+  /** Opens the database that they share. */
+  openDatabase(sharing: NonNullable<RemoteDatabaseOptions['sharing']>): Promise<RemoteDatabase>
+  /** The server's own. */
+  readonly directory: string
+  /** Where others find it; null: not known. */
+  readonly url: string | null
+  readonly logger: Logger
+  /** Default: the group's own. */
+  readonly leaseMs?: number | undefined
+}
+
+/** A server that is known to the others and begins with `group.start`. */
+export interface JoinedPeers {
+  readonly database: RemoteDatabase
+  readonly group: PeerGroup
+  /** By which others knew the server of this directory before; null: they did not, or it still has its connection. */
+  readonly earlierId: string | null
+}
+
+export type JoinPeers = (options: JoinOptions) => Promise<JoinedPeers>
 
 /** The peers of a server that has none. */
 export const alone: Peers = {

@@ -1,6 +1,6 @@
 /**
- * Rows and blobs that do not lie in the data directory have an address, and who opens it is found by its scheme: the core has none,
- * plugins bring them (`databases` and `blobStores` of a manifest).
+ * Rows and blobs that do not lie in the data directory have an address, and who opens it is found by its scheme: the core has
+ * none, plugins bring them (`databases` and `blobStores` of a manifest).
  */
 import type { Environment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'

@@ -46,7 +46,7 @@ export interface DataDir {
 
 /** Says which database the directory belongs to (`upkeep/ownership.ts`). */
 export const MARK_FILE = 'database-mark'
-/** Says by which name the server of this directory is known to others on its database (`upkeep/server-id.ts`). */
+/** Says by which name the server of this directory is known to others on its database. */
 export const SERVER_ID_FILE = 'server-id'
 
 const FOLDERS = ['blobs', 'prepared', 'base-models']

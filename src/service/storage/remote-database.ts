@@ -1,6 +1,6 @@
 /**
- * A database at an address, in place of a file of the data directory: what the core asks of it besides what it asks of any. Plugins open
- * them.
+ * A database at an address, in place of a file of the data directory: what the core asks of it besides what it asks of any.
+ * Plugins open them.
  */
 import type { Kysely } from 'kysely'
 import type { AppError } from '#base/errors/errors.js'
@@ -67,8 +67,8 @@ export interface DatabaseAddress {
   /**
    * Opens and migrates it.
    *
-   * @throws {AppError} `database_unavailable`; {ConflictError} `database_in_use` while another server works with it that does not share it, or
-   *   has older tables; {StorageError} `database_refused`, `database_newer`, `migration_failed`
+   * @throws {AppError} `database_unavailable`; {ConflictError} `database_in_use` while another server works with it that does
+   *   not share it, or has older tables; {StorageError} `database_refused`, `database_newer`, `migration_failed`
    */
   open(options: RemoteDatabaseOptions): Promise<RemoteDatabase>
   /** Of all migrations that a database of this program has. */

@@ -98,6 +98,18 @@ afterEach(async () => {
 })
 
 describe('the core without a plugin', () => {
+  test.each([
+    ['database', { database: 'postgres://me:hunter2@nowhere/x' }],
+    ['blob-store', { blobStore: 's3://bucket' }],
+  ])('opens no address: %s', async (param, options) => {
+    const refusal = createTestService({ installed: { plugins: [], bodyThread }, ...options })
+    await expect(refusal).rejects.toMatchObject({
+      code: 'invalid_setting',
+      param,
+      message: expect.stringMatching(/^(?!.*hunter2).*no plugin is loaded that opens addresses/),
+    })
+  })
+
   test('makes its tables, serves its endpoints, and nothing else', async () => {
     service = await createTestService({ installed: { plugins: [], bodyThread } })
     const { status, body } = await service.json<{ paths: object }>('/openapi.json')

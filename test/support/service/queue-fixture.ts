@@ -8,6 +8,7 @@ import { createDeferred } from '#base/util/deferred.js'
 import { decodeFrame } from '#base/util/frame.js'
 import { type IdSource, systemIds } from '#base/util/ids.js'
 import type { SessionReport } from '#contract/processes/training-session.js'
+import { createServerGroup } from '#plugins/servers/server-group.js'
 import {
   createDispatcher,
   DEFAULT_JOB_TIMING,
@@ -18,7 +19,6 @@ import {
 import { alone } from '#service/queue/peers.js'
 import { createJob } from '#service/queue/queue.js'
 import type { RemoteWorker } from '#service/queue/remote-workers.js'
-import { createServerGroup } from '#service/queue/server-group.js'
 import { createSessionRunner, type SessionRunner } from '#service/queue/sessions/session-runner.js'
 import type { SessionTurns } from '#service/queue/sessions/session-turns.js'
 import { createJobSignals } from '#service/queue/signals.js'

@@ -1,6 +1,6 @@
 /**
- * PostgreSQL as Kysely speaks it: SQLite's types and its clock become PostgreSQL's, texts sort by their bytes, errors are in our words, and
- * a connection that broke is not used again.
+ * PostgreSQL as Kysely speaks it: SQLite's types and its clock become PostgreSQL's, texts sort by their bytes, errors are in
+ * our words, and a connection that broke is not used again.
  */
 import {
   type ColumnDefinitionNode,
@@ -95,9 +95,14 @@ class Connection implements DatabaseConnection {
   readonly #nameOf: StatementNames
   isBroken = false
   isInTransaction = false
-  /** A statement has failed, and nothing was undone since: PostgreSQL takes none any more, and its commit is a rollback without a word. */
+  /**
+   * A statement has failed, and nothing was undone since: PostgreSQL takes none any more, and its commit is a rollback without
+   * a word.
+   */
   hasFailed = false
-  /** What goes in front of the next statement, and need not be answered before that is sent: if it fails, so does the statement. */
+  /**
+   * What goes in front of the next statement, and need not be answered before that is sent: if it fails, so does the statement.
+   */
   ahead = ''
 
   constructor(client: PooledClient, nameOf: StatementNames) {

@@ -1,5 +1,6 @@
 /**
- * The driver of PostgreSQL, `pg`: the only place that loads it, and only when a database is opened. Of its surface this is what we use.
+ * The driver of PostgreSQL, `pg`: the only place that loads it, and only when a database is opened. Of its surface this is what
+ * we use.
  */
 import { createRequire } from 'node:module'
 import type { Writable } from 'node:stream'
@@ -73,7 +74,8 @@ export function loadDriver(): PostgresDriver {
 }
 
 /**
- * Clients that ask `source` when the database wants a password. An option of the driver would not do: it forgets that one beside an address.
+ * Clients that ask `source` when the database wants a password. An option of the driver would not do: it forgets that one
+ * beside an address.
  *
  * @param source null: the driver has it from the environment
  */

@@ -41,7 +41,9 @@ export async function onDuty<T>(db: DatabaseHandle, duty: string, action: () => 
   })
 }
 
-/** Takes the duty when it is free, and keeps it until it is released or the connection that holds it is gone: one of the server's. */
+/**
+ * Takes the duty when it is free, and keeps it until it is released or the connection that holds it is gone: one of the server's.
+ */
 export function createLastingDuty(db: DatabaseHandle, duty: string): LastingDuty {
   const id = lockOf(duty)
   let held: { readonly connection: Database; end(): Promise<void> } | null = null

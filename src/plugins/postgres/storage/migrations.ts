@@ -1,6 +1,6 @@
 /**
- * What a PostgreSQL database goes through: all tables at once, then the migrations that came later, which are SQLite's own. One of those
- * that needs words of SQLite alone (a trigger, `json_each`) gets a second spelling here, under its name.
+ * What a PostgreSQL database goes through: all tables at once, then the migrations that came later, which are SQLite's own. One
+ * of those that needs words of SQLite alone (a trigger, `json_each`) gets a second spelling here, under its name.
  */
 import { type Migration, sql } from 'kysely'
 import { createTable as createKeptTrainingData } from '#service/storage/migrations/0036-kept-training-data.js'
@@ -18,7 +18,7 @@ const OWN_SPELLINGS: Readonly<Record<string, Migration>> = {
     up: async (db) => {
       await createKeptTrainingData(db)
       for (const column of ['data_sha256', 'rollouts_sha256']) {
-        for (const statement of blobTriggers('kept_training_data', column, 1)) await sql.raw(statement).execute(db)
+        for (const statement of blobTriggers(['kept_training_data', column, 1])) await sql.raw(statement).execute(db)
       }
     },
   },
@@ -43,7 +43,7 @@ export function postgresMigrationsWith(parts: readonly SchemaPart[]): Readonly<R
 function createFirst({ statements, blobs = [] }: FirstTables): Migration {
   return {
     up: async (db) => {
-      const notes = blobs.flatMap((column) => blobTriggers(...column))
+      const notes = blobs.flatMap(blobTriggers)
       for (const statement of [...toStatements(statements), ...notes]) await sql.raw(statement).execute(db)
     },
   }

@@ -1,5 +1,6 @@
 /**
- * Opens a PostgreSQL database: a pool of connections, migrations, and a lock that keeps a second server out, or lets in only such as share.
+ * Opens a PostgreSQL database: a pool of connections, migrations, and a lock that keeps a second server out, or lets in only
+ * such as share.
  *
  * The driver is loaded here and only when it is needed. Transactions are serializable and repeated when the database asks for it
  * (`in-transaction.ts`); single statements see what is committed. Nothing here knows what the tables mean.
@@ -9,7 +10,12 @@ import { readEnvironment } from '#base/environment.js'
 import { AppError, StorageError } from '#base/errors/errors.js'
 import { migrate } from '#service/storage/database.js'
 import { shareTransactions } from '#service/storage/in-transaction.js'
-import type { RemoteDatabase, RemoteDatabaseOptions, SharedDatabase } from '#service/storage/remote-database.js'
+import type {
+  DatabaseAddress,
+  RemoteDatabase,
+  RemoteDatabaseOptions,
+  SharedDatabase,
+} from '#service/storage/remote-database.js'
 import type { Schema } from '#service/storage/schema.js'
 import { withParts } from '#service/storage/schema-part.js'
 import { parsePostgresAddress } from './address.js'
@@ -33,8 +39,9 @@ const INTEGER_OIDS = [20, 1700]
 /**
  * Opens and migrates it.
  *
- * @throws {InvalidRequestError} `invalid_setting`; {AppError} `database_unavailable`; {ConflictError} `database_in_use` while another server
- *   works with it that does not share it, or has older tables; {StorageError} `database_refused`, `database_newer`, `migration_failed`
+ * @throws {InvalidRequestError} `invalid_setting`; {AppError} `database_unavailable`; {ConflictError} `database_in_use` while
+ *   another server works with it that does not share it, or has older tables; {StorageError} `database_refused`,
+ *   `database_newer`, `migration_failed`
  */
 export async function openPostgres(address: string, options: RemoteDatabaseOptions): Promise<RemoteDatabase> {
   const { url, name } = parsePostgresAddress(address)
@@ -103,6 +110,15 @@ function sharedBy(db: Kysely<Schema>): SharedDatabase {
     lastingDuty: (duty) => createLastingDuty(db, duty),
     inTurnOfStarts: (action) => inTurnOfStarts(db, action),
     createBlobGuard: () => createBlobGuard(db),
+  }
+}
+
+/** @throws {InvalidRequestError} `invalid_setting` */
+export async function readDatabaseAddress(text: string): Promise<DatabaseAddress> {
+  return {
+    name: parsePostgresAddress(text).name,
+    open: (options) => openPostgres(text, options),
+    migrationNames: (parts) => Object.keys(postgresMigrationsWith(parts)),
   }
 }
 

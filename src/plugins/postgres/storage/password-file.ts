@@ -1,8 +1,10 @@
 /**
- * The password of a database from a file, as PostgreSQL's own programs read it: `host:port:database:user:password` in each line, `*` for any,
- * `\:` and `\\` for these characters, `#` begins a comment. Source: PostgreSQL's manual, section "The Password File".
+ * The password of a database from a file, as PostgreSQL's own programs read it: `host:port:database:user:password` in each
+ * line, `*` for any, `\:` and `\\` for these characters, `#` begins a comment. Source: PostgreSQL's manual, section "The
+ * Password File".
  *
- * The driver's own reader warns of itself on standard error, where the log's lines of JSON stand, and is silent where the file does not help.
+ * The driver's own reader warns of itself on standard error, where the log's lines of JSON stand, and is silent where the file
+ * does not help.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'

@@ -1,9 +1,11 @@
 /**
- * Who works with a database: one server alone, or several beside each other. Each holds an advisory lock on a connection of its own, which the
- * database drops when the server dies, however it dies: one that is alone holds it exclusively, the others share it. When the connection is
- * lost the server goes on and takes the lock again as soon as it can; where another has it exclusively meanwhile, it must not go on.
+ * Who works with a database: one server alone, or several beside each other. Each holds an advisory lock on a connection of its
+ * own, which the database drops when the server dies, however it dies: one that is alone holds it exclusively, the others share
+ * it. When the connection is lost the server goes on and takes the lock again as soon as it can; where another has it
+ * exclusively meanwhile, it must not go on.
  *
- * Servers that share a database hear each other on that connection (`LISTEN`). What was said while it was lost is lost: then they are told so.
+ * Servers that share a database hear each other on that connection (`LISTEN`). What was said while it was lost is lost: then
+ * they are told so.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ConflictError } from '#base/errors/errors.js'

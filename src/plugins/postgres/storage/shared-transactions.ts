@@ -8,13 +8,13 @@
  * committed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ControlledTransaction, Kysely, KyselyPlugin, Transaction } from 'kysely'
+import { type ControlledTransaction, type Kysely, type KyselyPlugin, sql, type Transaction } from 'kysely'
 import { AppError } from '#base/errors/errors.js'
 import { createRng, randomSeed } from '#base/util/rng.js'
+import type { Database } from '#service/storage/database.js'
 import type { SharedTransactions } from '#service/storage/in-transaction.js'
 import type { Schema } from '#service/storage/schema.js'
-import { databaseBusy, isConflict } from './errors.js'
-import { readTransactionId, wasCommitted } from './transaction-outcome.js'
+import { databaseBusy, isConflict, sqlStateOf } from './errors.js'
 
 type Action = (transaction: Transaction<Schema>) => Promise<unknown>
 type Outcome = { readonly value: unknown } | { readonly error: unknown }
@@ -129,8 +129,8 @@ async function behindSavepoint(transaction: ControlledTransaction<Schema>, actio
 }
 
 /**
- * Refuses an action's statements once it has ended, as its own transaction would: what it began and did not wait for would be committed with
- * those behind it.
+ * Refuses an action's statements once it has ended, as its own transaction would: what it began and did not wait for would be
+ * committed with those behind it.
  */
 function createFence(): KyselyPlugin & { close(): void } {
   let isOver = false
@@ -143,5 +143,30 @@ function createFence(): KyselyPlugin & { close(): void } {
       return node
     },
     transformResult: async ({ result }) => result,
+  }
+}
+
+/** The number of the transaction that runs. */
+async function readTransactionId(transaction: Database): Promise<string | null> {
+  const { rows } = await sql<{ id: string }>`select pg_current_xact_id()::text as id`.execute(transaction)
+  return rows[0]?.id ?? null
+}
+
+/**
+ * Whether a transaction was committed whose connection was lost after the commit was sent; null: it is not over. PostgreSQL keeps
+ * the outcome under the transaction's number.
+ *
+ * Source: PostgreSQL's manual, 9.27.8, "Transaction ID and Snapshot Information Functions".
+ */
+async function wasCommitted(db: Database, id: string): Promise<boolean | null> {
+  try {
+    const { rows } = await sql<{ status: string | null }>`select pg_xact_status(${id}::xid8) as status`.execute(db)
+    const status = rows[0]?.status
+    // forgotten: it is so old that it was over long ago
+    return status === 'in progress' ? null : status !== 'aborted'
+  } catch (error) {
+    // a number that this database has not given yet: it is one that took over from another before that had told it
+    if (sqlStateOf(error) === '22023') return false
+    throw error
   }
 }

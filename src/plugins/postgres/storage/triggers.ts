@@ -1,10 +1,11 @@
 /**
- * The triggers of a PostgreSQL database: how many models there are of a base model, and which blobs a row lets go. The same names and the same
- * effect as SQLite's (migrations 0013, 0014 and 0027).
+ * The triggers of a PostgreSQL database: how many models there are of a base model, and which blobs a row lets go. The same
+ * names and the same effect as SQLite's (migrations 0013, 0014 and 0027).
  */
+import type { BlobColumn } from '#service/storage/migrations/0014-blob-upkeep.js'
 
 /** Columns that name blobs; whether what they name serves one job, or one session, only. */
-const BLOB_COLUMNS: readonly (readonly [table: string, column: string, isTransient: 0 | 1])[] = [
+const BLOB_COLUMNS: readonly BlobColumn[] = [
   ['checkpoint_files', 'sha256', 0],
   ['job_files', 'sha256', 1],
   ['resume_points', 'sha256', 1],
@@ -47,8 +48,8 @@ const noteBlob = (clock: string): string => `create function note_dropped_blob()
     return null;
   end $$`
 
-/** Notes what a column of a row lets go. @param isTransient whether that serves one job, or one session, only */
-export function blobTriggers(table: string, column: string, isTransient: 0 | 1): readonly string[] {
+/** Notes what a column of a row lets go. */
+export function blobTriggers([table, column, isTransient]: BlobColumn): readonly string[] {
   const run = `for each row execute function note_dropped_blob('${column}', '${isTransient}')`
   return [
     `create trigger ${table}_${column}_dropped after delete on ${table} ${run}`,
@@ -58,6 +59,6 @@ export function blobTriggers(table: string, column: string, isTransient: 0 | 1):
 
 /** @param clock the expression for the database's time, milliseconds */
 export function triggers(clock: string): readonly string[] {
-  const notes = BLOB_COLUMNS.flatMap((row) => blobTriggers(...row))
+  const notes = BLOB_COLUMNS.flatMap(blobTriggers)
   return [...COUNT_MODELS, noteBlob(clock), ...notes]
 }

@@ -20,7 +20,7 @@ export interface RemoteBlobs extends BlobStore {
 /** Does what no other server may do with the same blob meanwhile. */
 export type BlobGuard = <T>(sha256: string, action: () => Promise<T>) => Promise<T>
 
-export interface RemoteBlobsOptions {
+interface RemoteBlobsOptions {
   /** Folder of copies on this machine. */
   readonly cachePath: string
   /** Default: there is no other server. */

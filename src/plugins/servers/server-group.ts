@@ -1,34 +1,31 @@
 /**
- * A server among those that share its database (`peers.ts`): it renews its lease there, counts the servers that live, and
- * sends and receives their notices.
+ * A server among those that share its database (`src/service/queue/peers.ts`): it renews its lease there, counts the servers
+ * that live, and sends and receives their notices.
  *
  * A notice carries no data: whoever gets one reads the database, so a lost notice costs only a delay. A server whose
  * lease runs out while the database is away loses nothing: jobs and sessions are fenced by their attempts.
  */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { ConflictError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
+import { systemIds } from '#base/util/ids.js'
+import { moveFile } from '#base/util/move-file.js'
+import { packageVersion } from '#base/util/package-root.js'
+import type { JoinedPeers, JoinOptions, PeerGroup, Topic } from '#service/queue/peers.js'
+import { SERVER_ID_FILE } from '#service/storage/data-dir.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { SharedDatabase } from '#service/storage/remote-database.js'
 import { listHeldElsewhere } from '#service/storage/training-sessions/training-sessions.js'
-import {
-  deleteServer,
-  forgetServers,
-  listServers,
-  renewServer,
-  type ServerFacts,
-} from '#service/storage/upkeep/servers.js'
-import type { Peers, Topic } from './peers.js'
+import { listServers, type ServerFacts } from '#service/storage/upkeep/servers.js'
+import { deleteServer, forgetServers, renewServer } from './storage/servers.js'
 
-export interface ServerGroup extends Peers {
-  readonly id: string
+export interface ServerGroup extends PeerGroup {
   /** Notice that the database passed on; null: its connection was lost meanwhile. */
   receive(payload: string | null): void
-  /** Joins the group. @throws {ConflictError} `database_in_use` where a server of another minor version is in it */
-  start(): Promise<void>
-  stop(): Promise<void>
 }
 
-export interface ServerGroupOptions {
+interface ServerGroupOptions {
   readonly db: DatabaseHandle
   /** The same, as servers share it. */
   readonly shared: Pick<SharedDatabase, 'notify' | 'onDuty' | 'lastingDuty'>
@@ -44,6 +41,36 @@ export const SERVER_LEASE_MS = 15_000
 const GATHER_MS = 5
 /** PostgreSQL passes on 8000 bytes at once. */
 const MOST_BYTES = 7000
+
+/**
+ * Opens the database as one of several servers. They know this one by an id that each start makes anew, so that what a dead process
+ * left behind is not taken for a running one's, even if its directory was copied.
+ *
+ * @throws as `openDatabase` of the options
+ */
+export async function joinServers({
+  openDatabase,
+  directory,
+  url,
+  logger,
+  leaseMs,
+}: JoinOptions): Promise<JoinedPeers> {
+  const id = systemIds.uuid()
+  // the group begins when there is a database, which may have heard something by then: nobody waits for it yet
+  let group: ServerGroup | null = null
+  const database = await openDatabase({ id, onNotice: (payload) => group?.receive(payload) })
+  const { db, shared } = database
+  try {
+    const before = await readServerId(directory)
+    const earlierId = before === null || (await shared.isConnected(before)) ? null : before
+    await writeServerId(directory, id)
+    group = createServerGroup({ db, shared, facts: { id, url, version: packageVersion() }, logger, leaseMs })
+    return { database, group, earlierId }
+  } catch (error) {
+    await database.close()
+    throw error
+  }
+}
 
 export function createServerGroup(options: ServerGroupOptions): ServerGroup {
   const { db, shared, facts, logger, leaseMs = SERVER_LEASE_MS } = options
@@ -151,4 +178,16 @@ function inParts(sender: string, lines: readonly string[]): readonly string[] {
     part += `\n${line}`
   }
   return part === sender ? parts : [...parts, part]
+}
+
+/** Of the start before; null: there was none. */
+async function readServerId(root: string): Promise<string | null> {
+  const text = await readFile(join(root, SERVER_ID_FILE), 'utf8').catch(() => '')
+  return /^[0-9a-f-]{36}$/.test(text.trim()) ? text.trim() : null
+}
+
+async function writeServerId(root: string, id: string): Promise<void> {
+  const path = join(root, SERVER_ID_FILE)
+  await writeFile(`${path}.tmp`, `${id}\n`, { mode: 0o600, flush: true })
+  await moveFile(`${path}.tmp`, path)
 }

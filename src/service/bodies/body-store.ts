@@ -210,9 +210,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const source = body.take()
       const bytes = 'bytes' in source ? source.bytes : null
       if (bytes !== null && bytes.length <= INLINE_BYTES) return { read: (await kind.load())(bytes), bytes }
-      // what is handed over is gone here
-      const sent = bytes === null ? source : { bytes: bytes.slice() }
-      const task = { type: 'binary', name: kind.name, source: sent } as const
+      const task = { type: 'binary', name: kind.name, source: copyOf(source) } as const
       const read = (await chatTurns.take(body.key, NEVER, () => chatThread.run(task))) as T
       return { read, bytes: bytes ?? (await bytesOf(source)) }
     },
@@ -269,6 +267,11 @@ async function writeAll(handle: FileHandle, parts: readonly Uint8Array[]): Promi
       return taken === part.length ? [] : [part.subarray(taken)]
     })
   }
+}
+
+/** What is handed to a thread is gone here. */
+function copyOf(source: BodySource): BodySource {
+  return 'bytes' in source ? { bytes: source.bytes.slice() } : source
 }
 
 async function bytesOf(source: BodySource): Promise<Uint8Array> {

@@ -104,9 +104,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       const source = body.take()
       const bytes = 'bytes' in source ? source.bytes : null
       if (bytes !== null && bytes.length <= INLINE_BYTES) return { read: (await kind.load())(bytes), bytes }
-      // what is handed over is gone here
-      const sent = bytes === null ? source : { bytes: bytes.slice() }
-      const task = { type: 'binary', name: kind.name, source: sent } as const
+      const task = { type: 'binary', name: kind.name, source: copyOf(source) } as const
       const read = (await chatTurns.take(body.key, NEVER, () => chatThread.run(task))) as T
       return { read, bytes: bytes ?? (await bytesOf(source)) }
     },
@@ -149,6 +147,11 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
 
 function isSmall(body: ReceivedBody, source: BodySource): source is { readonly bytes: Uint8Array } {
   return body.sizeBytes <= INLINE_BYTES && 'bytes' in source
+}
+
+/** What is handed to a thread is gone here. */
+function copyOf(source: BodySource): BodySource {
+  return 'bytes' in source ? { bytes: source.bytes.slice() } : source
 }
 
 async function bytesOf(source: BodySource): Promise<Uint8Array> {

@@ -6,7 +6,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { openSqlite } from '#service/storage/sqlite.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
-import { openTinker, plainRows, type TestRun, type TinkerTestClient } from '../../../support/tinker/tinker-client.js'
+import {
+  encodeLossCall,
+  openTinker,
+  plainRows,
+  type TestRun,
+  type TinkerTestClient,
+} from '../../../support/tinker/tinker-client.js'
 import { until } from '../../../support/until.js'
 
 const ROWS = plainRows([
@@ -152,6 +158,18 @@ describe('a training loop', () => {
       category: 'user',
     })
     expect((await tinker.loss(good)).loss).toBeGreaterThan(0)
+  })
+
+  it('reads large rows in a thread, where one is refused under its number, too', async () => {
+    const run = await tinker.createRun()
+    const data = Array.from({ length: 200 }, () => ROWS).flat()
+    expect(encodeLossCall(run.id, 1, { ...TRAIN, data }).length).toBeGreaterThan(16 * 1024)
+    const refused = await run.send({ loss: 'stable_reinforce', data })
+    const good = await run.send({ ...TRAIN, data, isForwardOnly: true })
+    expect(await tinker.result(refused)).toMatchObject({
+      json: { error: expect.stringContaining('got "stable_reinforce"'), category: 'user' },
+    })
+    expect((await tinker.loss(good)).logprobs).toHaveLength(data.length)
   })
 })
 

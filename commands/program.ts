@@ -210,7 +210,10 @@ const OWN: readonly CommandEntry[] = [
 /** Every command, in the order of help. */
 export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own, INSTALLED.plugins)])
 
-/** Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever is run. */
+/**
+ * Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever
+ * is run.
+ */
 async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<void> {
   const { pluginsNamed } = await import('#cli/config/named-plugins.js')
   const paths = await pluginsNamed(argv, environment)

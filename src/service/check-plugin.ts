@@ -6,13 +6,15 @@ import { AppError } from '#base/errors/errors.js'
 import type { Key } from '#contract/endpoints/table.js'
 import { problemOfJobOptions } from '#contract/jobs/plugin-options.js'
 import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
-import type { Plugin, PluginEndpoints } from './plugin.js'
+import type { Plugin, PluginEndpoints, PluginPageRow } from './plugin.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
 const MEMBERS: Readonly<Record<string, 'function' | 'object'>> = {
+  needs: 'object',
   commands: 'object',
   settings: 'object',
   jobOptions: 'object',
+  pages: 'object',
   endpoints: 'function',
   start: 'function',
   handlers: 'function',
@@ -20,6 +22,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object'>> = {
   artifactRows: 'function',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
+const PATTERN = /^(?:\/:?[a-z][a-z0-9_-]*)*$/
 const SCOPES: readonly string[] = [...KEY_SCOPES, 'open']
 const KEY = /^(?:GET|POST|PUT|DELETE) \/\S+$/
 
@@ -54,6 +57,11 @@ export function checkForeign(value: unknown, from: string): Plugin {
   const plugin = value as Plugin
   const problem = plugin.jobOptions === undefined ? null : problemOfJobOptions(name, plugin.jobOptions)
   if (problem !== null) throw pluginInvalid(name, problem)
+  checkPages(plugin)
+  const { needs = [] } = plugin
+  if (!Array.isArray(needs) || needs.some((other) => typeof other !== 'string')) {
+    throw pluginInvalid(name, '"needs" must be a list of names of plugins')
+  }
   for (const { key } of Object.values(plugin.settings ?? {})) assertPrefix(name, `setting "${key}"`, key, `${name}-`)
   for (const { path } of plugin.commands?.rows ?? []) assertPrefix(name, `command "${path}"`, `${path} `, `${name} `)
   return {
@@ -61,6 +69,29 @@ export function checkForeign(value: unknown, from: string): Plugin {
     ...(plugin.endpoints === undefined ? {} : { endpoints: async () => checkEndpoints(plugin) }),
     ...(plugin.tables === undefined ? {} : { tables: async () => checkTables(plugin) }),
     isForeign: true,
+  }
+}
+
+function checkPages({ name, pages = [] }: Plugin): void {
+  if (!Array.isArray(pages)) throw pluginInvalid(name, '"pages" must be a list')
+  const patterns = new Set<string>()
+  for (const { pattern, section, module } of pages as readonly PluginPageRow[]) {
+    if (typeof pattern !== 'string' || !PATTERN.test(pattern)) {
+      throw pluginInvalid(
+        name,
+        `a page has the pattern ${JSON.stringify(pattern)}, expected "" or one as "/scores/:id"`,
+      )
+    }
+    if (patterns.has(pattern)) throw pluginInvalid(name, `two pages have the pattern "${pattern}"`)
+    patterns.add(pattern)
+    if (typeof section !== 'string' || section === '' || section.length > 40) {
+      throw pluginInvalid(
+        name,
+        `the page "${pattern}" needs a section, the entry of the navigation, of at most 40 characters`,
+      )
+    }
+    if (module instanceof URL && module.protocol === 'file:') continue
+    throw pluginInvalid(name, `the page "${section}" needs a module, as new URL('./page.js', import.meta.url)`)
   }
 }
 
@@ -102,9 +133,17 @@ export function checkTogether(
 ): void {
   const names = new Set<string>()
   const keys = new Set<string>(Object.keys(core.endpoints))
-  for (const [i, { name }] of plugins.entries()) {
+  for (const [i, { name, needs = [] }] of plugins.entries()) {
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
+    const missing = needs.find((other) => !plugins.some((each) => each.name === other))
+    if (missing !== undefined) {
+      throw pluginInvalid(
+        name,
+        `it needs the plugin "${missing}", which is not loaded`,
+        'name the file of that plugin, too',
+      )
+    }
     const { runs = [], sections = [] } = endpoints[i] ?? {}
     for (const { after } of sections) {
       if (!core.sections.includes(after)) throw pluginInvalid(name, `there is no section "${after}" to stand behind`)

@@ -7,7 +7,7 @@ import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#c
 import { addJobOptions } from '#contract/jobs/plugin-options.js'
 import { type BodyFinder, createBodyFinder } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
-import type { ErrorForm, LoadedLater } from '../http/environment.js'
+import type { ErrorForm, LoadedLater, ServedPage } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import {
   type Installed,
@@ -20,6 +20,7 @@ import {
 import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
+import { loadPages } from './plugin-pages.js'
 
 /** What is served, with the rows of all plugins. */
 interface Served {
@@ -32,6 +33,8 @@ export interface LoadedPlugins extends Served {
   /** What they add to the database. */
   readonly parts: readonly SchemaPart[]
   readonly errorForms: readonly ErrorForm[]
+  /** Their views of the web page. */
+  readonly pages: readonly ServedPage[]
   readonly bodyThread: EntryPoint
   readonly files: readonly string[]
   readonly settings: SettingsByPlugin
@@ -64,7 +67,8 @@ export async function loadPlugins(
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts }
+  const pages = await loadPages(plugins)
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, pages }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

@@ -220,7 +220,10 @@ async function addOwnSettings(): Promise<void> {
   for (const { settings = {} } of INSTALLED.plugins) addSettings(settings)
 }
 
-/** Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever is run. */
+/**
+ * Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever
+ * is run.
+ */
 async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<void> {
   const { pluginsNamed } = await import('#cli/config/named-plugins.js')
   const paths = await pluginsNamed(argv, environment)

@@ -19,6 +19,14 @@ export type {
   ShownMessage,
   ShownTrajectory,
 } from '#contract/jobs/plugin-options.js'
+export type { PluginModule, PluginView } from '#contract/wire/plugin-page.js'
 export { definePlugin } from '#service/define-plugin.js'
-export type { Plugin, PluginEndpoints, PluginHandlers, PluginService, PluginStart } from '#service/plugin.js'
+export type {
+  Plugin,
+  PluginEndpoints,
+  PluginHandlers,
+  PluginPageRow,
+  PluginService,
+  PluginStart,
+} from '#service/plugin.js'
 export type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'

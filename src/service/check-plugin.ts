@@ -6,13 +6,15 @@ import { AppError } from '#base/errors/errors.js'
 import type { Key } from '#contract/endpoints/table.js'
 import { problemOfJobOptions } from '#contract/jobs/plugin-options.js'
 import { KEY_SCOPES } from '#contract/wire/access/key-words.js'
-import type { Plugin, PluginEndpoints } from './plugin.js'
+import type { Plugin, PluginEndpoints, PluginPageRow } from './plugin.js'
 import type { SchemaPart } from './storage/schema-part.js'
 
 const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
+  needs: 'object',
   commands: 'object',
   settings: 'object',
   jobOptions: 'object',
+  pages: 'object',
   endpoints: 'function',
   start: 'function',
   handlers: 'function',
@@ -25,6 +27,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   accelerators: 'object',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
+const PATTERN = /^(?:\/:?[a-z][a-z0-9_-]*)*$/
 const SCOPES: readonly string[] = [...KEY_SCOPES, 'open']
 const KEY = /^(?:GET|POST|PUT|DELETE) \/\S+$/
 
@@ -60,6 +63,11 @@ export function checkForeign(value: unknown, from: string): Plugin {
   const plugin = value as Plugin
   const problem = plugin.jobOptions === undefined ? null : problemOfJobOptions(name, plugin.jobOptions)
   if (problem !== null) throw pluginInvalid(name, problem)
+  checkPages(plugin)
+  const { needs = [] } = plugin
+  if (!Array.isArray(needs) || needs.some((other) => typeof other !== 'string')) {
+    throw pluginInvalid(name, '"needs" must be a list of names of plugins')
+  }
   for (const { key } of Object.values(plugin.settings ?? {})) assertPrefix(name, `setting "${key}"`, key, `${name}-`)
   for (const { path } of plugin.commands?.rows ?? []) assertPrefix(name, `command "${path}"`, `${path} `, `${name} `)
   return {
@@ -67,6 +75,29 @@ export function checkForeign(value: unknown, from: string): Plugin {
     ...(plugin.endpoints === undefined ? {} : { endpoints: async () => checkEndpoints(plugin) }),
     ...(plugin.tables === undefined ? {} : { tables: async () => checkTables(plugin) }),
     isForeign: true,
+  }
+}
+
+function checkPages({ name, pages = [] }: Plugin): void {
+  if (!Array.isArray(pages)) throw pluginInvalid(name, '"pages" must be a list')
+  const patterns = new Set<string>()
+  for (const { pattern, section, module } of pages as readonly PluginPageRow[]) {
+    if (typeof pattern !== 'string' || !PATTERN.test(pattern)) {
+      throw pluginInvalid(
+        name,
+        `a page has the pattern ${JSON.stringify(pattern)}, expected "" or one as "/scores/:id"`,
+      )
+    }
+    if (patterns.has(pattern)) throw pluginInvalid(name, `two pages have the pattern "${pattern}"`)
+    patterns.add(pattern)
+    if (typeof section !== 'string' || section === '' || section.length > 40) {
+      throw pluginInvalid(
+        name,
+        `the page "${pattern}" needs a section, the entry of the navigation, of at most 40 characters`,
+      )
+    }
+    if (module instanceof URL && module.protocol === 'file:') continue
+    throw pluginInvalid(name, `the page "${section}" needs a module, as new URL('./page.js', import.meta.url)`)
   }
 }
 
@@ -110,7 +141,8 @@ export function checkTogether(
   const keys = new Set<string>(Object.keys(core.endpoints))
   const schemes = new Set<string>()
   const protocols = new Set<string>()
-  for (const [i, { name, peers, databases = [], blobStores = [], workerSupplies = [] }] of plugins.entries()) {
+  for (const [i, plugin] of plugins.entries()) {
+    const { name, needs = [], peers, databases = [], blobStores = [], workerSupplies = [] } = plugin
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
     for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
@@ -124,6 +156,14 @@ export function checkTogether(
       if (protocols.has(protocol))
         throw pluginInvalid(name, `another plugin starts workers at addresses of "${protocol}"`)
       protocols.add(protocol)
+    }
+    const missing = needs.find((other) => !plugins.some((each) => each.name === other))
+    if (missing !== undefined) {
+      throw pluginInvalid(
+        name,
+        `it needs the plugin "${missing}", which is not loaded`,
+        'name the file of that plugin, too',
+      )
     }
     const { runs = [], sections = [] } = endpoints[i] ?? {}
     for (const { after } of sections) {

@@ -143,16 +143,30 @@ interface AcceleratorRow {
   prove(environment: Readonly<Record<string, string | undefined>>): Promise<DeviceProof>
 }
 
+/** A view of the web page. */
+export interface PluginPageRow {
+  /** Address below `/ui/x/` and the plugin's name: empty, or as `/scores/:id`. */
+  readonly pattern: string
+  /** Entry of the navigation, and its heading. */
+  readonly section: string
+  /** A file that imports nothing, as `new URL('./page.js', import.meta.url)`: it exports `mount` (`PluginModule`). */
+  readonly module: URL
+}
+
 /** What a plugin adds; it leaves out what it does not add. */
 export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingRows, O extends PluginOptionRows> {
   /** As its folder is called. */
   readonly name: string
+  /** Names of plugins without which it does nothing: a start without one of them is refused. */
+  readonly needs?: readonly string[]
   /** Commands that stand together in help, behind one of the core; each is loaded when it is called. */
   readonly commands?: { readonly after: string; readonly rows: readonly CommandRow[] }
   /** Rows as `contract/settings` has them: flags of `serve`, variables, keys of the configuration file. */
   readonly settings?: S
   /** Rows as `contract/jobs` has them, with what they do in the training worker. */
   readonly jobOptions?: PluginJobOptions<O>
+  /** Views of the web page, each a module that a browser loads when it is opened. */
+  readonly pages?: readonly PluginPageRow[]
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
   endpoints?(): Promise<E>
   /** Starts what runs beside the service; it is there before the port is. @returns what handlers are given of it */

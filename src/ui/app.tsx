@@ -5,49 +5,28 @@
 import type { ComponentType, JSX } from 'preact'
 import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { followLinks, go, here, hrefOf, path, route } from './data/address.js'
+import { followLinks, go, here, hrefOf, path, route, views } from './data/address.js'
 import { toApiError } from './data/api-error.js'
 import { followActivity } from './data/live.js'
-import type { PageName } from './data/match.js'
 import { credential } from './data/session.js'
 import { identify, signInByCode } from './data/sign-in.js'
-import { ModelsPage } from './pages/models.js'
-import { codeProblem, OtherSession, SignInPage } from './pages/sign-in.js'
+import type { View } from './data/view.js'
+import { codeProblem, OtherSession } from './pages/sign-in.js'
 import { Layout, Title } from './parts/layout.js'
 import { applyTheme, watchSystemTheme } from './parts/theme.js'
+import { listViews, SIGN_IN } from './views.js'
 
 type Page = ComponentType
 /** Before who is signed in is asked again. */
 const RETRY_MS = 3000
 /** A skeleton that comes and goes within this time is only a flicker. */
 const SLOW_MS = 200
-/** Pages that are loaded when they are opened. */
-const LATER: Partial<Readonly<Record<PageName, () => Promise<Page>>>> = {
-  model: async () => (await import('./pages/model.js')).ModelPage,
-  checkpoints: async () => (await import('./pages/checkpoints.js')).CheckpointsPage,
-  marks: async () => (await import('./pages/marks.js')).MarksPage,
-  evaluations: async () => (await import('./pages/evaluations.js')).EvaluationsPage,
-  watch: async () => (await import('./pages/watch.js')).WatchPage,
-  compare: async () => (await import('./pages/compare.js')).ComparePage,
-  jobs: async () => (await import('./pages/jobs.js')).JobsPage,
-  job: async () => (await import('./pages/job.js')).JobPage,
-  session: async () => (await import('./pages/session.js')).SessionPage,
-  data: async () => (await import('./pages/data.js')).DataPage,
-  train: async () => (await import('./pages/train.js')).TrainPage,
-  rollouts: async () => (await import('./pages/rollouts.js')).RolloutsPage,
-  'rollout-group': async () => (await import('./pages/rollout-group.js')).RolloutGroupPage,
-  trajectory: async () => (await import('./pages/trajectory.js')).TrajectoryPage,
-  play: async () => (await import('./pages/play.js')).PlayPage,
-  settings: async () => (await import('./pages/settings.js')).SettingsPage,
-}
-const NOW: Partial<Readonly<Record<PageName, Page>>> = { models: ModelsPage, 'sign-in': SignInPage, nowhere: Nowhere }
-
 function App(): JSX.Element {
-  const { page } = route.value
+  const { view } = route.value
   const isSignedIn = credential.value !== null
   useEffect(() => {
-    if (!isSignedIn && page !== 'sign-in') go(`/sign-in?back=${encodeURIComponent(here.peek())}`, { replaces: true })
-  }, [isSignedIn, page])
+    if (!isSignedIn && view !== SIGN_IN) go(`/sign-in?back=${encodeURIComponent(here.peek())}`, { replaces: true })
+  }, [isSignedIn, view])
   useEffect(() => {
     if (!isSignedIn) return
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -62,42 +41,43 @@ function App(): JSX.Element {
   }, [isSignedIn])
   return (
     <Layout>
-      {(isSignedIn || page === 'sign-in') && <Shown page={page} />}
+      {(isSignedIn || view === SIGN_IN) && (view === null ? <Nowhere /> : <Shown view={view} />)}
       <OtherSession />
     </Layout>
   )
 }
 
-/** Parts of the page by name, each asked for once. */
-const asked = new Map<PageName, Promise<Page>>()
+/** Views that were asked for, each once. */
+const asked = new Map<View, Promise<Page>>()
 
-function askFor(page: PageName): Promise<Page> | undefined {
-  const known = asked.get(page) ?? LATER[page]?.()
-  if (known !== undefined) asked.set(page, known)
+function askFor(view: View): Promise<Page> | undefined {
+  if (typeof view.load !== 'function') return undefined
+  const known = asked.get(view) ?? view.load()
+  asked.set(view, known)
   return known
 }
 
-function Shown({ page }: { readonly page: PageName }): JSX.Element {
-  const [loaded, setLoaded] = useState<Partial<Record<PageName, Page>>>(NOW)
-  const [failed, setFailed] = useState<PageName | null>(null)
+function Shown({ view }: { readonly view: View }): JSX.Element {
+  const [loaded, setLoaded] = useState<ReadonlyMap<View, Page>>(new Map())
+  const [failed, setFailed] = useState<View | null>(null)
   const [isSlow, setIsSlow] = useState(false)
+  const Component = typeof view.load === 'function' ? loaded.get(view) : view.load.component
   useEffect(() => {
-    if (loaded[page] !== undefined) return
+    if (Component !== undefined) return
     const slow = setTimeout(() => setIsSlow(true), SLOW_MS)
-    askFor(page)
+    askFor(view)
       ?.then(
-        (component) => setLoaded((all) => ({ ...all, [page]: component })),
-        () => setFailed(page),
+        (component) => setLoaded((all) => new Map(all).set(view, component)),
+        () => setFailed(view),
       )
       .finally(() => {
         clearTimeout(slow)
         setIsSlow(false)
       })
-  }, [page])
-  const Component = loaded[page]
+  }, [view])
   // another thing is another page: nothing of one is shown as the other's
   if (Component !== undefined) return <Component key={path.value} />
-  if (failed === page) return <NotLoaded />
+  if (failed === view) return <NotLoaded />
   return <div class={isSlow ? 'skeleton whole' : 'whole'} aria-busy="true" />
 }
 
@@ -131,8 +111,10 @@ function Nowhere(): JSX.Element {
 
 const root = document.getElementById('app')
 if (root !== null) {
+  views.value = listViews()
+  const first = route.peek().view
   // at once, so that it comes while who is signed in is asked; a failure shows where the page does
-  askFor(route.peek().page)?.catch(() => undefined)
+  if (first !== null) askFor(first)?.catch(() => undefined)
   applyTheme()
   watchSystemTheme()
   followLinks()

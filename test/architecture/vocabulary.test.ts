@@ -70,6 +70,8 @@ describe('closed lists', () => {
       'commands/train/sft.ts',
       'commands/train/tune.ts',
       'src/cli/training/distill-examples.ts',
+      // the kind whose rewards plugins change
+      'src/contract/jobs/plugin-options.ts',
       HOME,
       // what rows are converted for
       'src/contract/wire/training/row-forms/purposes.ts',

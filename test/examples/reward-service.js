@@ -1,6 +1,7 @@
 /**
  * A plugin of somebody else: rewards that every program of a team gives alike, and a list of what got them. One endpoint gives one, one lists
- * them; a setting says what is too long, a command says what a reward is given for, an option of RL jobs takes some of it for each word.
+ * them; a setting says what is too long, a command says what a reward is given for, an option of RL jobs takes some of it for
+ * each word, a page shows the list.
  *
  * `trainyard serve --plugin ./reward-service.js`
  */
@@ -28,6 +29,7 @@ export const plugin = definePlugin({
       summary: 'longer answers get half of their reward',
     },
   },
+  pages: [{ pattern: '', section: 'Rewards', module: new URL('./reward-page.js', import.meta.url) }],
   jobOptions: {
     rl: {
       rows: {

@@ -23,7 +23,9 @@ const known: Record<JobKind, JobKindDefinition> = { ...DEFINITIONS }
 /** Of any kind, whichever, with what plugins of this process add. */
 export const JOB_DEFINITIONS: Readonly<Record<JobKind, JobKindDefinition>> = known
 
-/** Adds an option to a kind of job, for all that this process does. Tables are never changed, for schemas are made of each once. */
+/**
+ * Adds an option to a kind of job, for all that this process does. Tables are never changed, for schemas are made of each once.
+ */
 export function addOptions(kind: JobKind, name: string, row: OptionRow): void {
   known[kind] = { ...known[kind], options: { ...known[kind].options, [name]: row } }
 }

@@ -1,7 +1,7 @@
 /**
- * Options that plugins add to a kind of job: one object under the plugin's name, whose rows stand in the kind's table as any other's, so
- * that requests, the command line, lists, forms and records have them. What they do is a function of the plugin that the training worker
- * calls; a job that has set one needs the plugin there.
+ * Options that plugins add to a kind of job: one object under the plugin's name, whose rows stand in the kind's table as any
+ * other's, so that requests, the command line, lists, forms and records have them. What they do is a function of the plugin
+ * that the training worker calls; a job that has set one needs the plugin there.
  *
  * Of RL jobs a plugin changes rewards: advantages, which groups train, plan and findings follow from those, as from any other.
  */
@@ -75,7 +75,10 @@ interface WithJobOptions {
 
 /** What the entry point `plugins/job-options.js` exports. */
 export interface JobOptionsModule {
-  /** @param files of plugins that are no part of this package @returns what all plugins of the process add to jobs, by their names */
+  /**
+   * @param files of plugins that are no part of this package
+   * @returns what all plugins of the process add to jobs, by their names
+   */
   loadJobOptions(files: readonly string[]): Promise<ReadonlyMap<string, PluginJobOptions>>
 }
 

@@ -7,7 +7,7 @@ import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#c
 import { addJobOptions } from '#contract/jobs/plugin-options.js'
 import { createBodyFinder, type KnownBodies } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
-import type { ErrorForm, LoadedLater } from '../http/environment.js'
+import type { ErrorForm, LoadedLater, ServedPage } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import {
   type AddressKinds,
@@ -23,6 +23,7 @@ import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } fro
 import type { JoinPeers } from '../queue/peers.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
+import { loadPages } from './plugin-pages.js'
 
 /** What is served, with the rows of all plugins. */
 interface Served extends KnownBodies {
@@ -36,6 +37,8 @@ export interface LoadedPlugins extends Served, AddressKinds {
   /** Joins servers on one database; null: this one works alone. */
   readonly joinPeers: JoinPeers | null
   readonly errorForms: readonly ErrorForm[]
+  /** Their views of the web page. */
+  readonly pages: readonly ServedPage[]
   readonly bodyThread: EntryPoint
   readonly files: readonly string[]
   readonly settings: SettingsByPlugin
@@ -70,7 +73,8 @@ export async function loadPlugins(
   const parts = await loadSchemaParts(plugins)
   const kinds = addressKindsOf(plugins)
   const joinPeers = plugins.find(({ peers }) => peers !== undefined)?.peers ?? null
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds, joinPeers }
+  const pages = await loadPages(plugins)
+  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds, joinPeers, pages }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

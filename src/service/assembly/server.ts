@@ -120,6 +120,7 @@ function createServerApp(
     publicAddress,
     metrics,
     isUiServed: settings.ui,
+    pages: plugins.pages,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     // one that names another base model is counted with it
     admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),

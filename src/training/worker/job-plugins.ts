@@ -1,5 +1,6 @@
 /**
- * What a job's options of plugins do: loaded where a job has set some. Knows no plugin; which there are says who started this process.
+ * What a job's options of plugins do: loaded where a job has set some. Knows no plugin; which there are says who started this
+ * process.
  */
 import { pathToFileURL } from 'node:url'
 import { readEnvironment } from '#base/environment.js'

@@ -5,6 +5,7 @@
  */
 import { computed, signal } from '@preact/signals'
 import { matchRoute } from './match.js'
+import type { View } from './view.js'
 
 /** Folder of the server with a slash at its end: `/`, or a proxy's `/trainyard/`. */
 export const SERVER_PATH = new URL('../../', import.meta.url).pathname
@@ -34,8 +35,10 @@ const current = signal<Place>(readPlace())
 
 /** Below the page's folder, without the query. */
 export const path = computed(() => current.value.path)
+/** Every view of the page, in the order of the navigation. */
+export const views = signal<readonly View[]>([])
 /** What the address means. */
-export const route = computed(() => matchRoute(current.value.path))
+export const route = computed(() => matchRoute(current.value.path, views.value))
 export const query = computed(() => current.value.query)
 /** Path and query below the page's folder. */
 export const here = computed(() => current.value.path + searchOf(current.value.query))

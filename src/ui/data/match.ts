@@ -1,42 +1,26 @@
 /**
- * The addresses of the page and the names of what they show. Pure: knows no browser.
+ * Views by their addresses. Pure: knows no browser, and no view.
  */
 
-/** Every page by its name; `:name` is one part of the path. */
-const PATTERNS = {
-  models: '/',
-  'sign-in': '/sign-in',
-  model: '/models/:project/:name',
-  checkpoints: '/models/:project/:name/checkpoints',
-  marks: '/models/:project/:name/marks',
-  evaluations: '/models/:project/:name/evaluations',
-  watch: '/models/:project/:name/watch',
-  compare: '/compare',
-  jobs: '/jobs',
-  job: '/jobs/:id',
-  session: '/sessions/:id',
-  rollouts: '/jobs/:id/groups',
-  'rollout-group': '/jobs/:id/groups/:group',
-  trajectory: '/jobs/:id/groups/:group/:trajectory',
-  play: '/play',
-  train: '/train',
-  data: '/data',
-  settings: '/settings',
-} as const
+/** Where a view of the page is. */
+export interface ViewAddress {
+  /** Its address below the page's folder; `:name` is one part of the path. */
+  readonly pattern: string
+  /** The entry of the navigation that it stands under; null: none. */
+  readonly section: string | null
+}
 
-export type PageName = keyof typeof PATTERNS | 'nowhere'
-
-export interface Route {
-  readonly page: PageName
+export interface Route<V extends ViewAddress = ViewAddress> {
+  /** Null: the address shows nothing. */
+  readonly view: V | null
   readonly params: Readonly<Record<string, string>>
 }
 
-const table = Object.entries(PATTERNS).map(([page, pattern]) => ({ page: page as PageName, parts: pattern.split('/') }))
-
 /** @param path below the page's folder, without a slash at its end */
-export function matchRoute(path: string): Route {
+export function matchRoute<V extends ViewAddress>(path: string, views: readonly V[]): Route<V> {
   const given = path.split('/')
-  for (const { page, parts } of table) {
+  for (const view of views) {
+    const parts = view.pattern.split('/')
     if (parts.length !== given.length) continue
     const params: Record<string, string> = {}
     const fits = parts.every((part, i) => {
@@ -45,9 +29,20 @@ export function matchRoute(path: string): Route {
       params[part.slice(1)] = value
       return value !== ''
     })
-    if (fits) return { page, params }
+    if (fits) return { view, params }
   }
-  return { page: 'nowhere', params: {} }
+  return { view: null, params: {} }
+}
+
+/** The entries of the navigation, in the order of the views: each leads to the first of its views that needs no more words. */
+export function sectionsOf(
+  views: readonly ViewAddress[],
+): readonly { readonly title: string; readonly path: string }[] {
+  const paths = new Map<string, string>()
+  for (const { pattern, section } of views) {
+    if (section !== null && !paths.has(section) && !pattern.includes(':')) paths.set(section, pattern)
+  }
+  return [...paths].map(([title, path]) => ({ title, path }))
 }
 
 /** The address of a model's page, and of one below it. */

@@ -3,22 +3,13 @@
  */
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { go, hrefOf, route } from '../data/address.js'
+import { go, hrefOf, route, views } from '../data/address.js'
 import { apiUrl } from '../data/client.js'
-import type { PageName } from '../data/match.js'
+import { sectionsOf } from '../data/match.js'
 import { credential, identity } from '../data/session.js'
 import { signOut } from '../data/sign-in.js'
 import { chooseKeys, hasKeys, Keys } from './keys.js'
 import { chooseTheme, THEMES, theme } from './theme.js'
-
-const PAGES: readonly { readonly path: string; readonly title: string; readonly pages: readonly PageName[] }[] = [
-  { path: '/', title: 'Models', pages: ['models', 'model', 'checkpoints', 'evaluations', 'watch', 'marks', 'compare'] },
-  { path: '/jobs', title: 'Jobs', pages: ['jobs', 'job', 'rollouts', 'rollout-group', 'trajectory', 'session'] },
-  { path: '/data', title: 'Data', pages: ['data'] },
-  { path: '/train', title: 'Train', pages: ['train'] },
-  { path: '/play', title: 'Play', pages: ['play'] },
-  { path: '/settings', title: 'Settings', pages: ['settings'] },
-]
 
 /** Text that travels unencrypted is the sender's to know. */
 const isOpenToOthers = location.protocol === 'http:' && !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname)
@@ -36,9 +27,9 @@ export function Layout({ children }: { readonly children: ComponentChildren }): 
         </a>
         <nav aria-label="Pages">
           <ul>
-            {PAGES.map(({ path, title, pages }) => (
+            {sectionsOf(views.value).map(({ path, title }) => (
               <li key={path}>
-                <a href={hrefOf(path)} aria-current={pages.includes(route.value.page) ? 'page' : undefined}>
+                <a href={hrefOf(path)} aria-current={route.value.view?.section === title ? 'page' : undefined}>
                   {title}
                 </a>
               </li>

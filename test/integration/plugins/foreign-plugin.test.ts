@@ -1,10 +1,10 @@
 /**
- * A plugin of somebody else, outside of the package: an endpoint, a setting, a table, a command and an option of jobs, on SQLite and on
- * PostgreSQL, and what becomes of its rows and its jobs without it.
+ * A plugin of somebody else, outside of the package: an endpoint, a setting, a table, a command, an option of jobs and a page, on
+ * SQLite and on PostgreSQL, and what becomes of its rows and its jobs without it.
  */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../support/local-postgres.js'
 import { type CliProcess, cli, startCli } from '../../support/service/cli-process.js'
@@ -22,7 +22,7 @@ beforeAll(async () => {
   symlinkSync(ROOT, join(folder, 'node_modules/trainyard'))
   writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
   plugin = join(folder, 'reward-service.js')
-  cpSync(join(ROOT, 'test/examples/reward-service.js'), plugin)
+  for (const file of [plugin, join(folder, 'reward-page.js')]) cpSync(join(ROOT, 'test/examples', basename(file)), file)
   if (hasPostgres()) postgres = await startPostgres()
 })
 afterAll(async () => {
@@ -116,6 +116,13 @@ async function startedEvent({ call }: Server, id: string): Promise<object> {
   return started?.data ?? {}
 }
 
+/** The module of its page, as the shell of the page names it. */
+async function pageOf({ url }: Server): Promise<string> {
+  const shell = await (await fetch(`${url}/ui/x/reward`)).text()
+  const module = /x\/reward-0-[0-9A-F]{8}\.js/.exec(shell)?.[0] ?? 'none'
+  return await (await fetch(`${url}/ui/assets/${module}`)).text()
+}
+
 /** What the command line says of a job with the option's flag, and of the list of options. */
 async function planned({ url }: Server, dataDir: string): Promise<unknown> {
   const file = join(dataDir, 'groups.jsonl')
@@ -141,6 +148,8 @@ async function livesThrough(dataDir: string, flags: readonly string[]): Promise<
   const kept = await server.call('POST', '/v1/preview/reward/scores', WORDS)
   expect(kept).toMatchObject({ status: 200, body: { text: WORDS.text, reward: 0.5 } })
   expect((await server.call('POST', '/v1/preview/reward/scores', { text: 1 })).status).toBe(422)
+
+  expect(await pageOf(server)).toBe(readFileSync(join(folder, 'reward-page.js'), 'utf8'))
 
   const named = { name: 'm', project: 'p', base_model: 'trainyard/tiny-random' }
   const model = String((await server.call('POST', '/v1/preview/models', named)).body['id'])
@@ -224,6 +233,22 @@ describe('a plugin outside of the package', () => {
       'a setting of others',
       "export const plugin = { name: 'a', settings: { x: { key: 'port' } } }",
       'must begin with "a-"',
+    ],
+    ['what is not there', "export const plugin = { name: 'a', needs: ['b'] }", 'needs the plugin "b"'],
+    [
+      'a page that is nowhere',
+      "export const plugin = { name: 'a', pages: [{ pattern: '', section: 'A', module: new URL('file:///no/such.js') }] }",
+      'the module of its page "A" cannot be read',
+    ],
+    [
+      'a page without a module',
+      "export const plugin = { name: 'a', pages: [{ pattern: '', section: 'A' }] }",
+      'the page "A" needs a module',
+    ],
+    [
+      'options of no effect',
+      "export const plugin = { name: 'a', jobOptions: { rl: { rows: { x: { type: 'boolean', default: false, summary: 'x' } } } } }",
+      'needs a function "rewards"',
     ],
     [
       'an endpoint of the core',

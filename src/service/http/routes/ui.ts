@@ -27,6 +27,7 @@ const FOLDER = 'dist/ui'
 const ASSETS = 'assets/'
 /** Names that never mean other bytes carry a hash. */
 const HASHED = /-[A-Z0-9]{8}\.\w+$/
+const KEPT_FOR_EVER = 'public, max-age=31536000, immutable'
 
 /** What a browser may do with the page: run its own files and ask its own server. */
 const HEADERS: Readonly<Record<string, string>> = {
@@ -51,7 +52,7 @@ const HEADERS: Readonly<Record<string, string>> = {
   'permissions-policy': 'camera=(), microphone=(), geolocation=()',
 }
 
-export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServed'>) {
+export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServed' | 'pages'>) {
   let manifest: Promise<Manifest | null> | null = null
   const kept = new Map<string, Promise<Buffer>>()
 
@@ -71,7 +72,7 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
     requireServed(c)
     const built = await findManifest()
     const prefix = new URL(options.publicAddress.of(c)).pathname.replace(/\/$/, '')
-    return c.body(renderShell(built, prefix), 200, {
+    return c.body(renderShell(built, prefix, options.pages), 200, {
       ...HEADERS,
       'content-type': 'text/html; charset=utf-8',
       'cache-control': 'no-cache',
@@ -80,6 +81,11 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
 
   async function answerAsset(c: RequestContext, name: string): Promise<Response> {
     requireServed(c)
+    const ofPlugin = options.pages.find(({ module }) => module === name)
+    if (ofPlugin !== undefined) {
+      const forms = { 'content-type': 'text/javascript; charset=utf-8', 'cache-control': KEPT_FOR_EVER }
+      return c.body(ofPlugin.bytes, 200, { ...HEADERS, ...forms })
+    }
     const files = (await findManifest())?.files ?? {}
     const file = Object.hasOwn(files, name) ? files[name] : undefined
     if (file === undefined) {
@@ -96,7 +102,7 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
     return c.body(new Uint8Array(await bytes), 200, {
       ...HEADERS,
       'content-type': file.type,
-      'cache-control': HASHED.test(name) ? 'public, max-age=31536000, immutable' : 'no-cache',
+      'cache-control': HASHED.test(name) ? KEPT_FOR_EVER : 'no-cache',
       vary: 'Accept-Encoding',
       ...(encoding === null ? {} : { 'content-encoding': encoding.name }),
     })
@@ -128,7 +134,8 @@ function encodingOf(accepted: string | undefined): { readonly name: string; read
 }
 
 /** @param prefix folder that a proxy gives the server, without a slash at its end; it has no quotes of its own */
-function renderShell(manifest: Manifest | null, prefix: string): string {
+function renderShell(manifest: Manifest | null, prefix: string, pages: AppOptions['pages']): string {
+  const known = JSON.stringify(pages.map(({ bytes: _bytes, ...page }) => page))
   const asset = (name: string) => `${prefix}/ui/${ASSETS}${name}`
   const links = [
     ['/ui/', 'Models'],
@@ -156,6 +163,7 @@ ${
     : `<link rel="stylesheet" href="${asset(manifest.style)}">
 ${manifest.first_load.map((name) => `<link rel="modulepreload" href="${asset(name)}">`).join('\n')}
 <meta name="trainyard-feed" content="${manifest.feed}">
+${pages.length === 0 ? '' : `<meta name="trainyard-plugins" content="${escapeAttribute(known)}">`}
 <script type="module" src="${asset(manifest.app)}"></script>`
 }
 </head>
@@ -168,4 +176,8 @@ ${note}
 </body>
 </html>
 `
+}
+
+function escapeAttribute(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;')
 }

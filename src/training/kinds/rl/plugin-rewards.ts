@@ -1,6 +1,6 @@
 /**
- * Rewards as options of plugins change them, before advantages are computed. A plugin is shown copies, and what it answers is checked: the
- * same groups, finite numbers, and the same once more, for a job that goes on asks again.
+ * Rewards as options of plugins change them, before advantages are computed. A plugin is shown copies, and what it answers is
+ * checked: the same groups, finite numbers, and the same once more, for a job that goes on asks again.
  */
 import { AppError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'

@@ -17,7 +17,8 @@ export interface ShapedGroups {
 }
 
 /**
- * Takes the rewards that plugins leave, and lowers those of answers that come close to the limit; without either the groups are as they were.
+ * Takes the rewards that plugins leave, and lowers those of answers that come close to the limit; without either the groups are
+ * as they were.
  *
  * An answer's length is its sampled tokens, of several the longest; one without tokens has none. Metrics of rewards stay those
  * of the data.

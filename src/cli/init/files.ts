@@ -5,29 +5,10 @@
  */
 
 import type { JsonObject } from '#base/util/json.js'
+import { packageVersion } from '#base/util/package-root.js'
 import { quoteWord } from '#contract/wire/command-words.js'
-
-/** What somebody has to learn from. */
-export const SOURCES = ['examples', 'checker', 'judge', 'teacher'] as const
-export type Source = (typeof SOURCES)[number]
-
-/** What a program is written in. */
-export const LANGUAGES = ['program', 'shell'] as const
-export type Language = (typeof LANGUAGES)[number]
-
-export interface Task {
-  /** Of the model, and of the folder. */
-  readonly name: string
-  readonly baseModel: string
-  readonly source: Source
-  readonly language: Language
-  readonly training: readonly JsonObject[]
-  readonly heldOut: readonly JsonObject[]
-  /** Whether rows say what is right. */
-  readonly hasAnswers: boolean
-  /** Whether Node runs TypeScript by itself. */
-  readonly isTypeScript: boolean
-}
+import { isRowSource, rowCommands, rowProgram } from './row-task.js'
+import { openLocal, type Source, type Task, typed } from './task.js'
 
 /** Longest answer, tokens: of rows without answers a sentence or two. */
 const maxTokens = ({ hasAnswers }: Task): number => (hasAnswers ? 16 : 64)
@@ -42,26 +23,42 @@ export function filesOf(task: Task): ReadonlyMap<string, string> {
   return new Map([
     ['train.jsonl', lines(task.training)],
     ['held-out.jsonl', lines(task.heldOut)],
-    [`reward.${extension}`, rewardFile(task)],
-    [`reward.test.${extension}`, rewardTest(task)],
+    ...(isRowSource(task.source)
+      ? []
+      : ([
+          [`reward.${extension}`, rewardFile(task)],
+          [`reward.test.${extension}`, rewardTest(task)],
+        ] as const)),
     ...(task.source === 'teacher' ? [[`teacher.${extension}`, teacherFile(task)] as const] : []),
     task.language === 'shell' ? ['task.sh', shellScript(task)] : [`task.${extension}`, program(task)],
+    ['package.json', packageFile(task)],
     ['README.md', readme(task)],
   ])
 }
 
 /** How the task is started. */
 export function runLine(task: Task): string {
-  return task.language === 'shell' ? 'sh task.sh' : `node task.${extensionOf(task)}`
+  return task.language === 'shell' ? 'sh task.sh' : `node ${programFile(task)}`
+}
+
+export function programFile(task: Task): string {
+  return `task.${extensionOf(task)}`
+}
+
+function packageFile(task: Task): string {
+  const tests = isRowSource(task.source) ? {} : { test: 'node --test' }
+  const content = {
+    name: task.name.toLowerCase(),
+    private: true,
+    type: 'module',
+    scripts: { start: runLine(task), ...tests },
+    dependencies: { trainyard: `^${packageVersion()}` },
+  }
+  return `${JSON.stringify(content, null, 2)}\n`
 }
 
 function extensionOf({ isTypeScript }: Task): string {
   return isTypeScript ? 'ts' : 'mjs'
-}
-
-/** A type where the language has them. */
-function typed({ isTypeScript }: Task, type: string): string {
-  return isTypeScript ? `: ${type}` : ''
 }
 
 function rewardFile(task: Task): string {
@@ -161,6 +158,7 @@ if (argv[1]?.endsWith('teacher.${extensionOf(task)}')) await writeExamples()
 }
 
 function program(task: Task): string {
+  if (isRowSource(task.source)) return rowProgram(task, task.source, `${describe(task)} Run it: ${runLine(task)}`)
   const extension = extensionOf(task)
   const row = typed(task, 'Record<string, any>')
   const shown = isShown(task.source)
@@ -181,8 +179,7 @@ const rowsOf = async (name${typed(task, 'string')}) =>
 const messagesOf = (row${row}) => row.messages ?? [{ role: 'user', content: row.prompt }]
 const [training, heldOut] = [await rowsOf('train.jsonl'), await rowsOf('held-out.jsonl')]
 
-const local = await startLocal({ dataDir: './data' })
-const model = await new TrainableModel(local.client, { name: ${JSON.stringify(task.name)}, baseModel: ${JSON.stringify(task.baseModel)} }).register()
+${openLocal(task)}
 
 /** Answers to each row, with their rewards. */
 const ask = (rows${typed(task, 'Record<string, any>[]')}, count${typed(task, 'number')}) =>
@@ -196,7 +193,11 @@ const ask = (rows${typed(task, 'Record<string, any>[]')}, count${typed(task, 'nu
       }, { rewardRange: range }),
     ),
   )
-const measure = async () => ((await model.evaluate(await ask(heldOut, 4))).metrics['val/reward'] ?? 0).toFixed(2)
+const rewards${typed(task, 'number[]')} = []
+const measure = async () => {
+  rewards.push((await model.evaluate(await ask(heldOut, 4))).metrics['val/reward'] ?? 0)
+  return rewards.at(-1)?.toFixed(2)
+}
 
 console.log(\`held-out reward before: \${await measure()}\`)
 ${
@@ -213,13 +214,19 @@ console.log(\`held-out reward after examples: \${await measure()}\`)
   console.log(\`job \${job}: reward \${result.reward.toFixed(2)}, held-out reward \${await measure()}\`)
 }
 await model.keepBest()
+const [before, best] = [rewards[0] ?? 0, Math.max(...rewards)]
+// so much is left to chance with so few prompts
+const isSure = best - before > 1 / Math.sqrt(heldOut.length)
+console.log(\`\${isSure ? 'Learned' : best > before ? 'Not sure that it learned' : 'Not learned yet'}: held-out reward \${before.toFixed(2)} before, \${best.toFixed(2)} at best, of 1; next: trainyard serve --data-dir ./data, then trainyard chat ${quoteWord(task.name)}\`)
 await local.close()
 `
 }
 
 function shellScript(task: Task): string {
   const { source } = task
-  const [name, baseModel] = [quoteWord(task.name), quoteWord(task.baseModel)]
+  const [name, baseModel] = [quoteWord(task.name), quoteWord(task.baseModel.name)]
+  const { path, isHub } = task.baseModel
+  const served = path === null ? '' : ` --base-model ${quoteWord(`${task.baseModel.name}=${path}`)}`
   const reward = `./reward.${extensionOf(task)}`
   const flags = `--reward ${reward} --max-tokens ${maxTokens(task)}`
   const shown = {
@@ -238,13 +245,16 @@ for (const row of rows) {
 set -e
 command -v trainyard > /dev/null || trainyard() { npx --yes trainyard "$@"; }
 if [ -z "$TRAINYARD_URL" ]; then
-  trainyard serve --port 8656 --data-dir ./data > serve.log 2>&1 &
+  trainyard serve --port 8656 --data-dir ./data${served} > serve.log 2>&1 &
   trap "kill $!" EXIT
   export TRAINYARD_URL=http://127.0.0.1:8656
   until trainyard system-check --server-only > check.log 2>&1; do kill -0 $!; sleep 1; done
 fi
-trainyard models create ${name} --base-model ${baseModel} --if-not-exists
-trainyard eval ${name} --prompts held-out.jsonl -n 4 ${flags} --show 2
+${isHub ? `trainyard base-models list --quiet | grep -qx ${baseModel} || trainyard base-models add ${baseModel}\n` : ''}trainyard models create ${name} --base-model ${baseModel} --if-not-exists
+${isRowSource(source) ? rowCommands(task, source) : measuredCommands()}`
+
+  function measuredCommands(): string {
+    return `trainyard eval ${name} --prompts held-out.jsonl -n 4 ${flags} --show 2
 ${
   examples === null
     ? ''
@@ -258,6 +268,7 @@ done
 trainyard eval ${name} --prompts held-out.jsonl -n 4 ${flags} --show 2
 trainyard jobs chart ${name}
 `
+  }
 }
 
 function describe({ name, baseModel, source }: Task): string {
@@ -266,21 +277,28 @@ function describe({ name, baseModel, source }: Task): string {
     checker: 'rewards the answers that a check finds good',
     judge: 'rewards the answers that a judge finds good',
     teacher: 'shows it answers of a stronger model, then rewards its own',
+    preferences: 'prefers the better of two answers',
+    labelled: 'makes good answers likelier and bad ones less',
+    conversations: 'shows it conversations until held-out ones get no better',
   }
-  return `Teaches ${name}, from ${baseModel}: ${ways[source]}.`
+  return `Teaches ${name}, from ${baseModel.name}: ${ways[source]}.`
 }
 
 function readme(task: Task): string {
   const extension = extensionOf(task)
-  const install = task.language === 'program' ? 'npm install trainyard && ' : ''
+  const install = task.language === 'program' ? 'npm install && ' : ''
   return `# ${task.name}
 
 ${describe(task)}
 
 - \`${install}${runLine(task)}\` measures, trains, and measures again.
 - \`train.jsonl\`, \`held-out.jsonl\`: a prompt a line; what is measured is never trained on. Put yours there.
-- \`reward.${extension}\`: what an answer is worth. \`node --test\` runs its two tests.
-- Where it does not learn, each job says why and what to do next.
+${
+  isRowSource(task.source)
+    ? ''
+    : `- \`reward.${extension}\`: what an answer is worth. \`node --test\` runs its two tests.
+`
+}- Where it does not learn, each job says why and what to do next.
 - \`./data\` holds the model: \`trainyard serve --data-dir ./data\`, then \`trainyard chat ${task.name}\`.
 `
 }

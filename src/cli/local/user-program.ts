@@ -52,6 +52,39 @@ export async function runProgram(
   })
 }
 
+/**
+ * Runs a program in its folder with what it prints in view.
+ *
+ * @param options.isQuiet whether standard output is the command's own: then all is printed on standard error
+ * @returns its exit code; null where a signal ended it
+ */
+export async function runInFolder(
+  folder: string,
+  file: string,
+  {
+    environment,
+    signal,
+    isQuiet,
+  }: { readonly environment: Environment; readonly signal: AbortSignal; readonly isQuiet: boolean },
+): Promise<number | null> {
+  return await new Promise<number | null>((resolve, reject) => {
+    const child = spawnProcess(process.execPath, [file], {
+      cwd: folder,
+      inherits: { environment, needs: 'everything' },
+      stdio: ['ignore', isQuiet ? process.stderr : 'inherit', 'inherit'],
+    })
+    const stop = (): void => {
+      child.kill()
+    }
+    signal.addEventListener('abort', stop, { once: true })
+    child.once('error', reject)
+    child.once('close', (code) => {
+      signal.removeEventListener('abort', stop)
+      resolve(code)
+    })
+  })
+}
+
 /** Ends a program and all that it started. */
 export function endTree(child: Pick<ChildProcess, 'pid' | 'kill'>, platform: NodeJS.Platform = process.platform): void {
   if (child.pid === undefined) return

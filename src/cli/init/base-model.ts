@@ -1,0 +1,59 @@
+/**
+ * The base model of a new task: the built-in one, a folder or GGUF file of this machine, or one of a hub. What does not exist is refused
+ * before anything is written.
+ */
+import { stat } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
+import type { Environment } from '#base/environment.js'
+import { closest } from '#base/util/suggest.js'
+import { UsageError } from '../terminal/errors.js'
+
+export const BUILT_IN = 'trainyard/spark'
+const HUB = 'https://huggingface.co'
+
+export interface BaseModelChoice {
+  readonly name: string
+  /** Where it lies on this machine; null for the built-in one and those of a hub. */
+  readonly path: string | null
+  readonly isHub: boolean
+}
+
+/** @throws {UsageError} `base_model_not_found` */
+export async function findBaseModel(
+  text: string,
+  { environment, signal }: { readonly environment: Environment; readonly signal: AbortSignal },
+): Promise<BaseModelChoice> {
+  if (text === BUILT_IN) return { name: text, path: null, isHub: false }
+  const refuse = (problem: string, hint: string): never => {
+    const suggestion = closest(text, [BUILT_IN])
+    throw new UsageError('base_model_not_found', `${text} ${problem}`, { param: '--base-model', hint, suggestion })
+  }
+  const kinds = `a base model is ${BUILT_IN}, a folder with config.json, a .gguf file, or organisation/name of a hub`
+  const path = resolve(text)
+  const facts = await stat(path).catch(() => null)
+  if (facts?.isDirectory() === true) {
+    const hasConfig = (await stat(join(path, 'config.json')).catch(() => null)) !== null
+    return hasConfig ? { name: basename(path), path, isHub: false } : refuse('is a folder without config.json', kinds)
+  }
+  if (facts !== null) {
+    return /\.gguf$/i.test(path)
+      ? { name: basename(path).replace(/\.gguf$/i, ''), path, isHub: false }
+      : refuse('is a file that is no GGUF', kinds)
+  }
+  if (!/^[\w-][\w.-]*\/[\w.-]+$/.test(text) || /\.gguf$/i.test(text)) return refuse('does not exist', kinds)
+  if (closest(text, [BUILT_IN]) !== undefined || text.startsWith('trainyard/'))
+    return refuse('is no built-in model', kinds)
+  const endpoint = (environment['HF_ENDPOINT'] ?? HUB).replace(/\/+$/, '')
+  const token = environment['HF_TOKEN']
+  const answer = await fetch(`${endpoint}/api/models/${text}`, {
+    method: 'HEAD',
+    signal,
+    headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
+  }).catch((cause: unknown) => {
+    signal.throwIfAborted()
+    const why = cause instanceof Error ? cause.message : 'unknown reason'
+    return refuse(`cannot be looked up at ${endpoint} (${why})`, 'download it, and give its folder')
+  })
+  if (!answer.ok) return refuse(`is not at ${endpoint} (${answer.status})`, kinds)
+  return { name: text, path: null, isHub: true }
+}

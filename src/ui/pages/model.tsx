@@ -150,7 +150,7 @@ interface ChosenStep {
   readonly keep: (step: number) => void
 }
 
-/** The step under the cursor, else that of the address, else the one that was the newest as the page opened: a reader is left where they are. */
+/** The step under the cursor, else that of the address, else the newest as the page opened: a reader is left where they are. */
 function useStep(curves: Curves): ChosenStep {
   const [first] = useState(curves.steps.at(-1) ?? 0)
   const [pointed, setPointed] = useState<number | null>(null)

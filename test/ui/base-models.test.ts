@@ -54,7 +54,7 @@ describe.skipIf(CHROMIUM === null)('base models on the page', () => {
     const item = (name: string) => page.locator('li', { has: page.locator('strong', { hasText: name }) })
     await item('org/tiny').getByText('ready').waitFor()
     await form.getByLabel('Add from').selectOption('a folder of the server')
-    await form.getByLabel('Folder').fill('incoming-mine')
+    await form.getByRole('textbox', { name: 'Folder' }).fill('incoming-mine')
     await form.getByLabel('Called').fill('mine')
     await form.getByRole('button', { name: 'Add' }).click()
     // it is not there yet: the server says what it wants

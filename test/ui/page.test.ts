@@ -66,6 +66,7 @@ describe.skipIf(CHROMIUM === null)('the page', () => {
     ['job', `/ui/jobs/${jobId}`, 'text=ended: step'],
     ['play', `/ui/play?m=trainyard/tiny-random&m=tests/${NAME}`, 'text=Send to all 2'],
     ['settings', '/ui/settings', 'text=Create a key'],
+    ['data', '/ui/data', 'text=Add a file'],
     ['nowhere', '/ui/no/such/page', 'text=Nothing here'],
   ]
 

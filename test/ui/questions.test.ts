@@ -60,7 +60,8 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     await service?.dispose()
   })
 
-  type Ask = (click: (target: Locator) => Promise<void>, page: Page) => Promise<void>
+  type Position = { readonly x: number; readonly y: number }
+  type Ask = (click: (target: Locator, position?: Position) => Promise<void>, page: Page) => Promise<void>
   const link = (page: Page, name: string) => page.getByRole('link', { name, exact: true }).first()
   const questions: readonly (readonly [string, Ask])[] = [
     ['is anything running', async (_, page) => page.locator('.job-line', { hasText: 'busy' }).waitFor()],
@@ -131,6 +132,11 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
   ]
 
   const model = '/ui/models/tests/learner'
+  /** The newest step stands at the right end of a chart. */
+  const newest = async (page: Page): Promise<Position> => {
+    const box = await page.locator('.u-over').first().boundingBox()
+    return { x: (box?.width ?? 0) - 3, y: 20 }
+  }
   const panel = (page: Page) => page.locator('.answers-of-step')
   const eight: readonly (readonly [question: string, from: string, clicks: number, Ask])[] = [
     [
@@ -146,7 +152,7 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
       model,
       1,
       async (click, page) => {
-        await click(page.locator('.u-over').first())
+        await click(page.locator('.u-over').first(), await newest(page))
         await panel(page).locator('.said-here li', { hasText: 'yes' }).first().waitFor()
       },
     ],
@@ -155,7 +161,7 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
       model,
       2,
       async (click, page) => {
-        await click(page.locator('.u-over').first())
+        await click(page.locator('.u-over').first(), await newest(page))
         await click(panel(page).locator('.said-here a').first())
         const detail = page.getByRole('region', { name: 'The chosen token' })
         for (const name of ['Learner', 'Ratio', 'Advantage']) await detail.getByText(name, { exact: true }).waitFor()
@@ -223,9 +229,9 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     // what is asked about stands there
     await (from === model ? page.locator('.findings') : page.locator('.job-line', { hasText: 'busy' })).waitFor()
     let clicks = 0
-    await answer(async (target) => {
+    await answer(async (target, position) => {
       clicks += 1
-      await target.click()
+      await target.click(position === undefined ? {} : { position })
     }, page)
     expect(clicks).toBe(most)
     expect(await problems()).toEqual([])

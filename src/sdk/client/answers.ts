@@ -15,7 +15,6 @@ import type { PromptResponse, TokenizeResponse } from '#contract/wire/inference/
 import type { List } from '#contract/wire/list.js'
 import type {
   BaseModel,
-  DeleteModelResponse,
   ListedModel,
   MetricSummary,
   Model,
@@ -87,11 +86,6 @@ export const listedModel = objectOf<ListedModel>({
       options: maybe(nullOr(mapOf(anything))),
     }),
   ),
-})
-export const deletedModel = objectOf<DeleteModelResponse>({
-  model_id: maybe(text),
-  deleted_checkpoints: maybe(number),
-  deleted_run: maybe(truth),
 })
 export const baseModelNames = listOf(text)
 const baseModelFields = {

@@ -21,7 +21,7 @@ export function createModelCalls(http: Http) {
       list: list('GET /v1/preview/models', answers.pageOf(answers.listedModel)),
       get: one('GET /v1/preview/models/{model_id}', answers.model),
       create: send('POST /v1/preview/models', answers.model),
-      delete: one('DELETE /v1/preview/models/{model_id}', answers.deletedModel),
+      delete: one('DELETE /v1/preview/models/{model_id}', watched.deletedModel),
       /** Which of its checkpoints stay. */
       keepRule: one('GET /v1/preview/models/{model_id}/keep-rule', watched.keepRule),
       /** @param rule `all`, or parts of `last 5, best val/reward, every 10`; null: the server's */

@@ -10,7 +10,7 @@ import type { KeepRuleView } from '#contract/wire/checkpoints.js'
 import type { Probe, ProbeAnswer } from '#contract/wire/inference/probes.js'
 import type { LogComparison, LoggedPair } from '#contract/wire/log-comparison.js'
 import type { ModelMetrics } from '#contract/wire/model-metrics.js'
-import type { ModelNote } from '#contract/wire/models.js'
+import type { DeleteModelResponse, ModelNote } from '#contract/wire/models.js'
 import type { KindOptions, TrainingOption, TrainingOptions } from '#contract/wire/training/option-list.js'
 import type { TrainingSession } from '#contract/wire/training/training-sessions.js'
 import type { TrajectoryLog } from '#contract/wire/trajectories.js'
@@ -22,6 +22,11 @@ export const keepRule = objectOf<KeepRuleView>({
   server_rule: text,
   keep_optimizers: number,
   drops: listOf(number),
+})
+export const deletedModel = objectOf<DeleteModelResponse>({
+  model_id: maybe(text),
+  deleted_checkpoints: maybe(number),
+  deleted_run: maybe(truth),
 })
 export const modelNote = objectOf<ModelNote>({ model_id: maybe(text), description: text, tags: listOf(text) })
 const sessionFields = {

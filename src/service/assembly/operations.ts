@@ -25,6 +25,7 @@ import { createTokenService } from '../operations/generation/text/tokens.js'
 import { createLogComparisonService } from '../operations/log-comparison.js'
 import { createCheckpointService } from '../operations/models/checkpoints.js'
 import { createModelMetricsService } from '../operations/models/model-metrics.js'
+import { createModelNotes } from '../operations/models/model-notes.js'
 import { createModelService } from '../operations/models/models.js'
 import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
@@ -193,6 +194,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       hosts: createEngineNodeHosts(settings.engineNodeHosts, lookUp),
     }),
     modelMetrics: createModelMetricsService(context),
+    modelNotes: createModelNotes(context),
   }
   return { services, context }
 }

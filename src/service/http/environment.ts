@@ -27,6 +27,7 @@ import type { TokenService } from '#service/operations/generation/text/tokens.js
 import type { LogComparisonService } from '#service/operations/log-comparison.js'
 import type { CheckpointService } from '#service/operations/models/checkpoints.js'
 import type { ModelMetricsService } from '#service/operations/models/model-metrics.js'
+import type { ModelNotes } from '#service/operations/models/model-notes.js'
 import type { ModelService } from '#service/operations/models/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
 import type { RolloutService } from '#service/operations/training/rollouts/rollouts.js'
@@ -117,6 +118,7 @@ export interface AppOptions {
     readonly workerClaims: WorkerClaimService
     readonly engineNodes: EngineNodeService
     readonly modelMetrics: ModelMetricsService
+    readonly modelNotes: ModelNotes
   }
   readonly logger: Logger
   readonly clock: Clock

@@ -62,7 +62,7 @@ export async function listUnfinishedOf(db: Database, modelIds: readonly string[]
 }
 
 /** What is told of a model's newest job. */
-export interface NewestJob {
+interface NewestJob {
   /** Sentences of its report. */
   readonly warnings: readonly string[]
   /** Every option with its value; null for jobs of before they were noted. */

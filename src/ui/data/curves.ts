@@ -100,8 +100,8 @@ export function nameOf(key: string): MetricName {
 }
 
 /**
- * The charts that are shown where nobody chose: rewards where there are some, else the loss; what a reward says beside its number, where it
- * changes; how much was trained; and what tells whether training is sound.
+ * The charts that are shown where nobody chose: rewards where there are some, else the loss; what a reward says beside
+ * its number, where it changes; how much was trained; and what tells whether training is sound.
  */
 export function defaultKeys(curves: Curves): readonly string[] {
   const has = (key: string) => curves.series[key]?.some((value) => value !== null) === true

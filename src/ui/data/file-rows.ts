@@ -5,7 +5,7 @@ import { open } from './client.js'
 
 /** Read of a file to show its beginning. */
 const FIRST_BYTES = 256 * 1024
-export const FIRST_ROWS = 20
+const FIRST_ROWS = 20
 
 export interface FileRow {
   /** From 1. */
@@ -36,8 +36,8 @@ export async function readFirstRows(id: string, signal: AbortSignal): Promise<Fi
   return firstRows(text, isWhole)
 }
 
-/** Pure. @param isWhole whether the text is all of the file: else its last line may be cut */
-export function firstRows(text: string, isWhole: boolean): FirstRows {
+/** @param isWhole whether the text is all of the file: else its last line may be cut */
+function firstRows(text: string, isWhole: boolean): FirstRows {
   const lines = text.split(/\r?\n/)
   const whole = isWhole ? lines : lines.slice(0, -1)
   const rows = whole.flatMap((line, i) => (line.trim() === '' ? [] : [toRow(line, i + 1)]))

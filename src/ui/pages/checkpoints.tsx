@@ -80,7 +80,6 @@ function List({
   const [said, setSaid] = useState('')
   const [opened, setOpened] = useState<number | null>(null)
   const [count, setCount] = useState(ROWS)
-  const at = nowMs()
   const steps = checkpoints.map(({ step }) => step).filter((step) => chosen.has(step))
   const bytes = checkpoints.reduce((sum, { size_bytes: size }) => sum + size, 0)
   const missing = missingScope('write')
@@ -117,43 +116,15 @@ function List({
             </tr>
           </thead>
           <tbody>
-            {checkpoints.slice(0, count).map(({ step, metrics, size_bytes: size, created_at: made }) => (
-              <tr key={step}>
-                <td class="choice">
-                  <input
-                    type="checkbox"
-                    aria-label={`Choose step ${step}`}
-                    checked={chosen.has(step)}
-                    onChange={() => toggle(step)}
-                  />
-                </td>
-                <th scope="row" class="name">
-                  {step}
-                </th>
-                <td data-label="Reward" class="number">
-                  {formatNumber(metrics['train/reward'])}
-                </td>
-                <td data-label="Size" class="number">
-                  {formatBytes(size)}
-                </td>
-                <td data-label="Made">{formatAgo(made, at)}</td>
-                <td>
-                  <span class="row">
-                    <a href={hrefOf(`/play?m=${encodeURIComponent(`${model.project}/${model.name}:step${step}`)}`)}>
-                      Play
-                    </a>
-                    <button
-                      type="button"
-                      class="link"
-                      aria-expanded={opened === step}
-                      onClick={() => setOpened(opened === step ? null : step)}
-                    >
-                      Download
-                    </button>
-                  </span>
-                  {opened === step && <Downloads model={model} step={step} />}
-                </td>
-              </tr>
+            {checkpoints.slice(0, count).map((checkpoint) => (
+              <Row
+                key={checkpoint.step}
+                {...{ model, checkpoint }}
+                isChosen={chosen.has(checkpoint.step)}
+                isOpen={opened === checkpoint.step}
+                onChoose={toggle}
+                onOpen={setOpened}
+              />
             ))}
           </tbody>
         </table>
@@ -203,6 +174,55 @@ function List({
         path={`/v1/preview/models/${model.id}/checkpoints`}
       />
     </>
+  )
+}
+
+function Row(props: {
+  readonly model: Model
+  readonly checkpoint: Checkpoint
+  readonly isChosen: boolean
+  /** Whether its files are shown. */
+  readonly isOpen: boolean
+  readonly onChoose: (step: number) => void
+  readonly onOpen: (step: number | null) => void
+}): JSX.Element {
+  const { model, checkpoint, isOpen } = props
+  const { step, metrics, size_bytes: size, created_at: made } = checkpoint
+  return (
+    <tr>
+      <td class="choice">
+        <input
+          type="checkbox"
+          aria-label={`Choose step ${step}`}
+          checked={props.isChosen}
+          onChange={() => props.onChoose(step)}
+        />
+      </td>
+      <th scope="row" class="name">
+        {step}
+      </th>
+      <td data-label="Reward" class="number">
+        {formatNumber(metrics['train/reward'])}
+      </td>
+      <td data-label="Size" class="number">
+        {formatBytes(size)}
+      </td>
+      <td data-label="Made">{formatAgo(made, nowMs())}</td>
+      <td>
+        <span class="row">
+          <a href={hrefOf(`/play?m=${encodeURIComponent(`${model.project}/${model.name}:step${step}`)}`)}>Play</a>
+          <button
+            type="button"
+            class="link"
+            aria-expanded={isOpen}
+            onClick={() => props.onOpen(isOpen ? null : step)}
+          >
+            Download
+          </button>
+        </span>
+        {isOpen && <Downloads model={model} step={step} />}
+      </td>
+    </tr>
   )
 }
 

@@ -231,27 +231,7 @@ function Changes(props: {
             ) : (
               <>
                 <p class="verdict">{sayOf(compared)}</p>
-                <fieldset class="row outcomes">
-                  <legend class="visually-hidden">Show only</legend>
-                  {(
-                    [
-                      [null, `all ${formatCount(compared.prompts)}`],
-                      ['worse', `${formatCount(compared.losses)} worse`],
-                      ['better', `${formatCount(compared.wins)} better`],
-                      ['same', `${formatCount(compared.ties)} the same`],
-                    ] as const
-                  ).map(([value, title]) => (
-                    <label key={title}>
-                      <input
-                        type="radio"
-                        name="outcome"
-                        checked={outcome === value}
-                        onChange={() => setQuery({ only: value, from: null })}
-                      />
-                      {title}
-                    </label>
-                  ))}
-                </fieldset>
+                <Outcomes compared={compared} chosen={outcome} />
                 {compared.skipped > 0 && (
                   <p class="warnings">{plural(compared.skipped, 'group')} not compared: too many, or too large.</p>
                 )}
@@ -278,6 +258,35 @@ function Changes(props: {
         path={path}
       />
     </section>
+  )
+}
+
+function Outcomes(props: {
+  readonly compared: LogComparison
+  readonly chosen: (typeof OUTCOMES)[number] | null
+}): JSX.Element {
+  const { prompts, losses, wins, ties } = props.compared
+  const choices = [
+    [null, `all ${formatCount(prompts)}`],
+    ['worse', `${formatCount(losses)} worse`],
+    ['better', `${formatCount(wins)} better`],
+    ['same', `${formatCount(ties)} the same`],
+  ] as const
+  return (
+    <fieldset class="row outcomes">
+      <legend class="visually-hidden">Show only</legend>
+      {choices.map(([value, title]) => (
+        <label key={title}>
+          <input
+            type="radio"
+            name="outcome"
+            checked={props.chosen === value}
+            onChange={() => setQuery({ only: value, from: null })}
+          />
+          {title}
+        </label>
+      ))}
+    </fieldset>
   )
 }
 

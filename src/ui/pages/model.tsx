@@ -59,21 +59,17 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
   const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
   const isActive = active.length > 0
   useEffect(() => setIsBusy(isActive), [isActive])
-  // a loop is between two jobs again and again: what is below must not move with each
-  const wasBusy = useRef(false)
-  wasBusy.current ||= isActive
   return (
     <>
-      {wasBusy.current && (
-        <section class="card" aria-label="Running">
-          <ul class="plain">
-            {active.length === 0 && <li class="job-line soft">Nothing runs now.</li>}
-            {active.map((job) => (
-              <JobLine key={job.id} job={job} model={model} />
-            ))}
-          </ul>
-        </section>
-      )}
+      {/* always there: a loop is between two jobs again and again, and what is below must not move with each */}
+      <section class="card running-now" aria-label="Running">
+        <ul class="plain">
+          {active.length === 0 && <li class="job-line soft">Nothing runs now.</li>}
+          {active.map((job) => (
+            <JobLine key={job.id} job={job} model={model} />
+          ))}
+        </ul>
+      </section>
       <Block of={curves} height="24rem">
         {(known) =>
           known.steps.length === 0 ? (
@@ -154,7 +150,7 @@ interface ChosenStep {
   readonly keep: (step: number) => void
 }
 
-/** The step under the cursor, else that of the address, else the one that was the newest as the page opened: a reader is left where they are. */
+/** The step under the cursor, else that of the address, else the newest as the page opened: a reader is left where they are. */
 function useStep(curves: Curves): ChosenStep {
   const [first] = useState(curves.steps.at(-1) ?? 0)
   const [pointed, setPointed] = useState<number | null>(null)

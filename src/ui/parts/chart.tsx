@@ -43,7 +43,6 @@ export function Chart(given: ChartProps): JSX.Element {
   latest.current = props
   const [at, setAt] = useState<number | null>(null)
   const { height = 170, title, steps, lines, positions } = props
-  const [main] = lines
   const isLogarithmic = isPositive(props) && (props.isLogarithmic === true || query.value.getAll('lg').includes(title))
   const colours = look.value
   const zoom = zoomInAddress()
@@ -99,7 +98,7 @@ export function Chart(given: ChartProps): JSX.Element {
     if (plot.current !== null) showPart(plot.current, zoom)
   }, [zoom?.join()])
 
-  const shown = at ?? lastIndex(main?.values ?? [])
+  const shown = at ?? lastIndex(lines[0]?.values ?? [])
   const move = (by: number): void => {
     const next = Math.max(0, Math.min(positions.length - 1, (at ?? (by < 0 ? positions.length : -1)) + by))
     const left = plot.current?.valToPos(positions[next] ?? 0, 'x') ?? 0

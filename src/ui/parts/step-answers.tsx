@@ -1,6 +1,7 @@
 /**
- * What was said at one step of a model, beside its curves: the members of a group that made it, each a link to its tokens, and the
- * answers to prompts that are watched. The group is kept by its prompt, so that moving along the steps compares the same question.
+ * What was said at one step of a model, beside its curves: the members of a group that made it, each a link to its
+ * tokens, and the answers to prompts that are watched. The group is kept by its prompt, so that moving along the steps
+ * compares the same question.
  */
 import type { JSX } from 'preact'
 import type { RolloutGroup, RolloutGroupDetail, RolloutGroupList } from '#contract/wire/training/rollouts.js'

@@ -6,7 +6,7 @@ import type { AppOptions } from '../environment.js'
 import { handlers } from '../handlers.js'
 import { idempotencyKey } from '../headers.js'
 
-export function modelHandlers({ services: { models, modelMetrics } }: AppOptions) {
+export function modelHandlers({ services: { models, modelMetrics, modelNotes } }: AppOptions) {
   return handlers({
     'GET /v1/preview/models': ({ principal, query }) => models.list(principal, query()),
     'POST /v1/preview/models': async ({ principal, body, c }) =>
@@ -20,9 +20,9 @@ export function modelHandlers({ services: { models, modelMetrics } }: AppOptions
       )
       return metrics
     },
-    'GET /v1/preview/models/{model_id}/note': ({ principal, params }) => models.note(principal, params.model_id),
+    'GET /v1/preview/models/{model_id}/note': ({ principal, params }) => modelNotes.note(principal, params.model_id),
     'PUT /v1/preview/models/{model_id}/note': async ({ principal, params, body }) =>
-      models.setNote(principal, params.model_id, await body()),
+      modelNotes.setNote(principal, params.model_id, await body()),
     'DELETE /v1/preview/models/{model_id}': ({ principal, params }) => models.delete(principal, params.model_id),
   })
 }

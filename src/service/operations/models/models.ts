@@ -14,7 +14,6 @@ import type {
   ListedModel,
   ListModelsQuery,
   Model,
-  ModelNote,
 } from '#contract/wire/models.js'
 import { endUnsuccessfully } from '#service/queue/outcome.js'
 import { deleteCheckpointRows, listSteps } from '#service/storage/checkpoints.js'
@@ -23,7 +22,6 @@ import { findIdempotent, forgetIdempotent, rememberIdempotent } from '#service/s
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { deleteKeptDataOfModel } from '#service/storage/jobs/kept-data.js'
 import { clearJobInputs } from '#service/storage/jobs/states.js'
-import { findNotes, type NoteText, setNote } from '#service/storage/model-notes.js'
 import {
   deleteModelRow,
   findModel,
@@ -49,11 +47,7 @@ export interface ModelService {
   get(principal: Principal, id: string): Promise<Model>
   list(principal: Principal, query: ListModelsQuery): Promise<List<ListedModel>>
   delete(principal: Principal, id: string): Promise<DeleteModelResponse>
-  note(principal: Principal, id: string): Promise<ModelNote>
-  setNote(principal: Principal, id: string, note: NoteText): Promise<ModelNote>
 }
-
-const NO_NOTE: NoteText = { description: '', tags: [] }
 
 /** What it works with. */
 type Context = Pick<
@@ -167,16 +161,6 @@ export function createModelService(context: Context): ModelService {
     },
     delete: deleteModel,
     get: async (principal, id) => toWireModel(await requireModel(context, principal, id)),
-    note: async (principal, id) => {
-      const model = await requireModel(context, principal, id)
-      const { description, tags } = (await findNotes(db, [model.id])).get(model.id) ?? NO_NOTE
-      return { model_id: model.id, description, tags: [...tags] }
-    },
-    setNote: async (principal, id, { description, tags }) => {
-      const model = await requireModel(context, principal, id)
-      await inTransaction(db, (transaction) => setNote(transaction, model.id, { description, tags }))
-      return { model_id: model.id, description, tags: [...tags] }
-    },
     list: async (principal, query) => {
       if (query.entity !== undefined) checkEntity(principal, query.entity)
       const page = await listModels(db, {

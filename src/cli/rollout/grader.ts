@@ -10,6 +10,7 @@ import { checkGrader, pathsOfNoRow } from '#sdk/graders/check.js'
 import { createPacer } from '#sdk/graders/endpoint.js'
 import type { GradeContext } from '#sdk/graders/grade.js'
 import { gradeTrajectory } from '#sdk/graders/grade-with.js'
+import { withBounds } from '#sdk/graders/model-grader.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
 import type { CommandContext } from '../command/context.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
@@ -84,7 +85,7 @@ export async function planGrading(
  */
 export function graderMeans({ connect, environment }: Pick<CommandContext, 'connect' | 'environment'>): GradeContext {
   return {
-    ask: async (request, call) => await (await connect()).chat.create(request, call),
+    ask: async (request, call) => await (await connect()).chat.create(withBounds(request), call),
     access: {
       address: () => Promise.resolve(null),
       variable: (name) => environment[name],

@@ -8,7 +8,7 @@ import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import { checkGrader, modelsOf, urlsOf } from '#sdk/graders/check.js'
 import { createPacer, type EndpointAccess } from '#sdk/graders/endpoint.js'
 import { grade } from '#sdk/graders/grade.js'
-import type { AskModel } from '#sdk/graders/model-grader.js'
+import { type AskModel, withBounds } from '#sdk/graders/model-grader.js'
 import { toRunResult } from '#sdk/graders/run-result.js'
 import { toSample } from '#sdk/graders/sample.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
@@ -74,7 +74,7 @@ export function createGraderService(
       if (teacher !== undefined) return await teacher(request, { signal })
       const admitted = await chat.create(
         principal,
-        request as ChatRequest,
+        withBounds(request) as ChatRequest,
         requestId,
         signal ?? new AbortController().signal,
       )

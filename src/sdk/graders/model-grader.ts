@@ -128,11 +128,26 @@ const closed = (properties: Readonly<Record<string, JsonValue>>): JsonObject => 
   required: Object.keys(properties),
   additionalProperties: false,
 })
-const TEXT = { type: 'string' } as const
-const SCORE = closed({
-  steps: { type: 'array', items: closed({ description: TEXT, conclusion: TEXT }) },
-  result: { type: 'number' },
-})
+const scoreSchema = (text: JsonObject, most: JsonObject): JsonObject =>
+  closed({
+    steps: { type: 'array', items: closed({ description: text, conclusion: text }), ...most },
+    result: { type: 'number' },
+  })
+const SCORE = scoreSchema({ type: 'string' }, {})
+/** Steps and characters of each that a model of ours may write. */
+const [MOST_STEPS, LONGEST_STEP] = [3, 160]
+const BOUNDED_SCORE = scoreSchema({ type: 'string', maxLength: LONGEST_STEP }, { maxItems: MOST_STEPS })
+
+/**
+ * The same request for a model of this service: a small one may never come to the end of its steps, and is held to
+ * bounds that other servers do not take in a schema.
+ */
+export function withBounds(request: ModelRequest): ModelRequest {
+  const format = request.response_format
+  const { schema, ...rest } = format['json_schema'] as JsonObject
+  if (schema !== SCORE) return request
+  return { ...request, response_format: { ...format, json_schema: { ...rest, schema: BOUNDED_SCORE } } }
+}
 const labelSchema = (labels: readonly string[]): JsonObject => closed({ label: { type: 'string', enum: labels } })
 
 /** Null where nothing can be read. */

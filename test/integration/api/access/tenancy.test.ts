@@ -113,6 +113,8 @@ async function call(key: string, method: string, path: string, body: string | nu
 const idRoutes = () =>
   routes.filter(({ path }) => parametersOf(path).length > 0 && !path.startsWith('/v1/preview/base-models/'))
 
+const JUDGE = { type: 'score_model', name: 'judge', input: [{ role: 'user', content: 'x' }] }
+
 describe('every route with an id', () => {
   it('is known to this test: its parameters name things that exist', async () => {
     expect(idRoutes().length).toBeGreaterThan(12)
@@ -148,6 +150,11 @@ describe('every route with an id', () => {
     const naming: readonly (readonly [string, string, object])[] = [
       ['POST', '/v1/preview/training-jobs', { model_id: ids['model_id'], trajectory_groups: [] }],
       ['POST', '/v1/chat/completions', { model: 'local/tests/secret', messages: [{ role: 'user', content: 'x' }] }],
+      [
+        'POST',
+        '/v1/fine_tuning/alpha/graders/run',
+        { grader: { ...JUDGE, model: 'local/tests/secret' }, model_sample: '' },
+      ],
       ['POST', '/v1/chat/completions', { model: ids['model_id'], messages: [{ role: 'user', content: 'x' }] }],
     ]
     for (const [method, path, body] of naming) {
@@ -175,7 +182,9 @@ describe('the scope of a key', () => {
       const isManaging = path.startsWith('/v1/preview/keys')
       // of its own: it signs out, and fetches what it reads
       const isOwn = /^\/v1\/preview\/(?:sessions|downloads)/.test(path)
-      const isAnswer = method === 'POST' && /^\/v1\/(chat\/)?completions|^\/v1\/(responses|messages)/.test(path)
+      const isAnswer =
+        method === 'POST' &&
+        /^\/v1\/(chat\/)?completions|^\/v1\/(responses|messages|fine_tuning\/alpha\/graders)/.test(path)
       const { status, text } = await call(key, method, path, method === 'DELETE' ? BODY : '{}')
       if ((method === 'GET' || isAnswer || isOwn) && !isManaging) expect(status, `${method} ${path}`).not.toBe(403)
       else {

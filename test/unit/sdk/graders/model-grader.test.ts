@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
 import { grade } from '#sdk/graders/grade.js'
 import { gradeWith } from '#sdk/graders/grade-with.js'
-import type { AskModel, ModelRequest } from '#sdk/graders/model-grader.js'
+import { type AskModel, type ModelRequest, withBounds } from '#sdk/graders/model-grader.js'
 import { toSample } from '#sdk/graders/sample.js'
 import { readGrader } from '#sdk/graders/spec.js'
 import { combineRewards } from '#sdk/rl/rewards.js'
@@ -99,6 +99,18 @@ describe('score_model', () => {
     const graded = grade(readGrader(SCORE), { item: { n: 1 }, sample: toSample('') }, { ask, signal: ending.signal })
     await expect(graded).rejects.toThrow('given up')
   })
+})
+
+it('a model of ours is held to bounds, which a teacher is not told of', async () => {
+  const { ask, requests } = scripted('{"result":1}', '{"label":"good"}')
+  await run(SCORE, ask)
+  await run(LABEL, ask)
+  const [score, label] = requests as [ModelRequest, ModelRequest]
+  expect(JSON.stringify(score)).not.toMatch(/maxItems|maxLength/)
+  const bounded = withBounds(score)
+  expect(JSON.stringify(bounded)).toMatch(/"maxLength":160.*"maxItems":3/)
+  expect(bounded).toEqual({ ...score, response_format: bounded.response_format })
+  expect(withBounds(label)).toBe(label)
 })
 
 describe('label_model', () => {

@@ -7,6 +7,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { plural } from '#cli/terminal/format.js'
+import { trainerVariables } from '#contract/processes/trainers.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { RemoteWorkerEvent } from '#service/processes/remote-worker.js'
 
@@ -47,6 +48,7 @@ export const worker = defineCommand({
   async run({ connect, config, output, environment, signal, flags }) {
     const client = await connect()
     const { startRemoteWorker, workerFacts } = await import('#service/processes/remote-worker.js')
+    const { installed } = await import('#plugins/others.js')
     const facts = workerFacts(flags.name)
     const threads = config.get('threads')
     const trainer = config.get('trainer') ?? SERVICE_DEFAULTS.trainer
@@ -67,6 +69,7 @@ export const worker = defineCommand({
         ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
         TRAINYARD_TRAINER: trainer,
         TRAINYARD_PYTHON: python,
+        ...trainerVariables(installed().plugins.flatMap(({ trainers = [] }) => trainers)),
       },
       onEvent: (event) => {
         if (output.mode === 'json') output.event(toJson(event), null)

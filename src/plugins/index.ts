@@ -11,10 +11,11 @@ import { messages } from './messages/plugin.js'
 import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
+import { torch } from './torch/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
-  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, ray, devices],
+  plugins: [responses, messages, fineTuning, wandb, marks, probes, webhooks, demo, ray, devices, torch],
   bodyThread: 'plugins/body-thread.js',
 }

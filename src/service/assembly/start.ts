@@ -5,6 +5,7 @@ import { readEnvironment } from '#base/environment.js'
 import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
+import { trainerVariables } from '#contract/processes/trainers.js'
 import type { ResolvedSettings, TunedServiceOptions } from '../options.js'
 import type { LoadedPlugins } from './plugins.js'
 import type { ServedDevice } from './served-device.js'
@@ -47,7 +48,11 @@ export function startEnvironment({ seams }: Pick<Start, 'seams'>): Environment {
 }
 
 /** Variables of those processes that train, or predict how training goes. */
-export function trainingVariables({ settings, device }: Pick<Start, 'settings' | 'device'>): Environment {
+export function trainingVariables({
+  settings,
+  device,
+  plugins,
+}: Pick<Start, 'settings' | 'device' | 'plugins'>): Environment {
   const { threads, trainer, python } = settings
   return {
     ...(threads === null ? {} : { TRAINYARD_THREADS: String(threads) }),
@@ -56,5 +61,6 @@ export function trainingVariables({ settings, device }: Pick<Start, 'settings' |
     TRAINYARD_WORKER_DEVICE_NAME: device.description,
     TRAINYARD_TRAINER: trainer,
     TRAINYARD_PYTHON: python,
+    ...trainerVariables(plugins.list.flatMap(({ plugin }) => plugin.trainers ?? [])),
   }
 }

@@ -7,6 +7,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { plural } from '#cli/terminal/format.js'
+import { trainerVariables } from '#contract/processes/trainers.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
 import type { RemoteWorkerEvent } from '#service/processes/remote-worker.js'
 
@@ -70,6 +71,7 @@ export const worker = defineCommand({
         TRAINYARD_TRAINER: trainer,
         TRAINYARD_PYTHON: python,
         [PLUGINS_VARIABLE]: JSON.stringify(installed().files ?? []),
+        ...trainerVariables(installed().plugins.flatMap(({ trainers = [] }) => trainers)),
       },
       onEvent: (event) => {
         if (output.mode === 'json') output.event(toJson(event), null)

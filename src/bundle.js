@@ -18,6 +18,10 @@ const { build } = await import('esbuild').catch((cause) => {
 const compiled = (name) => import(pathToFileURL(path.join(ROOT, 'dist/src', name)).href)
 const { ENTRY_POINTS } = await compiled('base/processes/entry.js')
 const { INSTALLED } = await compiled('plugins/index.js')
+const ofPlugins = INSTALLED.plugins.flatMap(({ processes = [], trainers = [] }) => [
+  ...processes,
+  ...trainers.map(({ module }) => module),
+])
 
 const source = (name) => path.join('src', name.replace(/\.js$/, '.ts'))
 const entryPoints = [
@@ -28,7 +32,7 @@ const entryPoints = [
   // what kill tests run as a server; no part of the package
   { in: 'src/service/test-door.ts', out: 'test-door' },
   { in: 'src/plugins/index.ts', out: 'plugins' },
-  ...[...ENTRY_POINTS, ...INSTALLED.plugins.flatMap(({ processes = [] }) => processes)].map((name) => ({
+  ...[...ENTRY_POINTS, ...ofPlugins].map((name) => ({
     in: source(name),
     out: name.replace(/\.js$/, ''),
   })),

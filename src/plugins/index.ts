@@ -16,6 +16,7 @@ import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
 import { tinker } from './tinker/plugin.js'
+import { torch } from './torch/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
@@ -36,6 +37,7 @@ export const INSTALLED: Installed = {
     servers,
     ray,
     devices,
+    torch,
   ],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -12,6 +12,7 @@ import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
 import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.js'
 import type { PluginJobOptions, PluginOptionRows } from '#contract/jobs/plugin-options.js'
+import type { TrainerRow } from '#contract/processes/trainers.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { BinaryBody, StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
@@ -179,6 +180,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly blobStores?: readonly BlobStoreKind[]
   /** Accelerators that it can try, in the order in which `--device auto` does. */
   readonly accelerators?: readonly AcceleratorRow[]
+  /** What computes gradients in place of ONNX Runtime: a worker loads the module for a job whose trainer it is. */
+  readonly trainers?: readonly TrainerRow[]
   /** Entry points of its child processes, as paths below `src/`: each is a bundle of the package. */
   readonly processes?: readonly string[]
   /** Places that workers can be started at, as `--workers` names one. */

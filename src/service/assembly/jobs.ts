@@ -4,7 +4,7 @@
 
 import { systemClock } from '#base/util/clock.js'
 import type { WorkerFolders } from '#contract/processes/worker.js'
-import type { TrainerName } from '#contract/settings/service.js'
+import { TRAINER_NAMES, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerCount } from '../metrics/metrics.js'
 import { type ActivityFeed, createActivityFeed } from '../operations/activity/feed.js'
 import { createJobActivity } from '../operations/activity/job-activity.js'
@@ -99,6 +99,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     },
     onChange: () => dispatcher.wake(),
   })
+  const named = namedTrainer(settings)
   const localTrainers = trainersOf(start, workers)
   const dispatcher = createDispatcher({
     db: storage.db,
@@ -111,7 +112,7 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
     localWorker: {
       ...workerFacts(),
       device: start.device.description,
-      ...(settings.trainer === 'torch' ? { trainer: 'torch' } : {}),
+      ...(named === null ? {} : { trainer: named }),
     },
     localTrainers,
     hasRoom: () => workers.hasRoom(),
@@ -131,13 +132,19 @@ export function createJobs(start: Start, input: JobsInput): Jobs {
   return { signals, activity, dispatcher: { ...dispatcher, wake }, sessions, leaseMs: timing.leaseMs }
 }
 
-/** Where a worker itself chooses, a job that began with PyTorch is left alone until one has said that it has it. */
+/** The trainer that was set beside ONNX Runtime; null: none, or it is found. */
+function namedTrainer({ trainer }: Start['settings']): TrainerName | null {
+  return trainer === 'auto' || trainer === 'onnx' ? null : trainer
+}
+
+/** Where a worker itself chooses, a job that began with another trainer is left alone until one has said that it has it. */
 function trainersOf({ settings, logger }: Start, workers: Pick<WorkerPool, 'probeComputing'>) {
-  let trainers: readonly TrainerName[] = settings.trainer === 'torch' ? ['onnx', 'torch'] : ['onnx']
+  const named = namedTrainer(settings)
+  let trainers: readonly TrainerName[] = named === null ? ['onnx'] : ['onnx', named]
   if (settings.trainer === 'auto' && settings.trainWorkers > 0) {
     workers.probeComputing().then(
       ({ trainer }) => {
-        if (trainer === 'torch') trainers = ['onnx', 'torch']
+        trainers = TRAINER_NAMES.filter((name) => name === 'onnx' || name === trainer)
       },
       // with ONNX Runtime it trains all the same, or says in a job why it does not
       (error: unknown) => logger.warn({ err: error }, 'worker.not_probed'),

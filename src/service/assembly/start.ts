@@ -6,6 +6,7 @@ import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Lifetimes, LifetimeWatch } from '#base/util/lifetimes.js'
 import { PLUGINS_VARIABLE } from '#contract/jobs/plugin-options.js'
+import { trainerVariables } from '#contract/processes/trainers.js'
 import type { ResolvedSettings, TunedServiceOptions } from '../options.js'
 import type { LoadedPlugins } from './plugins.js'
 import type { ServedDevice } from './served-device.js'
@@ -62,5 +63,6 @@ export function trainingVariables({
     TRAINYARD_TRAINER: trainer,
     TRAINYARD_PYTHON: python,
     ...(plugins.files.length === 0 ? {} : { [PLUGINS_VARIABLE]: JSON.stringify(plugins.files) }),
+    ...trainerVariables(plugins.list.flatMap(({ plugin }) => plugin.trainers ?? [])),
   }
 }

@@ -13,7 +13,7 @@ import { memoryBytes } from '#base/machine/memory.js'
 import { systemClock } from '#base/util/clock.js'
 import { systemIds } from '#base/util/ids.js'
 import type { WorkerClaim, WorkerClaimRequest } from '#contract/processes/worker-claim.js'
-import type { TrainerName } from '#contract/settings/service.js'
+import { TRAINER_NAMES, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import { createWorkerPool, type WorkerPool } from './worker-pool.js'
 
@@ -223,7 +223,7 @@ class ClaimingWorker implements RemoteWorker {
       })
     })
     this.#facts = { ...this.#facts, ...computing, versions: { ...this.#facts.versions, ...computing.versions } }
-    if (computing.trainer === 'torch') this.#trainers = ['onnx', 'torch']
+    this.#trainers = TRAINER_NAMES.filter((name) => name === 'onnx' || name === computing.trainer)
   }
 
   /** Nothing is asked twice of a server that refuses. */

@@ -2,7 +2,7 @@
  * What the trainer asks of whoever computes losses, gradients and scores of rows.
  *
  * An engine knows the frozen base model and rows of tokens. Clipping, AdamW, the trust region, events and resume points stand above
- * it. There are two, `onnx-engine.ts` and `training/torch/torch-engines.ts`; each has to pass
+ * it. There are two, `onnx-engine.ts` and that of the plugin `torch`; each has to pass
  * `test/integration/training/conformance/gradient-engine.ts`.
  */
 import type { CommonOptions } from '#contract/jobs/shared-options.js'
@@ -71,4 +71,11 @@ export interface GradientBackend {
     readonly runtime: Runtime
     readonly threads: number | undefined
   }): Promise<GradientEngines>
+  /**
+   * Whether it computes on this machine what ONNX Runtime computes.
+   *
+   * @returns one clause that says how well they agree
+   * @throws {TrainingError} `wrong_gradients` where they do not
+   */
+  check(runtime: Runtime): Promise<string>
 }

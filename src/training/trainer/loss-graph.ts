@@ -1,7 +1,7 @@
 /**
  * The graph of a loss without the decoder: log-probabilities in; the loss and its gradient by each of them out.
  *
- * For engines that compute log-probabilities outside ONNX Runtime (`training/torch/torch-engines.ts`). They use the
+ * For engines that compute log-probabilities outside ONNX Runtime (the plugin `torch`). They use the
  * same formulas as the train graph, so every loss and option that it has works there too.
  */
 import { backward } from '#numerics/autodiff/backward.js'

@@ -25,8 +25,7 @@ import {
 import { MAX_MESSAGE } from '#contract/wire/maxima.js'
 import { placeOfBaseModel } from '#model/weights/fetch-base-model.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { checkBackend } from '#training/torch/self-check.js'
-import { readTrainers } from '#training/torch/torch-backend.js'
+import { readTrainers } from '#training/trainer/trainers.js'
 import { type BaseModel, createBaseModelOpener, type OpenBaseModel } from './base-model.js'
 import { countRuns } from './counted-runtime.js'
 import { FencedError, type WorkerIdentity } from './fenced-requests.js'
@@ -80,14 +79,14 @@ async function loadRuntime(environment: Environment, logger: Logger): Promise<Ru
   }
 }
 
-/** Shows whoever asks that the runtime loads on this machine, and that PyTorch computes what it should where it is to train. */
+/** Shows whoever asks that the runtime loads on this machine, and that a trainer that is set computes what it should. */
 async function probe(environment: Environment): Promise<void> {
   const trainers = readTrainers(environment)
   const say = (said: WorkerProbe): void => void process.send?.(said)
   try {
     const runtime = createJobRuntime(environment)
     const backend = await trainers.choose(null)
-    const trainer = backend === null ? null : `${backend.facts.description}: ${await checkBackend(backend, runtime)}`
+    const trainer = backend === null ? null : `${backend.facts.description}: ${await backend.check(runtime)}`
     say({ type: 'ready', trainer, computing: backend?.computing ?? jobComputing(environment) })
   } catch (error) {
     if (!(error instanceof AppError)) throw error

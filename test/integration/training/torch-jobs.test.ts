@@ -8,11 +8,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
+import { trainerVariables } from '#contract/processes/trainers.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
+import { INSTALLED } from '#plugins/index.js'
+import { TORCH_PACKAGES } from '#plugins/torch/torch-process.js'
 import { createWorkerPool } from '#service/processes/worker-pool.js'
-import { createTrainers } from '#training/torch/torch-backend.js'
-import { TORCH_PACKAGES } from '#training/torch/torch-process.js'
+import { createTrainers } from '#training/trainer/trainers.js'
 import { attempt, type Held, nothing, timeless, timelessReport } from '../../support/model/attempts.js'
 import { NO_TORCH, TORCH_PYTHONS } from '../../support/torch-python.js'
 import { until } from '../../support/until.js'
@@ -72,12 +74,13 @@ const JOBS: readonly [string, Partial<WorkerJob>, readonly unknown[]][] = [
 ]
 
 const [python] = TORCH_PYTHONS
+const modules = { torch: () => import('#plugins/torch/torch-backend.js') }
 describe.runIf(python === undefined)('jobs by PyTorch', () => {
   it.skip(NO_TORCH, () => undefined)
 })
 
 describe.runIf(python !== undefined)('jobs by PyTorch', () => {
-  const trainers = createTrainers({ trainer: 'torch', python: python ?? '', environment: process.env })
+  const trainers = createTrainers({ modules, trainer: 'torch', python: python ?? '', environment: process.env })
   afterAll(() => trainers.stop())
   const byTorch = () => ({ ...places(), trainers })
 
@@ -102,7 +105,7 @@ describe.runIf(python !== undefined)('jobs by PyTorch', () => {
     await attempt(alone, job, { input, ...byTorch() })
     const held = nothing()
     expect(await attempt(held, job, { input, death: { step: 3, moment: 'point' }, ...byTorch() })).toBe(true)
-    const other = createTrainers({ trainer: 'onnx', python: python ?? '', environment: process.env })
+    const other = createTrainers({ modules, trainer: 'onnx', python: python ?? '', environment: process.env })
     try {
       expect(await attempt(held, job, { input, ...places(), trainers: other })).toBe(false)
     } finally {
@@ -143,6 +146,7 @@ describe.runIf(python !== undefined)('jobs by PyTorch', () => {
 
   it('auto leaves a machine without a graphics card to ONNX Runtime, and keeps no process', async () => {
     const auto = createTrainers({
+      modules,
       trainer: 'auto',
       python: python ?? '',
       environment: { ...process.env, CUDA_VISIBLE_DEVICES: '' },
@@ -153,7 +157,7 @@ describe.runIf(python !== undefined)('jobs by PyTorch', () => {
   })
 
   it.runIf(process.platform === 'linux')('ends with its parent, however that ends', async () => {
-    const script = `import { startTorchProcess } from '#training/torch/torch-process.js'
+    const script = `import { startTorchProcess } from '#plugins/torch/torch-process.js'
       await startTorchProcess({ python: ${JSON.stringify(python)}, environment: process.env })
       const { readFileSync } = await import('node:fs')
       console.log(readFileSync('/proc/self/task/' + process.pid + '/children', 'utf8'))
@@ -172,7 +176,8 @@ describe.runIf(python !== undefined)('jobs by PyTorch', () => {
 
 describe('the probe of a worker', () => {
   const probed = (trainer: string, interpreter: string) => {
-    const given = { TRAINYARD_TRAINER: trainer, TRAINYARD_PYTHON: interpreter }
+    const rows = INSTALLED.plugins.flatMap(({ trainers = [] }) => trainers)
+    const given = { TRAINYARD_TRAINER: trainer, TRAINYARD_PYTHON: interpreter, ...trainerVariables(rows) }
     const pool = createWorkerPool({ environment: process.env, given, keepMs: 0 })
     return pool.probe().finally(() => pool.stop())
   }
@@ -195,7 +200,12 @@ describe('without PyTorch', () => {
     attempt(nothing(), job, {
       input,
       ...places(),
-      trainers: createTrainers({ trainer: 'torch', python: interpreter, environment: { PATH: process.env['PATH'] } }),
+      trainers: createTrainers({
+        modules,
+        trainer: 'torch',
+        python: interpreter,
+        environment: { PATH: process.env['PATH'] },
+      }),
     })
 
   it('a job says that the interpreter cannot be started, and how one is made', async () => {
@@ -218,7 +228,7 @@ describe('without PyTorch', () => {
   })
 
   it('auto trains by ONNX Runtime', async () => {
-    const auto = createTrainers({ trainer: 'auto', python: 'no-such-python', environment: {} })
+    const auto = createTrainers({ modules, trainer: 'auto', python: 'no-such-python', environment: {} })
     expect(await auto.choose(null)).toBe(null)
   })
 })

@@ -7,7 +7,7 @@ import { systemClock } from '#base/util/clock.js'
 import { copyOf, sha256Of, sizeOf } from '#base/util/file-content.js'
 import type { WorkerCompletion, WorkerEvents, WorkerJob } from '#contract/processes/worker.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
-import { createTrainers, type Trainers } from '#training/torch/torch-backend.js'
+import { createTrainers, type Trainers } from '#training/trainer/trainers.js'
 import { createBaseModelOpener } from '#training/worker/base-model.js'
 import { FencedError } from '#training/worker/fenced-requests.js'
 import { runJob } from '#training/worker/run-job.js'
@@ -41,7 +41,7 @@ export interface AttemptOptions {
 }
 
 /** Computes with ONNX Runtime. */
-const ONNX = createTrainers({ trainer: 'onnx', python: 'none', environment: {} })
+const ONNX = createTrainers({ trainer: 'onnx', modules: {}, python: 'none', environment: {} })
 
 /** Runs one attempt; resolves to whether it was killed. */
 export async function attempt(

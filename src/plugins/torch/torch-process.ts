@@ -1,5 +1,5 @@
 /**
- * The Python process that computes with PyTorch (`src/torch/trainyard_torch/`): started, asked one thing after the other, ended.
+ * The Python process that computes with PyTorch (`trainyard_torch/`): started, asked one thing after the other, ended.
  *
  * Its errors come back by their code and are said here in our words, with what to do. It ends with this process, for its input ends then.
  */
@@ -129,7 +129,7 @@ function unavailable(python: string, message: string): InstallationError {
 
 /** The way to the package; no network, no progress bars. */
 function torchVariables(environment: Environment): Environment {
-  const root = join(packageRoot(), 'src', 'torch')
+  const root = join(packageRoot(), 'src', 'plugins', 'torch')
   const known = environment['PYTHONPATH']
   const separator = process.platform === 'win32' ? ';' : ':'
   return {

@@ -1,6 +1,6 @@
 """Framed messages over two pipes: u32 length of a JSON header (little-endian), the header, then the arrays that it lists, raw.
 
-A header is `{"type": ..., "arrays": [{"name", "dtype", "shape", "bytes"}]}`. The other end is `src/training/torch/frames.ts`.
+A header is `{"type": ..., "arrays": [{"name", "dtype", "shape", "bytes"}]}`. The other end is `src/plugins/torch/frames.ts`.
 """
 
 import json

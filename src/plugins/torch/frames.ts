@@ -1,5 +1,5 @@
 /**
- * Framed messages to and from `src/torch/trainyard_torch/frames.py`: u32 length of a JSON header (little-endian), the header, then the
+ * Framed messages to and from `trainyard_torch/frames.py`: u32 length of a JSON header (little-endian), the header, then the
  * arrays that it lists, raw.
  */
 import type { Readable, Writable } from 'node:stream'

@@ -1,12 +1,11 @@
 /**
  * PyTorch as a job's backend: one process, started when a job first needs it and kept for the next.
  */
-import type { Environment } from '#base/environment.js'
 import { TrainingError } from '#base/errors/errors.js'
-import { TRAINERS, type TrainerName, type TrainerSetting } from '#contract/settings/service.js'
 import { parameterCount } from '#model/architectures/decoder-config.js'
 import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import type { TrainingPrecision } from '#training/trainer/job.js'
+import type { Trainer, TrainerOptions } from '#training/trainer/trainers.js'
 import type { TorchDtype } from './model-message.js'
 import { openTorchEngines } from './torch-engines.js'
 import { startTorchProcess, type TorchProcess, type TorchVersions } from './torch-process.js'
@@ -15,35 +14,9 @@ import { startTorchProcess, type TorchProcess, type TorchVersions } from './torc
 const DTYPES: Readonly<Record<Exclude<TrainingPrecision, 'int8'>, TorchDtype>> = { f32: 'float32', bf16: 'bfloat16' }
 const DTYPE_BYTES: Readonly<Record<TorchDtype, number>> = { float32: 4, bfloat16: 2 }
 
-export interface Trainers {
-  /**
-   * What computes a job's gradients; null is ONNX Runtime.
-   *
-   * @param begun the trainer that the job began with, which it keeps; null where it begins
-   * @param onAnswer hears of every answer of the process: a sign of life
-   * @throws {InstallationError} `trainer_unavailable`
-   */
-  choose(begun: TrainerName | null, onAnswer?: () => void): Promise<GradientBackend | null>
-  /** Ends the process, if there is one. */
-  stop(): Promise<void>
-}
-
-export interface TrainersOptions {
-  readonly trainer: TrainerSetting
-  readonly python: string
-  readonly environment: Environment
-}
-
-/** What a worker was told of its trainer (`TRAINYARD_TRAINER`, `TRAINYARD_PYTHON`). */
-export function readTrainers(environment: Environment): Trainers {
-  const trainer = TRAINERS.find((name) => name === environment['TRAINYARD_TRAINER']) ?? 'onnx'
-  return createTrainers({ trainer, python: environment['TRAINYARD_PYTHON'] ?? 'python3', environment })
-}
-
-export function createTrainers({ trainer, python, environment }: TrainersOptions): Trainers {
+/** PyTorch on this machine. Nothing is started before it is asked for something. */
+export function openTrainer({ python, environment }: TrainerOptions): Trainer {
   let started: Promise<TorchProcess> | null = null
-  /** Known once: what is not installed is not asked for again by each job. */
-  let hasCard: boolean | null = trainer === 'auto' ? null : false
 
   async function running(): Promise<TorchProcess> {
     if (started !== null && (await started.then((process) => process.isAlive()))) return started
@@ -55,21 +28,15 @@ export function createTrainers({ trainer, python, environment }: TrainersOptions
     return starting
   }
 
-  /** Whether PyTorch is there and has a graphics card. */
-  async function findCard(): Promise<boolean> {
-    const found = await running().catch(() => null)
-    if (found === null) return false
-    if (found.versions.device !== 'cpu') return true
-    await found.stop()
-    started = null
-    return false
-  }
-
   return {
-    choose: async (begun, onAnswer) => {
-      if (begun === null && trainer === 'auto') hasCard ??= await findCard()
-      const name = begun ?? (trainer === 'torch' || hasCard === true ? 'torch' : 'onnx')
-      return name === 'onnx' ? null : torchBackend(await running(), onAnswer)
+    backend: async (onAnswer) => torchBackend(await running(), onAnswer),
+    hasCard: async () => {
+      const found = await running().catch(() => null)
+      if (found === null) return false
+      if (found.versions.device !== 'cpu') return true
+      await found.stop()
+      started = null
+      return false
     },
     stop: async () => {
       const process = await started?.catch(() => null)
@@ -81,7 +48,7 @@ export function createTrainers({ trainer, python, environment }: TrainersOptions
 
 function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined): GradientBackend {
   const { versions } = process
-  return {
+  const backend: GradientBackend = {
     facts: { name: 'torch', description: describeVersions(versions) },
     computing: {
       trainer: 'torch',
@@ -105,7 +72,9 @@ function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined)
         ...(onAnswer === undefined ? {} : { onAnswer }),
       })
     },
+    check: async (runtime) => (await import('./self-check.js')).checkBackend(backend, runtime),
   }
+  return backend
 }
 
 /** @throws {TrainingError} `precision_unavailable` */

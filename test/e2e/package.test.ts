@@ -49,7 +49,11 @@ describe('contents', () => {
     expect(paths.filter((path) => /^dist\/ui\/app-\w+\.js(\.br|\.gz)?$/.test(path))).toHaveLength(3)
     expect(paths.filter((path) => /\.(map|test\.js)$|^dist\/test|^test\//.test(path))).toEqual([])
     expect(paths).toContain('src/docs/how-training-works.md')
-    expect(paths.filter((path) => path.startsWith('src/') && !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\//.test(path))).toEqual([])
+    expect(
+      paths.filter(
+        (path) => path.startsWith('src/') && !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\//.test(path),
+      ),
+    ).toEqual([])
   })
   test('every link of its pages leads to a file that is in it', () => {
     const paths = new Set(packed.files.map((file) => file.path))

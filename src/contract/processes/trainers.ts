@@ -1,5 +1,5 @@
 /**
- * Modules that compute gradients in place of ONNX Runtime, as a worker is told of them by whoever starts it (`TRAINYARD_TRAINERS`).
+ * Modules that compute gradients in place of ONNX Runtime, as who starts a worker tells it of them (`TRAINYARD_TRAINERS`).
  */
 import { TRAINER_NAMES, type TrainerName } from '../settings/service.js'
 

@@ -1,5 +1,5 @@
 /**
- * What a worker reports while its attempt runs: that it lives, events, files, points to go on from. Each is written under the attempt's lease.
+ * What a worker reports while its attempt runs: that it lives, events, files, points to go on from; all under its lease.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'

@@ -175,7 +175,10 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
         await click(page.getByLabel('Choose learner'))
         await click(page.getByLabel('Choose busy'))
         await click(page.getByRole('button', { name: 'Compare' }))
-        await page.getByRole('region', { name: 'Options of the newest jobs' }).getByText('kind', { exact: true }).waitFor()
+        await page
+          .getByRole('region', { name: 'Options of the newest jobs' })
+          .getByText('kind', { exact: true })
+          .waitFor()
       },
     ],
     [

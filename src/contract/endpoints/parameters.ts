@@ -48,7 +48,8 @@ const IN_QUERY: Readonly<Record<string, string>> = {
   format: 'Form the checkpoint is had in; default `peft`',
   from: 'First day, `YYYY-MM-DD`; default 29 days before `to`',
   from_step: 'Lowest step; default 0, the base model',
-  include: '`summary`: with checkpoints, last activity, the job that runs, rewards and losses, warnings, description and tags; `options`: also with every option of the newest job',
+  include:
+    '`summary`: with checkpoints, last activity, the job that runs, rewards and losses, warnings, description and tags; `options`: also with every option of the newest job',
   kind: 'Only jobs of this kind',
   keys: 'Names of metrics, separated by commas; default all',
   min_reward: 'Only groups with a trajectory whose reward is at least this',

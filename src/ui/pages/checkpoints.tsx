@@ -211,12 +211,7 @@ function Row(props: {
       <td>
         <span class="row">
           <a href={hrefOf(`/play?m=${encodeURIComponent(`${model.project}/${model.name}:step${step}`)}`)}>Play</a>
-          <button
-            type="button"
-            class="link"
-            aria-expanded={isOpen}
-            onClick={() => props.onOpen(isOpen ? null : step)}
-          >
+          <button type="button" class="link" aria-expanded={isOpen} onClick={() => props.onOpen(isOpen ? null : step)}>
             Download
           </button>
         </span>

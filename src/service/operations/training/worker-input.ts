@@ -1,8 +1,9 @@
 /**
  * What a worker is told of its attempt, and what it fetches for it: rows, the files it goes on from, the base model.
  */
-import { pluginsNeeded } from '#contract/jobs/plugin-options.js'
+
 import { NotFoundError } from '#base/errors/errors.js'
+import { pluginsNeeded } from '#contract/jobs/plugin-options.js'
 import { PARENT_FILES, type WorkerJob } from '#contract/processes/worker.js'
 import { EXAMPLES_KIND } from '#contract/wire/job-words.js'
 import { checkLease } from '#service/queue/lease.js'

@@ -17,7 +17,8 @@ const COUNT = countOf(900)
 /** What exists is made anew after so many: requests delete some of it. */
 const RENEW_AFTER = 5000
 /** Asked as often as all others once: rows of training, conversations in other words, what is kept of answers. */
-const DEEP = /forward_backward|messages|marks?$|probes|keep-rule|note$|preview\/(?:sessions|downloads)|asample|load_weights/
+const DEEP =
+  /forward_backward|messages|marks?$|probes|keep-rule|note$|preview\/(?:sessions|downloads)|asample|load_weights/
 /** Its result may be one that comes late or never: its client goes away. */
 const LATE = '/api/v1/retrieve_future'
 

@@ -55,6 +55,7 @@ const scores = (score: unknown) => (_: number, response: ServerResponse) => resp
 describe('endpoint', () => {
   it('is sent sample, item and a trace id, at the address that was checked, with its headers filled in', async () => {
     const { url, seen } = await serve(scores(-2.5))
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: a placeholder of graders
     const graded = await run({ url, headers: { Authorization: 'Bearer ${KEY}' }, pass_threshold: -3 })
     expect(graded).toMatchObject({ reward: -2.5, errors: [], passes: { far: true } })
     expect(seen[0]?.headers).toMatchObject({ authorization: 'Bearer secret', host: new URL(url).host })
@@ -114,6 +115,7 @@ describe('endpoint', () => {
 
   it('whose headers name another variable is asked nothing', async () => {
     const { url, seen } = await serve(scores(1))
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: a placeholder of graders
     const { errors } = await run({ url, headers: { 'x-key': '${PATH}' } })
     expect([errors[0]?.flag, seen.length]).toEqual(['other_error', 0])
   })

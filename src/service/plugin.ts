@@ -150,7 +150,7 @@ export interface PluginPageRow {
   readonly pattern: string
   /** Entry of the navigation, and its heading. */
   readonly section: string
-  /** A file that imports nothing, as `new URL('./page.js', import.meta.url)`: it exports `mount` (`PluginModule`). */
+  /** A file that imports nothing, by its address (`import.meta.url` is that of the manifest): it exports `mount` (`PluginModule`). */
   readonly module: URL
 }
 

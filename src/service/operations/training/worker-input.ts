@@ -19,7 +19,7 @@ import type { BaseModelEntry, ServiceContext } from '../context.js'
 import { optionsOfJob, referenceOfJob } from '../job-options.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
 import { findKlReference } from './kl-reference.js'
-import type { WorkerApiService } from './worker-api.js'
+import type { WorkerApiService } from './worker-calls.js'
 
 type Context = Pick<
   ServiceContext,

@@ -14,7 +14,7 @@ import type { ServiceContext } from '../context.js'
 import { optionsOfJob } from '../job-options.js'
 import { assertAdapter } from '../models/uploaded-adapter.js'
 import { readAdapterShape } from './adapter-shape.js'
-import type { WorkerApiService } from './worker-api.js'
+import type { WorkerApiService } from './worker-calls.js'
 import { baseModelOf } from './worker-input.js'
 import { finiteOnly } from './worker-progress.js'
 

@@ -17,7 +17,7 @@ import { ROLLOUTS_FILE, setKeptCounts } from '#service/storage/jobs/kept-data.js
 import { putResumePoint } from '#service/storage/jobs/resume-points.js'
 import { extendLease, setJobReport, setJobTrainer, setJobWorker } from '#service/storage/jobs/states.js'
 import type { ServiceContext } from '../context.js'
-import type { WorkerApiService } from './worker-api.js'
+import type { WorkerApiService } from './worker-calls.js'
 
 type Context = Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'signals' | 'dispatcher' | 'leaseMs' | 'requestSweep'>
 

@@ -150,7 +150,7 @@ export interface PluginPageRow {
   readonly pattern: string
   /** Entry of the navigation, and its heading. */
   readonly section: string
-  /** A file that imports nothing, by its address (`import.meta.url` is that of the manifest): it exports `mount` (`PluginModule`). */
+  /** A file beside the manifest's, seen from `import.meta.url`: it imports nothing and exports `mount` (`PluginModule`). */
   readonly module: URL
 }
 

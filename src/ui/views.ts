@@ -1,6 +1,6 @@
 /**
- * Every view of the page, a row each: where it is, under which entry of the navigation it stands, how it is loaded. Views of plugins stand
- * behind those of the core, below `/x/` and the plugin's name: which there are says the shell.
+ * Every view of the page, a row each: where it is, under which entry of the navigation it stands, how it is loaded. Views of
+ * plugins stand behind those of the core, below `/x/` and the plugin's name: which there are says the shell.
  */
 import { readPluginPages } from './data/plugin-pages.js'
 import type { View } from './data/view.js'

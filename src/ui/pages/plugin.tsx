@@ -1,6 +1,6 @@
 /**
- * A view of a plugin: its module draws into an element of its own. What the module throws is shown in its place; the rest of the page knows
- * nothing of it.
+ * A view of a plugin: its module draws into an element of its own. What the module throws is shown in its place; the rest of
+ * the page knows nothing of it.
  */
 import type { ComponentType, JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'

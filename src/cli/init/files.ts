@@ -6,7 +6,7 @@
 
 import type { JsonObject } from '#base/util/json.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { quoteWord } from '#contract/wire/command-words.js'
+import { command, quoteWord } from '#contract/wire/command-words.js'
 import { isRowSource, rowCommands, rowProgram } from './row-task.js'
 import { openLocal, type Source, type Task, typed } from './task.js'
 
@@ -162,6 +162,7 @@ function program(task: Task): string {
   const extension = extensionOf(task)
   const row = typed(task, 'Record<string, any>')
   const shown = isShown(task.source)
+  const next = `trainyard serve --data-dir ./data, then ${command`trainyard chat ${task.name}`}`
   const examples =
     task.source === 'teacher'
       ? `await writeExamples()
@@ -217,7 +218,7 @@ await model.keepBest()
 const [before, best] = [rewards[0] ?? 0, Math.max(...rewards)]
 // so much is left to chance with so few prompts
 const isSure = best - before > 1 / Math.sqrt(heldOut.length)
-console.log(\`\${isSure ? 'Learned' : best > before ? 'Not sure that it learned' : 'Not learned yet'}: held-out reward \${before.toFixed(2)} before, \${best.toFixed(2)} at best, of 1; next: trainyard serve --data-dir ./data, then trainyard chat ${quoteWord(task.name)}\`)
+console.log(\`\${isSure ? 'Learned' : best > before ? 'Not sure that it learned' : 'Not learned yet'}: held-out reward \${before.toFixed(2)} before, \${best.toFixed(2)} at best, of 1; next: ${next}\`)
 await local.close()
 `
 }

@@ -2,19 +2,20 @@
  * Programs of tasks that learn from rows as they are and are measured by held-out rows: preferences, labelled answers, and conversations
  * whose answers are too long to be compared. Text in, text out, as in `files.ts`.
  */
-import { quoteWord } from '#contract/wire/command-words.js'
+import { command } from '#contract/wire/command-words.js'
+import { TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
 import { openLocal, type Source, type Task, typed } from './task.js'
 
 /** How a source is trained on, by the library and by the command line, and what is measured. */
 const ROW_SOURCES = {
-  preferences: { method: 'trainDpo', command: 'dpo', options: { epochs: 3 }, flags: '--epochs 3' },
+  preferences: { method: 'trainDpo', target: TARGET_OF.preference, options: { epochs: 3 }, flags: '--epochs 3' },
   labelled: {
     method: 'trainDpo',
-    command: 'dpo',
+    target: TARGET_OF.preference,
     options: { loss_type: 'kto', epochs: 3 },
     flags: '--loss-type kto --epochs 3',
   },
-  conversations: { method: 'trainSft', command: 'sft', options: {}, flags: '' },
+  conversations: { method: 'trainSft', target: TARGET_OF.conversation, options: {}, flags: '' },
 } as const
 type RowSource = keyof typeof ROW_SOURCES
 
@@ -52,7 +53,7 @@ await local.close()
 }
 
 function sentence({ name }: Task, source: RowSource): string {
-  const next = `next: trainyard serve --data-dir ./data, then trainyard chat ${quoteWord(name)}`
+  const next = `next: trainyard serve --data-dir ./data, then ${command`trainyard chat ${name}`}`
   if (source === 'preferences') {
     return `const share = last['val/rewards/accuracies'] ?? 0
 // so much is left to chance with so few pairs
@@ -66,7 +67,7 @@ console.log(\`Trained on \${training.length} rows: held-out loss \${first['val/l
 
 /** The same for the shell. */
 export function rowCommands({ name }: Task, source: RowSource): string {
-  const { command, flags } = ROW_SOURCES[source]
-  const rest = flags === '' ? '' : `${flags} `
-  return `trainyard train ${command} ${quoteWord(name)} --file train.jsonl --validation-file held-out.jsonl ${rest}--watch\n`
+  const { target, flags } = ROW_SOURCES[source]
+  const line = command`trainyard train ${target} ${name} --file train.jsonl --validation-file held-out.jsonl --watch`
+  return `${line}${flags === '' ? '' : ` ${flags}`}\n`
 }

@@ -55,7 +55,7 @@ const scores = (score: unknown) => (_: number, response: ServerResponse) => resp
 describe('endpoint', () => {
   it('is sent sample, item and a trace id, at the address that was checked, with its headers filled in', async () => {
     const { url, seen } = await serve(scores(-2.5))
-    const graded = await run({ url, headers: { Authorization: 'Bearer ${KEY}' }, pass_threshold: -3 })
+    const graded = await run({ url, headers: { Authorization: 'Bearer \x24{KEY}' }, pass_threshold: -3 })
     expect(graded).toMatchObject({ reward: -2.5, errors: [], passes: { far: true } })
     expect(seen[0]?.headers).toMatchObject({ authorization: 'Bearer secret', host: new URL(url).host })
     expect(seen[0]?.body).toMatchObject({
@@ -114,7 +114,7 @@ describe('endpoint', () => {
 
   it('whose headers name another variable is asked nothing', async () => {
     const { url, seen } = await serve(scores(1))
-    const { errors } = await run({ url, headers: { 'x-key': '${PATH}' } })
+    const { errors } = await run({ url, headers: { 'x-key': '\x24{PATH}' } })
     expect([errors[0]?.flag, seen.length]).toEqual(['other_error', 0])
   })
 

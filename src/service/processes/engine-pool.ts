@@ -102,10 +102,7 @@ export function createEnginePool({ configure, hasOwnNodes }: EnginePoolOptions):
     }
   }
 
-  const all = (): readonly EngineProcess[] => [
-    ...engines.values(),
-    ...[...tenants.values()].flatMap(({ engine }) => engine ?? []),
-  ]
+  const all = (): readonly EngineProcess[] => [...engines.values(), ...ownEngines(tenants.values())]
 
   return {
     engineOf: (baseModel, owner) => {
@@ -153,4 +150,8 @@ export function createEnginePool({ configure, hasOwnNodes }: EnginePoolOptions):
     },
     stop: async (deadlineMs) => void (await Promise.all(all().map((engine) => engine.stop(deadlineMs)))),
   }
+}
+
+function ownEngines(tenants: Iterable<TenantHost>): readonly EngineProcess[] {
+  return [...tenants].flatMap(({ engine }) => engine ?? [])
 }

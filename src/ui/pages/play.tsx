@@ -38,22 +38,25 @@ interface Column {
   readonly turns: readonly Turn[]
 }
 
-export function PlayPage(): JSX.Element {
-  const served = useLoad('served', (signal) => ask<ServedModelList>('/v1/models', { signal }))
-  const asked = query.value.getAll('m').slice(0, MOST)
-  const names = asked.length > 0 ? asked : served.data?.data.slice(0, 1).map(({ id }) => id)
+/** Conversations with several models, side by side. */
+interface Conversations {
+  readonly columns: readonly Column[]
+  readonly isBusy: boolean
+  say(to: readonly Column[], asked: readonly Message[]): void
+  stop(): void
+  clear(): void
+  /** Takes the last message and its answers back. @returns the message; null where there is none */
+  takeBack(): string | null
+  choose(id: number, model: string): void
+  remove(id: number): void
+}
+
+function useConversations(models: readonly string[], settings: PlaySettings): Conversations {
   const [turnsOf, setTurnsOf] = useState<Readonly<Record<number, readonly Turn[]>>>({})
-  const [text, setText] = useState('')
-  const [isMarked, setIsMarked] = useState(true)
   const running = useRef<AbortController | null>(null)
   const [isBusy, setIsBusy] = useState(false)
-  const columns: readonly Column[] = (names ?? []).map((model, id) => ({ id, model, turns: turnsOf[id] ?? [] }))
-  const settings = playSettings()
-  const problem = problemOf(settings)
-
-  function stop(): void {
-    running.current?.abort()
-  }
+  const columns: readonly Column[] = models.map((model, id) => ({ id, model, turns: turnsOf[id] ?? [] }))
+  const stop = (): void => running.current?.abort()
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.key === 'Escape') stop()
@@ -94,157 +97,223 @@ export function PlayPage(): JSX.Element {
     setIsBusy(false)
   }
 
-  function send(): void {
-    const content = text.trim()
-    if (content === '' || isBusy || problem !== null || columns.length === 0) return
-    setText('')
-    void say(columns, [{ role: 'user', content }])
+  return {
+    columns,
+    isBusy,
+    stop,
+    say: (to, asked) => void say(to, asked),
+    clear: () => setTurnsOf({}),
+    takeBack: () => {
+      const turns = columns[0]?.turns ?? []
+      const last = turns.flatMap(({ asked }) => asked).findLast(({ role }) => role === 'user')?.content
+      if (last === undefined || last === null || isBusy) return null
+      setTurnsOf((all) => Object.fromEntries(Object.entries(all).map(([id, said]) => [id, withoutLast(said)])))
+      return last
+    },
+    choose: (id, model) => {
+      setQuery({ m: columns.map((column) => (column.id === id ? model : column.model)) })
+      setTurnsOf((all) => ({ ...all, [id]: [] }))
+    },
+    remove: (id) => {
+      setQuery({ m: columns.filter((column) => column.id !== id).map(({ model }) => model) })
+      setTurnsOf(Object.fromEntries(columns.filter((column) => column.id !== id).map(({ turns }, i) => [i, turns])))
+    },
   }
+}
 
-  /** The last message comes back to be changed, and its answers go. */
-  function editLast(): void {
-    const turns = columns[0]?.turns ?? []
-    const last = turns.flatMap(({ asked }) => asked).findLast(({ role }) => role === 'user')?.content
-    if (last === undefined || last === null || isBusy) return
-    setText(last)
-    setTurnsOf((all) => Object.fromEntries(Object.entries(all).map(([id, said]) => [id, withoutLast(said)])))
-  }
-
-  function choose(id: number, model: string): void {
-    setQuery({ m: columns.map((column) => (column.id === id ? model : column.model)) })
-    setTurnsOf((all) => ({ ...all, [id]: [] }))
-  }
-
-  function remove(id: number): void {
-    setQuery({ m: columns.filter((column) => column.id !== id).map(({ model }) => model) })
-    setTurnsOf(Object.fromEntries(columns.filter((column) => column.id !== id).map(({ turns }, i) => [i, turns])))
-  }
-
-  const choices = served.data?.data.map(({ id }) => id) ?? []
+export function PlayPage(): JSX.Element {
+  const served = useLoad('served', (signal) => ask<ServedModelList>('/v1/models', { signal }))
+  const asked = query.value.getAll('m').slice(0, MOST)
+  const settings = playSettings()
+  const talk = useConversations(
+    asked.length > 0 ? asked : (served.data?.data.slice(0, 1).map(({ id }) => id) ?? []),
+    settings,
+  )
+  const [text, setText] = useState('')
+  const [isMarked, setIsMarked] = useState(true)
+  const { columns } = talk
+  const problem = problemOf(settings)
   const body = problem === null ? lastBody(columns[0], text, settings) : null
-  const hasTurns = columns.some(({ turns }) => turns.length > 0)
   return (
     <>
       <Title text="Play">
-        <p class="actions">
-          <button
-            type="button"
-            disabled={columns.length >= MOST || isBusy}
-            onClick={() => setQuery({ m: [...columns.map(({ model }) => model), columns.at(-1)?.model ?? ''] })}
-          >
-            Add a column
-          </button>
-          <button type="button" disabled={!hasTurns || isBusy} onClick={() => setTurnsOf({})}>
-            Clear
-          </button>
-          <CopyButton text={location.origin + location.pathname + location.search} label="Copy link to this setting">
-            Copy link
-          </CopyButton>
-        </p>
+        <PlayActions talk={talk} />
       </Title>
       <PlaySettingsCard settings={settings} />
       <datalist id="served">
-        {choices.map((id) => (
+        {served.data?.data.map(({ id }) => (
           <option key={id} value={id} />
         ))}
       </datalist>
       <div class="columns" style={{ '--columns': String(Math.max(columns.length, 1)) }}>
         {columns.map((column) => (
-          <section class="card column" key={column.id} aria-label={`Column ${column.id + 1}`}>
-            <div class="row column-head">
-              <input
-                aria-label="Model"
-                list="served"
-                value={column.model}
-                disabled={isBusy}
-                spellcheck={false}
-                onChange={(event) => choose(column.id, event.currentTarget.value.trim())}
-              />
-              {columns.length > 1 && (
-                <button
-                  type="button"
-                  aria-label={`Take away column ${column.id + 1}`}
-                  disabled={isBusy}
-                  onClick={() => remove(column.id)}
-                >
-                  ×
-                </button>
-              )}
-            </div>
-            {column.turns.length === 0 && <Empty>Say something, and it answers here.</Empty>}
-            {column.turns.map((turn, n) => (
-              <AnswerView
-                key={n}
-                turn={turn}
-                other={column.id === 0 ? null : (columns[0]?.turns[n]?.answer.text ?? null)}
-                markable={markableOf(columns, column, n)}
-                isMarkdown={isMarked && settings.format === 'text'}
-                onResults={
-                  isBusy || problem !== null || n < column.turns.length - 1
-                    ? null
-                    : (results) => void say([column], results)
-                }
-              />
-            ))}
-          </section>
+          <ColumnView
+            key={column.id}
+            column={column}
+            talk={talk}
+            isMarkdown={isMarked && settings.format === 'text'}
+            isSound={problem === null}
+          />
         ))}
       </div>
-      <form
-        class="card say"
-        onSubmit={(event) => {
-          event.preventDefault()
-          send()
-        }}
-      >
-        <label class="visually-hidden" for="message">
-          Message
-        </label>
-        <textarea
-          id="message"
-          rows={3}
-          placeholder="Message"
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
-          onKeyDown={(event) => {
-            if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send()
-            if (event.key === 'ArrowUp' && text === '') editLast()
-          }}
-        />
-        <p class="row">
-          <label class="row">
-            <input type="checkbox" checked={isMarked} onChange={(event) => setIsMarked(event.currentTarget.checked)} />
-            Markdown
-          </label>
-          <label class="row">
-            <input
-              type="checkbox"
-              checked={settings.hasLogprobs}
-              onChange={(event) => setSetting('logprobs', event.currentTarget.checked ? '1' : '')}
-            />
-            Probability of each token
-          </label>
-          <span class="soft small keys">
-            <kbd>Ctrl</kbd> <kbd>Enter</kbd> sends · <kbd>Esc</kbd> stops · <kbd>↑</kbd> edits the last
-          </span>
-          <span class="push">
-            {isBusy ? (
-              <button type="button" onClick={stop}>
-                Stop
-              </button>
-            ) : (
-              <button
-                type="submit"
-                class="primary"
-                disabled={text.trim() === '' || problem !== null || columns.length === 0}
-              >
-                {columns.length > 1 ? `Send to all ${columns.length}` : 'Send'}
-              </button>
-            )}
-          </span>
-        </p>
-      </form>
+      <SayForm
+        talk={talk}
+        settings={settings}
+        isSound={problem === null}
+        {...{ text, setText, isMarked, setIsMarked }}
+      />
       {body !== null && <AsProgram body={body} />}
     </>
+  )
+}
+
+function PlayActions({ talk: { columns, isBusy, clear } }: { readonly talk: Conversations }): JSX.Element {
+  const hasTurns = columns.some(({ turns }) => turns.length > 0)
+  return (
+    <p class="actions">
+      <button
+        type="button"
+        disabled={columns.length >= MOST || isBusy}
+        onClick={() => setQuery({ m: [...columns.map(({ model }) => model), columns.at(-1)?.model ?? ''] })}
+      >
+        Add a column
+      </button>
+      <button type="button" disabled={!hasTurns || isBusy} onClick={clear}>
+        Clear
+      </button>
+      <CopyButton text={location.origin + location.pathname + location.search} label="Copy link to this setting">
+        Copy link
+      </CopyButton>
+    </p>
+  )
+}
+
+interface ColumnProps {
+  readonly column: Column
+  readonly talk: Conversations
+  readonly isMarkdown: boolean
+  /** Whether something can be sent with these settings. */
+  readonly isSound: boolean
+}
+
+function ColumnView({ column, talk, isMarkdown, isSound }: ColumnProps): JSX.Element {
+  const { columns, isBusy } = talk
+  return (
+    <section class="card column" aria-label={`Column ${column.id + 1}`}>
+      <div class="row column-head">
+        <input
+          aria-label="Model"
+          list="served"
+          value={column.model}
+          disabled={isBusy}
+          spellcheck={false}
+          onChange={(event) => talk.choose(column.id, event.currentTarget.value.trim())}
+        />
+        {columns.length > 1 && (
+          <button
+            type="button"
+            aria-label={`Take away column ${column.id + 1}`}
+            disabled={isBusy}
+            onClick={() => talk.remove(column.id)}
+          >
+            ×
+          </button>
+        )}
+      </div>
+      {column.turns.length === 0 && <Empty>Say something, and it answers here.</Empty>}
+      {column.turns.map((turn, n) => (
+        <AnswerView
+          key={n}
+          turn={turn}
+          other={column.id === 0 ? null : (columns[0]?.turns[n]?.answer.text ?? null)}
+          markable={markableOf(columns, column, n)}
+          isMarkdown={isMarkdown}
+          onResults={
+            isBusy || !isSound || n < column.turns.length - 1 ? null : (results) => talk.say([column], results)
+          }
+        />
+      ))}
+    </section>
+  )
+}
+
+interface SayProps {
+  readonly talk: Conversations
+  readonly settings: PlaySettings
+  readonly isSound: boolean
+  readonly text: string
+  readonly setText: (text: string) => void
+  readonly isMarked: boolean
+  readonly setIsMarked: (isMarked: boolean) => void
+}
+
+function SayForm({ talk, settings, isSound, text, setText, isMarked, setIsMarked }: SayProps): JSX.Element {
+  const { columns, isBusy } = talk
+  const canSend = text.trim() !== '' && isSound && columns.length > 0
+
+  function send(): void {
+    if (!canSend || isBusy) return
+    setText('')
+    talk.say(columns, [{ role: 'user', content: text.trim() }])
+  }
+
+  /** The last message comes back to be changed, and its answers go. */
+  function editLast(): void {
+    const last = talk.takeBack()
+    if (last !== null) setText(last)
+  }
+
+  return (
+    <form
+      class="card say"
+      onSubmit={(event) => {
+        event.preventDefault()
+        send()
+      }}
+    >
+      <label class="visually-hidden" for="message">
+        Message
+      </label>
+      <textarea
+        id="message"
+        rows={3}
+        placeholder="Message"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) send()
+          if (event.key === 'ArrowUp' && text === '') editLast()
+        }}
+      />
+      <p class="row">
+        <label class="row">
+          <input type="checkbox" checked={isMarked} onChange={(event) => setIsMarked(event.currentTarget.checked)} />
+          Markdown
+        </label>
+        <label class="row">
+          <input
+            type="checkbox"
+            checked={settings.hasLogprobs}
+            onChange={(event) => setSetting('logprobs', event.currentTarget.checked ? '1' : '')}
+          />
+          Probability of each token
+        </label>
+        <span class="soft small keys">
+          <kbd>Ctrl</kbd> <kbd>Enter</kbd> sends · <kbd>Esc</kbd> stops · <kbd>↑</kbd> edits the last
+        </span>
+        <span class="push">
+          {isBusy ? (
+            <button type="button" onClick={talk.stop}>
+              Stop
+            </button>
+          ) : (
+            <button type="submit" class="primary" disabled={!canSend}>
+              {columns.length > 1 ? `Send to all ${columns.length}` : 'Send'}
+            </button>
+          )}
+        </span>
+      </p>
+    </form>
   )
 }
 

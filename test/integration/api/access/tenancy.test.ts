@@ -91,12 +91,14 @@ const QUERIES: Readonly<Record<string, string>> = { '/v1/preview/models/:model_i
 const fill = (path: string) =>
   path.replaceAll(/:(\w+)(\{[^}]*\})?/g, (_, name: string) => ids[name] ?? `unknown-${name}`) + (QUERIES[path] ?? '')
 
-/** A body that every POST of an id route gets past its own validation with. */
+/** A body that every POST and PUT of an id route gets past its own validation with. */
 const BODY = JSON.stringify({
   split: 'val',
   trajectory_groups: [],
   steps: [1],
   rule: 'all',
+  description: 'x',
+  tags: [],
   messages: [{ role: 'user', content: 'x' }],
 })
 

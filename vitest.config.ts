@@ -34,7 +34,7 @@ const ALONE = [
 ]
 
 /**
- * What kills, stops or cuts off processes and waits for leases, so that most of its time is waiting: three files at a time, and nothing else
+ * What kills, stops or cuts off processes and waits for leases, so that most of its time is waiting: two files at a time, and nothing else
  * beside them.
  */
 const KILLS = [
@@ -66,7 +66,6 @@ const OWN_PROCESS = [
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
 const PAIRS = { ...times, maxWorkers: 2 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
-const TRIPLES = { ...times, maxWorkers: 3 }
 const SERIAL = { ...times, fileParallelism: false }
 
 type Files = readonly string[]
@@ -133,7 +132,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     // two kills, of a server and of a worker, among them
     quick: ['test/integration/api/{kills,real-children}.test.ts', 'test/integration/servers/duties.test.ts'],
     nightly: ['test/integration/workers/ray.test.ts'],
-    options: { ...TRIPLES, testTimeout: 600_000, sequence: { groupOrder: 5 } },
+    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },
   alone: {
     files: ALONE,
@@ -146,8 +145,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     ],
     options: { ...SERIAL, testTimeout: 600_000 },
   },
-  // a browser of its own each, which mostly waits for its pages
-  ui: { files: ['test/ui/**/*.test.ts'], options: { ...PAIRS, sequence: { groupOrder: 6 } } },
+  ui: { files: ['test/ui/**/*.test.ts'], options: SERIAL },
 }
 
 /** @returns what the mode has of a project: a tier's files, or all */

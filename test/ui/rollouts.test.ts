@@ -120,6 +120,7 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
     await page.keyboard.press('j')
     await page.waitForURL('**/groups/0/2')
     await page.keyboard.press('k')
+    await page.waitForURL('**/groups/0/1')
     await page.keyboard.press('u')
     await page.waitForURL('**/groups/0')
     await page.goBack()

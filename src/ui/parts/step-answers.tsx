@@ -5,6 +5,7 @@
  */
 import type { JSX } from 'preact'
 import type { RolloutGroup, RolloutGroupDetail, RolloutGroupList } from '#contract/wire/training/rollouts.js'
+import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { hrefOf, query, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { type Curves, pathOfPoint } from '../data/curves.js'
@@ -66,7 +67,17 @@ export function StepAnswers(props: {
   )
 }
 
+/** What a job trained on is asked for only where it is kept. */
 function Rollouts({ job }: { readonly job: string }): JSX.Element | null {
+  const path = jobApi(job)
+  const record = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }))
+  if (record.error !== null) return <p class="soft">{record.error.message}</p>
+  if (record.data === null) return null
+  if (record.data.data_kept_until === null) return <p class="soft">What it trained on is not kept any more.</p>
+  return <Groups job={job} />
+}
+
+function Groups({ job }: { readonly job: string }): JSX.Element | null {
   const path = jobApi(job, '/groups?limit=100&sort=-reward_std_dev')
   const groups = useLoad(path, (signal) => ask<RolloutGroupList>(path, { signal }))
   if (groups.error !== null) return <p class="soft">{groups.error.message}</p>

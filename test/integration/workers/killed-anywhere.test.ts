@@ -72,7 +72,7 @@ interface Scene {
   moveToQuietServer(): Promise<void>
 }
 
-async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
+async function createScene({ onTestFinished }: TestContext, leaseMs = LEASE_MS): Promise<Scene> {
   const directory = await mkdtemp(join(tmpdir(), 'trainyard-killed-'))
   let worker: WorkerProcess | null = null
   // each as soon as there is something to end, the last first: a start that fails leaves nothing behind
@@ -99,7 +99,7 @@ async function createScene({ onTestFinished }: TestContext): Promise<Scene> {
       threads: 1,
       trainWorkers: 0,
       resumeIntervalMs: 0,
-      tuning: { jobs: { leaseMs: LEASE_MS, startMs: START_MS } },
+      tuning: { jobs: { leaseMs, startMs: START_MS } },
       ...(apiKey === null ? {} : { apiKey }),
     })
     proxy.target = started.url
@@ -219,7 +219,8 @@ async function goOn(server: KillableServer, [first, second]: readonly [string, s
 }
 
 async function killWhereCheckpointsAreFetched(context: TestContext): Promise<void> {
-  const scene = await createScene(context)
+  // two kills of the worker leave one attempt, whose lease has to outlast the start of a server on a busy machine
+  const scene = await createScene(context, 3 * LEASE_MS)
   const { dieAt } = scene
   const models = [await scene.server.createModel('a'), await scene.server.createModel('b')] as const
   scene.startWorker()

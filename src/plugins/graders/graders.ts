@@ -4,6 +4,7 @@
  */
 import { NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { createTurns } from '#base/util/turns.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import { checkGrader, modelsOf, urlsOf } from '#sdk/graders/check.js'
 import { createPacer, type EndpointAccess } from '#sdk/graders/endpoint.js'
@@ -20,6 +21,15 @@ import { resolvePolicy } from '#service/operations/generation/chat/served-models
 import type { Outside } from './outside.js'
 import type { RunGraderRequest, RunGraderResponse } from './wire.js'
 
+/** Each may take a second of the core that answers everybody; how many wait is bounded by the requests that brought them. */
+const COMPARISONS = {
+  what: 'comparisons of texts',
+  atOnce: 1,
+  spare: 1,
+  mostWaiting: Number.POSITIVE_INFINITY,
+  mostOfOneKey: Number.POSITIVE_INFINITY,
+}
+
 interface Asking {
   readonly principal: Principal
   readonly requestId: string
@@ -35,6 +45,7 @@ export function createGraderService(
   const refusal = { code: 'grader_refused', param: 'grader.url', subject: 'url', flag: '--grader-host' }
   const rules = createAddressRules(outside.hosts, refusal, context.lookUp)
   const pacer = createPacer(clock)
+  const comparisons = createTurns(COMPARISONS)
 
   /** Refuses what can be told before anything is asked. */
   async function assertAllowed(grader: Grader, principal: Principal): Promise<void> {
@@ -90,7 +101,8 @@ export function createGraderService(
       const begunMs = clock.monotonicMs()
       const sample = toSample(typeof given === 'string' ? given : (given as JsonObject))
       const { principal, signal } = asking
-      const means = { ask: askFor(asking), access: accessFor(principal), signal }
+      const inTurn = async (compare: () => Promise<number>) => await comparisons.take(principal.entity, signal, compare)
+      const means = { ask: askFor(asking), access: accessFor(principal), inTurn, signal }
       const graded = await grade(grader, { item: item ?? {}, sample }, means)
       return toRunResult(grader, graded, (clock.monotonicMs() - begunMs) / 1000)
     },

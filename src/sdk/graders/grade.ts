@@ -29,6 +29,8 @@ export interface GradeContext {
   readonly ask?: AskModel | undefined
   /** Absent: graders by an endpoint err. */
   readonly access?: EndpointAccess | undefined
+  /** Runs a comparison of two texts, which may take a second of a core, when it is its turn; absent: at once. */
+  readonly inTurn?: ((compare: () => Promise<number>) => Promise<number>) | undefined
   readonly signal?: AbortSignal | undefined
 }
 
@@ -98,7 +100,8 @@ async function scoreBy(
       )
     }
   }
-  return await similarity(grader.metric, input, reference)
+  const compare = async () => await similarity(grader.metric, input, reference)
+  return await (context.inTurn === undefined ? compare() : context.inTurn(compare))
 }
 
 function isMatch({ operation }: StringCheck, input: string, reference: string): boolean {

@@ -47,6 +47,31 @@ describe('the OpenAI client for Node', () => {
     expect(run.metadata.execution_time).toBeGreaterThanOrEqual(0)
   })
 
+  it('compares one text after the other for one key: many that take long keep nobody else waiting', async () => {
+    const text = (seed: number) =>
+      Array.from({ length: 8192 }, (_, i) => 'ab cd'[(i * 7919 + ((i * i) % seed)) % 5]).join('')
+    const item = { answer: text(29).slice(0, 3000) }
+    const graders = Object.fromEntries([...'abcd'].map((key) => [key, { ...near, name: key }]))
+    const many = { type: 'multi' as const, name: 'many', graders, calculate_output: 'a + b + c + d' }
+    const json = { grader: many, model_sample: text(13), item }
+    let ended = 0
+    const grading = [1, 2].map(async () => {
+      const { status } = await service.json(RUN, { json })
+      ended += 1
+      return status
+    })
+    const { key } = await service.createKey({ entity: 'others' })
+    const other = new OpenAI({ apiKey: key, baseURL: `${service.url}/v1`, maxRetries: 0 })
+    const run = await other.fineTuning.alpha.graders.run({
+      grader: near,
+      model_sample: 'Pari',
+      item: { answer: 'Paris' },
+    })
+    expect(run.reward).toBeGreaterThan(0.5)
+    expect(ended, 'of eight comparisons of another key that were there first').toBe(0)
+    expect(await Promise.all(grading)).toEqual([200, 200])
+  })
+
   it('runs several, of which one errs: 0 for it, and its flag', async () => {
     const broken = { ...right, name: 'broken', reference: '{{item.gone}}' }
     // the type of the SDK has one grader, its guide a map

@@ -275,3 +275,16 @@ it('all fourteen fields of errors are there', () => {
     expect(Object.entries(fields).filter(([, value]) => value === true)).toEqual([[flag, true]])
   }
 })
+
+it('compares texts only when it is their turn', async () => {
+  const near = { type: 'text_similarity', input: '{{sample.output_text}}', reference: 'a', evaluation_metric: 'bleu' }
+  const graders = { a: { ...near, name: 'a' }, b: { ...near, name: 'b' } }
+  const grader = readGrader({ type: 'multi', name: 'both', graders, calculate_output: 'a + b' })
+  let turns = 0
+  const inTurn = (): Promise<number> => {
+    turns += 1
+    return Promise.resolve(0.25)
+  }
+  const graded = await grade(grader, { item: {}, sample: { output_text: 'a' } }, { inTurn })
+  expect([turns, graded.reward]).toEqual([2, 0.5])
+})

@@ -177,7 +177,8 @@ export function createJobAttempts(options: JobAttemptsOptions): JobAttempts {
       return {
         work: { kind: 'job', id, attempt, token, modelId, baseModel },
         begin: (running) => begin(claimed, running),
-        giveBack: () => release({ jobId: id, attempt, reason: 'its worker went away', isOrderly: true }),
+        giveBack: () =>
+          release({ jobId: id, attempt, reason: 'its worker went away', isOrderly: true, isUnmade: true }),
       }
     },
     isWaiting: async (worker) => (await findClaimableJob(db, worker)) !== null,

@@ -36,6 +36,8 @@ export interface LostAttempt {
   readonly isOrderly: boolean
   /** Default `RESTART_BACKOFF_MS`. */
   readonly backoffMs?: number | undefined
+  /** Nobody was given it, nor its token: its number is the next attempt's. Default false */
+  readonly isUnmade?: boolean
 }
 
 /**
@@ -169,7 +171,7 @@ async function release(
   db: Database,
   ids: IdSource,
   job: JobRecord,
-  lost: Pick<LostAttempt, 'reason' | 'isOrderly' | 'backoffMs'>,
+  lost: Pick<LostAttempt, 'reason' | 'isOrderly' | 'backoffMs' | 'isUnmade'>,
 ): Promise<JobRecord['status']> {
   if (job.isCancelRequested) {
     await endUnsuccessfully(db, ids, job, CANCELLED)
@@ -182,7 +184,11 @@ async function release(
     return 'failed'
   }
   const pauseMs = lost.isOrderly ? 0 : (lost.backoffMs ?? RESTART_BACKOFF_MS) * 5 ** (losses - 1)
-  await setJobQueuedAgain(db, job.id, { losses, pauseMs })
+  await setJobQueuedAgain(db, job.id, {
+    losses,
+    pauseMs,
+    attempt: lost.isUnmade === true ? job.attempt - 1 : job.attempt,
+  })
   await deleteJobFiles(db, job.id)
   return 'queued'
 }

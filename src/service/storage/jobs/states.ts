@@ -153,16 +153,18 @@ export async function setJobRunning(db: Database, id: string, attempt: NewAttemp
  *
  * @param again.losses workers it has lost in a row
  * @param again.pauseMs time in which nobody may claim it
+ * @param again.attempt the last that somebody made
  */
 export async function setJobQueuedAgain(
   db: Database,
   id: string,
-  again: { readonly losses: number; readonly pauseMs: number },
+  again: { readonly losses: number; readonly pauseMs: number; readonly attempt: number },
 ): Promise<void> {
   await db
     .updateTable('training_jobs')
     .set((e) => ({
       status: 'queued',
+      attempt: again.attempt,
       losses: again.losses,
       retry_at_ms: again.pauseMs === 0 ? null : e(databaseNowMs, '+', again.pauseMs),
       lease_owner: null,

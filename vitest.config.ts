@@ -44,7 +44,7 @@ const KILLS = [
   'test/integration/api/{engine-faults,faults,kills,real-children,resume}.test.ts',
   'test/integration/storage/{crashes,s3-faults}.test.ts',
   'test/integration/storage/faults/**/*.test.ts',
-  'test/integration/storage/postgres/{faults,jobs}.test.ts',
+  'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
 ]
 
@@ -118,6 +118,8 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/training/{jobs,promises}.test.ts',
       'test/integration/workers/torch-worker.test.ts',
     ],
+    // each builds the whole package once more
+    nightly: ['test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts'],
     options: { ...PAIRS, sequence: { groupOrder: 4 } },
   },
   e2e: {
@@ -131,7 +133,11 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     files: KILLS,
     // two kills, of a server and of a worker, among them
     quick: ['test/integration/api/{kills,real-children}.test.ts', 'test/integration/servers/duties.test.ts'],
-    nightly: ['test/integration/workers/ray.test.ts'],
+    nightly: [
+      'test/e2e/deployment/**/*.test.ts',
+      'test/integration/storage/postgres/processes.test.ts',
+      'test/integration/workers/ray.test.ts',
+    ],
     options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },
   alone: {

@@ -6,6 +6,7 @@ import { describe } from 'vitest'
 const MANY = {
   TRAINYARD_KILLS: '100',
   LOOP_KILLS: '100',
+  KILL_POINTS: 'all',
   CRASH_POINTS: 'all',
   CRASH_KILLS: 'all',
   FUZZ_REQUESTS: '50000',
@@ -15,6 +16,7 @@ for (const [name, value] of Object.entries(MANY)) process.env[name] ??= value
 // a block of its own for each, or its hooks would be those of all
 const FILES = {
   servers: () => import('../integration/servers/killed-servers.test.js'),
+  points: () => import('../integration/workers/killed-anywhere.test.js'),
   loops: () => import('../integration/workers/killed-loop.test.js'),
   crashes: () => import('../integration/storage/crashes.test.js'),
   requests: () => import('../integration/api/fuzz/fuzz.test.js'),

@@ -22,9 +22,6 @@ import { DEFAULT_SERVER_URL, type ServiceSettingValues } from '#contract/setting
 import { command } from '#contract/wire/command-words.js'
 import type { Service, ServiceOptions } from '#service/create-service.js'
 
-/** Time to let streams end and a gradient step finish, milliseconds. */
-const DRAIN_MS = 10_000
-
 export const serve = defineCommand({
   path: ['serve'],
   summary: 'Run the service',
@@ -134,11 +131,11 @@ export const serve = defineCommand({
       })
       const failure = await Promise.race([stopped, service.failed])
       if (failure !== null) throw failure
-      output.status('Stopping: no new work is taken; press Ctrl-C again to stop at once.')
+      output.status('Stopping: no new work is taken, answers that run end; press Ctrl-C again to stop at once.')
     } finally {
       idleCollection.stop()
       // also of a service that could not end: nobody is to look for it
-      await service.close(DRAIN_MS).finally(forget)
+      await service.close().finally(forget)
     }
   },
 })
@@ -165,7 +162,7 @@ async function checkStart(
       pluginSettings: pluginSettings(config),
       logLevel: 'error',
     })
-    await service.close(DRAIN_MS)
+    await service.close(0)
     output.result({ ok: true, plugins }, `the service starts, with ${plural(plugins.length, 'plugin')}`, [...plugins])
   } finally {
     await rm(dataDir, { recursive: true, force: true })

@@ -53,8 +53,12 @@ export interface Service {
   readonly app: App
   /** Resolves with why it cannot go on, for example another server that took its database over: it stops by itself then. */
   readonly failed: Promise<AppError>
-  /** Refuses new work, drains, stops children, leaves the database clean. Jobs that run are queued again. */
-  close(deadlineMs: number): Promise<void>
+  /**
+   * Refuses new work, drains, stops children, leaves the database clean. Jobs that run are queued again.
+   *
+   * @param deadlineMs time that answers may still take; default the setting `drainMs`
+   */
+  close(deadlineMs?: number): Promise<void>
 }
 
 /**
@@ -158,7 +162,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
     signInCode: server.signInCode,
     app: server.app,
     failed,
-    close: (deadlineMs) => {
+    close: (deadlineMs = start.settings.drainMs) => {
       closed ??= close(deadlineMs)
       return closed
     },

@@ -4,7 +4,12 @@
  */
 import { z } from 'zod'
 import { activityListSchema, activityQuerySchema, activitySchema } from '../wire/activity.js'
-import { healthResponseSchema, storageReportSchema, systemCheckResponseSchema } from '../wire/health.js'
+import {
+  healthResponseSchema,
+  readyResponseSchema,
+  storageReportSchema,
+  systemCheckResponseSchema,
+} from '../wire/health.js'
 import { endpoints } from './endpoint.js'
 
 const ours = { tag: 'Server', origin: 'ours', scope: 'open' } as const
@@ -15,6 +20,11 @@ export const SERVER = endpoints({
     summary: 'Say that the server lives',
     origin: 'hosted',
     answer: healthResponseSchema,
+  },
+  'GET /v1/ready': {
+    ...ours,
+    summary: 'Say that requests may be sent here: database and blobs answer, and the server does not end',
+    answer: readyResponseSchema,
   },
   'GET /v1/system-check': {
     ...ours,

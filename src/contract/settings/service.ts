@@ -185,6 +185,14 @@ export const SERVICE_SETTINGS = defineSettings({
     default: 'python3',
     summary: 'interpreter of Python that has PyTorch, for --trainer torch',
   },
+  /** How long requests that run may go on when the server is stopped. */
+  drainMs: {
+    key: 'drain',
+    type: 'duration',
+    default: MINUTE,
+    bounds: { min: 0, max: MAX_DURATION_MS },
+    summary: 'when stopped, how long answers may go on; new requests are refused meanwhile',
+  },
   /** Silence after which a job whose worker is not known to live is given away. */
   jobLeaseMs: {
     key: 'job-lease',

@@ -7,6 +7,9 @@ import { KEY_SCOPES } from './access/key-words.js'
 export const healthResponseSchema = z.object({ status: z.literal('ok'), version: z.string() })
 export type HealthResponse = z.infer<typeof healthResponseSchema>
 
+/** 503 with an error otherwise. */
+export const readyResponseSchema = z.object({ status: z.literal('ready'), version: z.string() })
+
 export const checkResultSchema = z.object({
   success: z.boolean(),
   duration_ms: z.number(),

@@ -63,6 +63,9 @@ function createHandlers(options: AppOptions): Handlers {
   }
 }
 
+/** Answered to the end: that a server takes no more work does not mean that it is dead. */
+const LIVES = '/v1/health'
+
 export function createApp(options: AppOptions): App {
   // `/v1/health/` is `/v1/health`: middleware and routes see the path without its last slash, and without a proxy's prefix
   const { publicAddress } = options
@@ -80,8 +83,12 @@ export function createApp(options: AppOptions): App {
       publicOrigin: publicAddress.origin,
     }),
   )
-  app.use('*', async function refuseWhileClosing(_, next) {
-    if (options.closing.aborted) throw shuttingDown()
+  app.use('*', async function refuseWhileClosing(c, next) {
+    if (options.closing.aborted) {
+      // whoever sends the next request over another connection may meet another server
+      c.header('connection', 'close')
+      if (c.req.path !== LIVES) throw shuttingDown()
+    }
     await next()
   })
   app.use('*', async function provideBodies(c, next) {

@@ -1,7 +1,7 @@
 /**
  * The TCP server: start, and drain with a deadline.
  */
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { getRequestListener } from '@hono/node-server'
 import { AppError } from '#base/errors/errors.js'
@@ -33,8 +33,8 @@ export interface Listening {
   readonly url: string
   readonly port: number
   /**
-   * Stops accepting and waits for requests in flight. At the deadline `atDeadline` ends those that are left in order; what
-   * does not go then is cut a moment later.
+   * Waits for requests in flight, then lets the port go: those that come meanwhile are answered by the application, which refuses them. At the
+   * deadline `atDeadline` ends what is left in order; what does not go then is cut a moment later.
    */
   close(deadlineMs: number, atDeadline?: () => void): Promise<void>
 }
@@ -60,6 +60,7 @@ export async function listen(
   // what lacks a host is answered by the application, in its turn like all others
   const server = createServer({ requireHostHeader: false })
   const connections = new WeakMap<object, ConnectionHandle>()
+  const requests = countOpen()
   const answerNode = getRequestListener(
     (request, env) => answer(request, { ...env, connection: connections.get(env.incoming) }),
     { overrideGlobalObjects: false },
@@ -68,6 +69,7 @@ export async function listen(
     server,
     (incoming, outgoing, connection) => {
       connections.set(incoming, connection)
+      requests.note(outgoing)
       return answerNode(incoming, outgoing)
     },
     {
@@ -106,17 +108,40 @@ export async function listen(
     port,
     url: `http://${host}:${port}`,
     close: async (deadlineMs, atDeadline) => {
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-      // Otherwise a connection whose last request has just ended would be kept open until the deadline.
-      const sweep = setInterval(() => server.closeIdleConnections(), 50)
       let timer = setTimeout(() => {
         atDeadline?.()
         timer = setTimeout(() => server.closeAllConnections(), LAST_WORDS_MS)
       }, deadlineMs)
+      await requests.drained()
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      // Otherwise a connection whose last request has just ended would be kept open until the deadline.
+      const sweep = setInterval(() => server.closeIdleConnections(), 50)
       await closed
       stopWatching()
       clearInterval(sweep)
       clearTimeout(timer)
+    },
+  }
+}
+
+/** Requests that are being answered, but for those that come once somebody waits for their end. */
+function countOpen() {
+  const open = new Set<ServerResponse>()
+  const drained = createDeferred<void>()
+  let isDraining = false
+  return {
+    note: (outgoing: ServerResponse): void => {
+      if (isDraining) return
+      open.add(outgoing)
+      outgoing.once('close', () => {
+        open.delete(outgoing)
+        if (isDraining && open.size === 0) drained.resolve()
+      })
+    },
+    drained: (): Promise<void> => {
+      isDraining = true
+      if (open.size === 0) drained.resolve()
+      return drained.promise
     },
   }
 }

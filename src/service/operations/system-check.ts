@@ -10,7 +10,7 @@ import type { EngineNodeReport } from '#contract/processes/engine-node.js'
 import type { CheckResult, SystemCheck, SystemCheckResponse } from '#contract/wire/health.js'
 import type { LoadedEvent } from '#inference/host/protocol.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
-import { writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'
+import { readProbe, writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'
 import type { ServiceContext } from './context.js'
 
 /** Each check runs under its own limit, even after another has failed. */
@@ -19,6 +19,11 @@ const CHECK_TIMEOUT_MS = 5_000
 const WORKER_TIMEOUT_MS = 60_000
 /** How long a started worker counts as proof, and what was found in the files of base models as news. */
 const FRESH_MS = 60_000
+
+/** Limit of each check of `faults`: whoever asks waits seconds at most. */
+const READY_TIMEOUT_MS = 2000
+/** How long a blob that was written and read counts for `faults`. */
+const BLOB_FRESH_MS = 10_000
 
 /** Machines that a sentence names. */
 const MAX_NAMES = 5
@@ -35,6 +40,8 @@ const SLOW_MS = {
 type CheckName = keyof typeof SLOW_MS
 
 export interface SystemCheckService {
+  /** Why requests cannot be served, a clause each. Costs a read, and every few seconds a blob. */
+  faults(): Promise<readonly string[]>
   run(): Promise<{ readonly isHealthy: boolean; readonly body: SystemCheckResponse }>
 }
 
@@ -114,12 +121,36 @@ export function createSystemCheckService(context: Context): SystemCheckService {
   }
 
   return {
+    faults: createFaults(context),
     run: () => {
       shared ??= run().finally(() => {
         shared = null
       })
       return shared
     },
+  }
+}
+
+/** Calls that come together share one look. */
+function createFaults({ db, blobs, clock }: Context): SystemCheckService['faults'] {
+  let shared: Promise<readonly string[]> | null = null
+  let blobsAtMs: number | null = null
+
+  async function look(): Promise<readonly string[]> {
+    const isFresh = blobsAtMs !== null && clock.monotonicMs() - blobsAtMs < BLOB_FRESH_MS
+    const checks = await Promise.all([
+      measure(clock, 'database', async () => String(await readProbe(db)), READY_TIMEOUT_MS),
+      ...(isFresh ? [] : [measure(clock, 'blob_store', () => blobs.check(), READY_TIMEOUT_MS)]),
+    ])
+    if (!isFresh && checks[1]?.success === true) blobsAtMs = clock.monotonicMs()
+    return checks.flatMap(({ name, errors }) => errors.map((error) => `${name}: ${error}`))
+  }
+
+  return () => {
+    shared ??= look().finally(() => {
+      shared = null
+    })
+    return shared
   }
 }
 

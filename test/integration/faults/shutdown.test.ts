@@ -148,7 +148,13 @@ describe('a server that is told to stop', { timeout: 280_000 }, () => {
     const children = childrenOf(server.pid)
     const gone = server.kill('SIGTERM')
     await until(() => log.some((line) => line.includes('service.stopping')), 'the begin of the stop')
-    await expect(fetch(`${server.url}/v1/health`)).rejects.toThrow()
+    // a probe of life does not end a server that ends its work; whoever sends requests is told to go elsewhere
+    expect((await fetch(`${server.url}/v1/health`)).status).toBe(200)
+    for (const path of ['/v1/ready', '/v1/models']) {
+      const refused = await server.fetch(path)
+      expect([path, refused.status, Number(refused.headers.get('retry-after')) > 0]).toEqual([path, 503, true])
+      expect(refused.headers.get('connection')).toBe('close')
+    }
     // a connection that was there before
     late.resume()
     late.write('1\r\n\r\n{}')

@@ -8,7 +8,7 @@ import { matchedRoutes } from 'hono/route'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
 import { connectionOf } from '../event-stream.js'
 
-const QUIET_PATHS: ReadonlySet<string> = new Set(['/v1/health', '/health', '/ping', '/metrics'])
+const QUIET_PATHS: ReadonlySet<string> = new Set(['/v1/health', '/v1/ready', '/health', '/ping', '/metrics'])
 
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 

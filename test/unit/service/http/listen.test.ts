@@ -50,6 +50,31 @@ it('lets the port go when the preparation fails', async () => {
   await (await listen(app, address)).close(0)
 })
 
+it('answers while requests end that were there before, and lets the port go behind them', async () => {
+  const [came, held] = [createDeferred<void>(), createDeferred<void>()]
+  const app = new Hono<AppEnvironment>()
+    .get('/held', async (c) => {
+      came.resolve()
+      await held.promise
+      return c.text('held')
+    })
+    .get('/', (c) => c.text('here'))
+  const listening = await listen(app, { host: '127.0.0.1', port: 0 })
+  const { url } = listening
+  const answer = fetch(`${url}/held`)
+  await came.promise
+  let isClosed = false
+  const closed = listening.close(600_000).then(() => {
+    isClosed = true
+  })
+  expect(await (await fetch(url, { headers: { connection: 'close' } })).text()).toBe('here')
+  expect(isClosed).toBe(false)
+  held.resolve()
+  expect(await (await answer).text()).toBe('held')
+  await closed
+  await expect(fetch(url)).rejects.toThrow()
+})
+
 it.each([
   [
     'headers that are too long',

@@ -5,6 +5,7 @@
 import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
+import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
 import { marks } from './marks/plugin.js'
@@ -32,6 +33,7 @@ export const INSTALLED: Installed = {
     probes,
     webhooks,
     demo,
+    modelExport,
     s3,
     postgres,
     servers,

@@ -16,6 +16,7 @@ import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
+import { teacher } from './teacher/plugin.js'
 import { tinker } from './tinker/plugin.js'
 import { torch } from './torch/plugin.js'
 import { wandb } from './wandb/plugin.js'
@@ -34,6 +35,7 @@ export const INSTALLED: Installed = {
     webhooks,
     demo,
     modelExport,
+    teacher,
     s3,
     postgres,
     servers,

@@ -45,6 +45,7 @@ const KILLS = [
   'test/integration/storage/{crashes,s3-faults}.test.ts',
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
+  'test/plugins/export/adapter-checks.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
 ]
 
@@ -91,7 +92,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     files: ['test/integration/api/**/*.test.ts'],
     but: APART,
     quick: [
-      'test/integration/api/{auth,exports,job-options,leniency,scenarios,training-jobs,worker-routes}.test.ts',
+      'test/integration/api/{auth,job-options,leniency,scenarios,training-jobs,worker-routes}.test.ts',
       'test/integration/api/{access,bodies,docs,models,webhooks}/**/*.test.ts',
       'test/integration/api/base-models/{given,warnings}.test.ts',
       'test/integration/api/chat/{chat,fields,protocol,refusals,request-fields,token-bytes,tools}.test.ts',
@@ -104,7 +105,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
-    files: ['test/integration/**/*.test.ts'],
+    files: ['test/{integration,plugins}/**/*.test.ts'],
     but: ['test/integration/api/**', ...APART],
     // numbers against references, the loop, and a smoke test of what each part is for
     quick: [
@@ -117,6 +118,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/storage/postgres/data-beside.test.ts',
       'test/integration/training/{jobs,promises}.test.ts',
       'test/integration/workers/torch-worker.test.ts',
+      'test/plugins/export/exports.test.ts',
     ],
     // each builds the whole package once more
     nightly: ['test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts'],

@@ -48,11 +48,6 @@ const OWN: readonly CommandEntry[] = [
     'Train a model on preferred and rejected answers',
     async () => (await import('./train/dpo.js')).trainDpo,
   ),
-  entry(
-    'train distill',
-    'Train a model on what a stronger one says',
-    async () => (await import('./train/distill.js')).trainDistill,
-  ),
   entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft),
   entry(
     'train options',

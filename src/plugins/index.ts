@@ -5,6 +5,7 @@
 import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
+import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
 import { marks } from './marks/plugin.js'
@@ -15,6 +16,7 @@ import { ray } from './ray/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
+import { teacher } from './teacher/plugin.js'
 import { tinker } from './tinker/plugin.js'
 import { torch } from './torch/plugin.js'
 import { wandb } from './wandb/plugin.js'
@@ -32,6 +34,8 @@ export const INSTALLED: Installed = {
     probes,
     webhooks,
     demo,
+    modelExport,
+    teacher,
     s3,
     postgres,
     servers,

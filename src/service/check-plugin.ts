@@ -25,6 +25,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   artifactRows: 'function',
   workerSupplies: 'object',
   accelerators: 'object',
+  exporter: 'function',
 }
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/
 const PATTERN = /^(?:\/:?[a-z][a-z0-9_-]*)*$/
@@ -142,7 +143,7 @@ export function checkTogether(
   const schemes = new Set<string>()
   const protocols = new Set<string>()
   for (const [i, plugin] of plugins.entries()) {
-    const { name, needs = [], peers, databases = [], blobStores = [], workerSupplies = [] } = plugin
+    const { name, needs = [], peers, exporter, databases = [], blobStores = [], workerSupplies = [] } = plugin
     if (names.has(name)) throw pluginInvalid(name, 'there is another of this name', 'give it another name')
     names.add(name)
     for (const scheme of [...databases, ...blobStores].flatMap((kind) => kind.schemes)) {
@@ -151,6 +152,9 @@ export function checkTogether(
     }
     if (peers !== undefined && plugins.some((other, j) => j < i && other.peers !== undefined)) {
       throw pluginInvalid(name, 'another plugin joins servers already')
+    }
+    if (exporter !== undefined && plugins.some((other, j) => j < i && other.exporter !== undefined)) {
+      throw pluginInvalid(name, 'another plugin exports models already')
     }
     for (const { protocol } of workerSupplies) {
       if (protocols.has(protocol))

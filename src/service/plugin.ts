@@ -19,6 +19,7 @@ import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
+import type { OpenExporter } from './operations/models/exporter.js'
 import type { ResolvedSettings } from './options.js'
 import type { JoinPeers, Peers } from './queue/peers.js'
 import type { WorkerKind, WorkerSupply } from './queue/unclaimable.js'
@@ -188,6 +189,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly workerSupplies?: readonly SupplyRow[]
   /** Lets this server work beside others on one database; loaded when the settings allow others. One plugin at most has it. */
   readonly peers?: JoinPeers
+  /** Files in forms of other programs; loaded by the first request for one. One plugin at most has it. */
+  readonly exporter?: OpenExporter
   /** Loaded when a database is opened. */
   tables?(): Promise<SchemaPart>
   /**

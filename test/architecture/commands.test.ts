@@ -14,7 +14,7 @@ const OTHERS: Readonly<Record<string, string>> = {
   'src/cli/init/files.ts: `${examples}trainyard train sft ${name}': 'part of that script',
   'src/cli/init/files.ts: `trainyard base-models list --quiet': 'part of that script',
   'src/cli/init/files.ts: `trainyard eval ${name} --prompts held-out.jsonl': 'part of that script',
-  'src/model/export/import-adapter.ts: `merge it exactly':
+  'src/plugins/export/import-adapter.ts: `merge it exactly':
     'a pattern with places to fill in, beside the name of a base model of the operator',
   'src/cli/init/files.ts: `# ${task.name}': 'a page about a task, whose name is of letters, digits and hyphens',
 }

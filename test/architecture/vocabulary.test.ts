@@ -63,13 +63,10 @@ describe('closed lists', () => {
     const quoted = new RegExp(`'(?:${JOB_KINDS.join('|')})'|^\\s+(?:${JOB_KINDS.join('|')}):`, 'm')
     const naming = files.filter((file) => quoted.test(file.code) && !/\bdemo\b/.test(file.path))
     expect(naming.map((file) => file.path).sort()).toEqual([
-      // a supervised job on answers of a teacher
-      'commands/train/distill.ts',
       'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
       'commands/train/tune.ts',
-      'src/cli/training/distill-examples.ts',
       // the kind whose rewards plugins change
       'src/contract/jobs/plugin-options.ts',
       HOME,
@@ -78,6 +75,9 @@ describe('closed lists', () => {
       // a word of OpenAI's that happens to be ours
       'src/plugins/fine-tuning/to-openai.ts',
       'src/plugins/fine-tuning/wire.ts',
+      // a supervised job on answers of a teacher
+      'src/plugins/teacher/command.ts',
+      'src/plugins/teacher/distill-examples.ts',
       // learns at the rate of rewards
       'src/sdk/rl/distill.ts',
       'src/sdk/rl/model.ts',

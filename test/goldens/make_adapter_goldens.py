@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the goldens of adapters from elsewhere: files that PEFT saves, and the weights that it merges of them.
 
-The base model is the small random one that test/integration/export/given-adapters.test.ts writes; mlx-lm runs on Macs alone, so its
+The base model is the small random one that test/plugins/export/given-adapters.test.ts writes; mlx-lm runs on Macs alone, so its
 adapters are merged here with numpy, by the formulas of its `LoRALinear`, `LoRAEmbedding` and `DoRALinear` (0.28).
 
 Run: python test/goldens/make_adapter_goldens.py <folder of the base> <folder of the tied base>   (needs torch, peft 0.13, transformers)

@@ -15,7 +15,6 @@ export const ENTRY_POINTS = [
   'inference/host/text-thread.js',
   'inference/node/group-leader.js',
   'inference/node/main.js',
-  'model/export/main.js',
   'model/inspection/thread-main.js',
   'plugins/body-thread.js',
   'plugins/job-options.js',

@@ -9,6 +9,7 @@ import { createBodyFinder, type KnownBodies } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
 import type { ErrorForm, LoadedLater, ServedPage } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
+import type { OpenExporter } from '../operations/models/exporter.js'
 import {
   type AddressKinds,
   addressKindsOf,
@@ -36,6 +37,8 @@ export interface LoadedPlugins extends Served, AddressKinds {
   readonly parts: readonly SchemaPart[]
   /** Joins servers on one database; null: this one works alone. */
   readonly joinPeers: JoinPeers | null
+  /** Makes and reads files of other programs; null: they are refused. */
+  readonly exporter: OpenExporter | null
   readonly errorForms: readonly ErrorForm[]
   /** Their views of the web page. */
   readonly pages: readonly ServedPage[]
@@ -73,8 +76,10 @@ export async function loadPlugins(
   const parts = await loadSchemaParts(plugins)
   const kinds = addressKindsOf(plugins)
   const joinPeers = plugins.find(({ peers }) => peers !== undefined)?.peers ?? null
+  const exporter = plugins.find((each) => each.exporter !== undefined)?.exporter ?? null
   const pages = await loadPages(plugins)
-  return { list, settings, bodyThread, files, errorForms, ...servedBy(endpoints), parts, ...kinds, joinPeers, pages }
+  const served = servedBy(endpoints)
+  return { list, settings, bodyThread, files, errorForms, ...served, parts, ...kinds, joinPeers, exporter, pages }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

@@ -8,11 +8,11 @@ import { packageVersion } from '#base/util/package-root.js'
 import { createMetrics, type Metrics, type WorkerCount } from '../metrics/metrics.js'
 import { OPERATOR_ENTITY } from '../operations/access/tenant.js'
 import type { BaseModelEntry } from '../operations/context.js'
+import { type Exporter, openLater } from '../operations/models/exporter.js'
 import { openProcessLink } from '../processes/engine-link.js'
 import { createEngineNodes, type EngineNodes, NODE_LEASE_MS } from '../processes/engine-nodes.js'
 import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
 import type { EngineObserver, EngineProcessOptions } from '../processes/engine-process.js'
-import { createExporter, type Exporter } from '../processes/exporter.js'
 import { createPlanner, type Planner } from '../processes/planner.js'
 import { createSchemaChecker, type SchemaChecker } from '../processes/schema-checker.js'
 import { createWorkerPool, type WorkerPool } from '../processes/worker-pool.js'
@@ -92,7 +92,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
 
   const planner = createPlanner({ environment, given, ...options.tuning?.plans })
   lifetimes.add('planner', () => planner.stop())
-  const exporter = createExporter({ environment })
+  const exporter = openLater(start.plugins.exporter, { environment })
   lifetimes.add('exporter', () => exporter.stop())
   const schemaChecker = createSchemaChecker({ environment })
   const workers = createWorkerPool({

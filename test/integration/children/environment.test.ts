@@ -121,7 +121,7 @@ describe.skipIf(!isLinux)('a child is given what it uses, and no secret of the s
   it('exporter', async () => {
     const { status } = await service.json(`/v1/preview/models/${model}/checkpoints/1/files?format=gguf`)
     expect(status).toBe(200)
-    expectNoSecret(await variablesOf('model/export/main.js'))
+    expectNoSecret(await variablesOf('plugins/export/main.js'))
   })
 
   it('PyTorch, which has no token of its worker either', async () => {

@@ -5,14 +5,14 @@ import { createHash } from 'node:crypto'
 import { mkdir, open, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
-import type { ExportRequest } from '#contract/processes/export.js'
 import type { StoredCheckpoint } from '#formats/checkpoint-manifest.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { decoderConfigOf } from '#model/architectures/registry.js'
-import { planExport } from '#model/export/plan-export.js'
 import { type AdapterWeights, createAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import type { AdapterForm } from '#model/weights/adapter-config.js'
 import { openWeights } from '#model/weights/base-weights.js'
+import { planExport } from '#plugins/export/plan-export.js'
+import type { ExportRequest } from '#plugins/export/requests.js'
 
 /** An adapter whose B is not zero: it changes the model noticeably and does not break it. Rank 4 unless said otherwise. */
 export async function noisyAdapter(

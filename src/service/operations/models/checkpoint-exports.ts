@@ -1,5 +1,5 @@
 /**
- * Which requests for a checkpoint's files are exports, and what the export process is asked then.
+ * Which requests for a checkpoint's files are exports, and what the exporter is asked then.
  *
  * Stored files are the adapter in PEFT's layout; every other format, and everything of step 0, is made on the way.
  */
@@ -7,11 +7,11 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { CheckpointFilesQuery } from '#contract/wire/checkpoints.js'
 import { checkpointTitle } from '#formats/checkpoint-manifest.js'
-import type { WantedExport } from '#service/processes/exporter.js'
 import { toLocalFiles } from '#service/storage/blobs.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { ModelRecord } from '#service/storage/models.js'
 import type { ServiceContext } from '../context.js'
+import type { WantedExport } from './exporter.js'
 
 /**
  * The request of an export; null when the stored files are what is wanted.

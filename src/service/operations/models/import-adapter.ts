@@ -1,12 +1,9 @@
 /**
- * The one way by which an adapter from elsewhere becomes the files of a checkpoint, whatever door it came through: a process checks
- * it against the base model and writes it anew, so the server reads none of its bytes.
- *
- * What the checks are: `model/export/import-adapter.ts`.
+ * The one way by which an adapter from elsewhere becomes the files of a checkpoint, whatever door it came through: a process
+ * checks it against the base model and writes it anew, so the server reads none of its bytes.
  */
 import { createReadStream } from 'node:fs'
 import { rm } from 'node:fs/promises'
-import type { ImportedAdapter } from '#contract/processes/export.js'
 import {
   ADAPTER_CONFIG_FILE,
   ADAPTER_WEIGHTS_FILE,
@@ -16,6 +13,7 @@ import {
 import { digestOfAdapter } from '#service/queue/outcome.js'
 import type { CheckpointFileRecord, NewCheckpoint } from '#service/storage/checkpoints.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
+import type { ImportedAdapter } from './exporter.js'
 
 /** A checkpoint's files, stored, and what was found out about the adapter. */
 export interface CheckedAdapter extends Pick<NewCheckpoint, 'adapterDigest' | 'files'> {

@@ -1,8 +1,8 @@
 /**
- * The one check of what a worker of another machine uploads as an adapter, before it becomes a checkpoint: a job's, a training session's.
+ * The one check of what a worker of another machine uploads as an adapter, before it becomes a checkpoint of a job or a session.
  *
- * A worker of this machine is a child of the server and runs its code; one elsewhere may be anybody's who has a key for it. The check is
- * made by an export process (`model/export/check-adapter.ts`), so the server reads none of the bytes.
+ * A worker of this machine is a child of the server and runs its code; one elsewhere may be anybody's who has a key for it. The
+ * check is made by a process of the exporter, so the server reads none of the bytes.
  */
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'

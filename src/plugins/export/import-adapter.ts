@@ -20,8 +20,9 @@ import {
 } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import type { GivenAdapter, LowRankChange } from '#model/weights/given/given-adapter.js'
-import type { ImportedAdapter, ImportRequest } from '../../contract/processes/export.js'
+import type { ImportedAdapter } from '#service/operations/models/exporter.js'
 import { readGivenFiles } from './given-files.js'
+import type { ImportRequest } from './requests.js'
 import { compareSaved } from './saved-tensors.js'
 
 /**

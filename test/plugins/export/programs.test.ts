@@ -16,8 +16,8 @@ import { sparkDirectory } from '#model/built-in/spark.js'
 import { renderConversation } from '#model/text/render.js'
 import { loadTextModel } from '#model/text/text-model.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
+import { engineFor, GREEDY, generate } from '../../integration/inference/engine-harness.js'
 import { noisyAdapter, storeAdapter, writeExport } from '../../support/model/export-fixture.js'
-import { engineFor, GREEDY, generate } from '../inference/engine-harness.js'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const SUPPORT = join(ROOT, 'test/support/model')

@@ -2,13 +2,13 @@
  * Who teaches: flags of `train distill`, and the teacher that they name: one behind an address, or a model of this service.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { CommandContext } from '#cli/command/context.js'
+import { flag } from '#cli/command/flags.js'
+import { readKeyFile, requireKey } from '#cli/config/credentials.js'
+import { resolveServed } from '#cli/names/model-reference.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import type { Client } from '#sdk/client/client.js'
 import { createServedTeacher, createTeacher, type Teacher } from '#sdk/rl/teacher.js'
-import type { CommandContext } from '../command/context.js'
-import { flag } from '../command/flags.js'
-import { readKeyFile, requireKey } from '../config/credentials.js'
-import { resolveServed } from '../names/model-reference.js'
-import { UsageError } from '../terminal/errors.js'
 
 export const teacherFlags = {
   teacher: flag.required(

@@ -1,9 +1,10 @@
 /**
  * Flags of `train distill` besides those of its teacher and of the job, and which of them have an effect with `--on-policy`.
  */
+
+import { flag, longName } from '#cli/command/flags.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { DISTILL_DEFAULTS } from '#sdk/rl/distill.js'
-import { flag, longName } from '../command/flags.js'
-import { UsageError } from '../terminal/errors.js'
 
 /** Questions side by side: hosted teachers limit them. */
 export const DEFAULT_QUESTIONS = 8

@@ -1,7 +1,7 @@
 /**
  * A checkpoint in other formats over HTTP: listed with sizes, made while it is sent, refused with a reason.
  *
- * What other programs make of the files is tested in `test/integration/export/programs.test.ts`.
+ * What other programs make of the files is tested in `test/plugins/export/programs.test.ts`.
  */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -11,7 +11,7 @@ import { decoderConfigOf } from '#model/architectures/registry.js'
 import { ensureTinyRandomModel } from '#model/built-in/tiny-random.js'
 import { createAdapter, encodeAdapter } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import { type AdapterChecks, createAdapterChecks } from '#service/processes/adapter-checks.js'
+import { type AdapterChecks, createAdapterChecks } from '#plugins/export/adapter-checks.js'
 import { until } from '../../support/until.js'
 
 const KEPT_MS = 60_000

@@ -20,8 +20,8 @@ import { openWeights } from '#model/weights/base-weights.js'
 import { decodeUtf8 } from '#model/weights/byte-file.js'
 import { HEADER_PREFIX_BYTES, parseHeader, parseHeaderLength } from '#model/weights/safetensors-header.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
-import type { CheckRequest } from '../../contract/processes/export.js'
 import { readGiven } from './given-files.js'
+import type { CheckRequest } from './requests.js'
 
 const FLOAT_BYTES = 4
 

@@ -4,12 +4,11 @@
  * A process takes 300 ms to start and 5 to check a small adapter, and loops of small jobs have one each: it is kept for the next
  * adapter of the same entity, for some seconds and some checks. One that has refused anything ends: it has read a stranger's.
  */
-import type { ChildProcess } from 'node:child_process'
 import { type AppError, shuttingDown } from '#base/errors/errors.js'
 import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
 import { createTurns } from '#base/util/turns.js'
-import type { CheckRequest, ExportReply } from '#contract/processes/export.js'
+import type { CheckRequest, ExportReply } from './requests.js'
 
 export interface AdapterChecks {
   /**
@@ -33,7 +32,7 @@ const MOST_KEPT = 4
 const MOST_CHECKS = 100
 
 interface Checker {
-  readonly child: ChildProcess
+  readonly child: ReturnType<typeof startChild>
   checks: number
   idle?: NodeJS.Timeout
 }
@@ -46,14 +45,14 @@ export function createAdapterChecks(options: {
 }): AdapterChecks {
   const { environment, died, keptMs = KEPT_MS } = options
   const turns = createTurns(TURNS)
-  const running = new Set<ChildProcess>()
+  const running = new Set<ReturnType<typeof startChild>>()
   /** By whose adapters they have read, in the order of their last use. */
   const kept = new Map<string, Checker>()
   const never = new AbortController().signal
   let isStopped = false
 
   function start(): Checker {
-    const child = startChild('model/export/main.js', { environment, needs: ['computing'], isBehind: true })
+    const child = startChild('plugins/export/main.js', { environment, needs: ['computing'], isBehind: true })
     running.add(child)
     child.once('close', () => running.delete(child))
     return { child, checks: 0 }

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { openTeacherAnswers } from '../../../../src/cli/training/teacher-answers.js'
+import { openTeacherAnswers } from '#plugins/teacher/teacher-answers.js'
 
 let folder: string
 beforeEach(() => {

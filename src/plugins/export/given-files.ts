@@ -8,7 +8,7 @@ import { MAX_CONFIG_BYTES } from '#model/weights/adapter.js'
 import { decodeUtf8, openByteFile } from '#model/weights/byte-file.js'
 import { type GivenAdapter, readGivenAdapter } from '#model/weights/given/given-adapter.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
-import type { ImportRequest } from '../../contract/processes/export.js'
+import type { ImportRequest } from './requests.js'
 
 const MAX_WEIGHTS_BYTES = 2 ** 31
 

@@ -6,67 +6,20 @@
  * slowly slows its own export, and the other ones of its key: keys of which nothing runs have a place beside. One that goes away
  * ends it.
  */
-import type { ChildProcess } from 'node:child_process'
-import type { Readable } from 'node:stream'
 import { AppError, shuttingDown } from '#base/errors/errors.js'
 import { askProcess } from '#base/processes/ask-process.js'
 import { startChild } from '#base/processes/child.js'
 import { createTurns } from '#base/util/turns.js'
-import type {
-  CheckRequest,
-  ExportReply,
-  ExportRequest,
-  ImportedAdapter,
-  ImportRequest,
-  MergeRequest,
-} from '#contract/processes/export.js'
+import type { ExportedFile, OpenExporter } from '#service/operations/models/exporter.js'
 import { createAdapterChecks } from './adapter-checks.js'
-
-/** A file of an export as listed. */
-export interface ExportedFile {
-  readonly name: string
-  readonly sizeBytes: number
-}
-
-export interface OpenExport extends ExportedFile {
-  /** Fails when the export process does; destroying it ends the process. */
-  readonly stream: Readable
-}
-
-/** An export without the choice of a file. */
-export type WantedExport = Omit<ExportRequest, 'type' | 'file'>
-
-export interface Exporter {
-  /**
-   * @param key whose export it is: keys take turns
-   * @throws {AppError} what the export refuses, for example `unsupported_export`; `queue_full`
-   */
-  list(key: string, request: WantedExport): Promise<readonly ExportedFile[]>
-  /** Null when the export has no such file. */
-  open(key: string, request: WantedExport, file: string): Promise<OpenExport | null>
-  /** Checks an adapter and rewrites it. @throws {AppError} what is wrong with it */
-  importAdapter(key: string, request: Omit<ImportRequest, 'type'>): Promise<ImportedAdapter>
-  /** Checks an adapter that a worker made, before exports wait their turns. @throws {AppError} what is wrong with it */
-  checkAdapter(key: string, request: Omit<CheckRequest, 'type'>): Promise<void>
-  /**
-   * Writes a base model with an adapter merged in.
-   *
-   * @returns sentences: what of the adapter was not read
-   * @throws {AppError} what is wrong with it
-   */
-  mergeAdapter(key: string, request: Omit<MergeRequest, 'type'>): Promise<readonly string[]>
-  /** Ends what runs and refuses more. */
-  stop(): void
-}
+import type { ExportReply, ExportRequest, ImportRequest, MergeRequest } from './requests.js'
 
 /** Further ones are refused: whoever waits longest would wait for minutes. */
 const TURNS = { what: 'exports', mostWaiting: 64, mostOfOneKey: 16, atOnce: 2, spare: 1 }
 
 /** @param options.environment of the processes */
-export function createExporter(options: {
-  readonly environment: Readonly<Record<string, string | undefined>>
-}): Exporter {
-  const running = new Set<ChildProcess>()
+export function createExporter(options: Parameters<OpenExporter>[0]): Awaited<ReturnType<OpenExporter>> {
+  const running = new Set<ReturnType<typeof startChild>>()
   const turns = createTurns(TURNS)
   const checks = createAdapterChecks({ environment: options.environment, died: exportDied })
   /** Who waits for a turn hears of the end when it comes. */
@@ -77,12 +30,12 @@ export function createExporter(options: {
   function start(
     key: string,
     request: ExportRequest | ImportRequest | MergeRequest,
-  ): Promise<{ readonly child: ChildProcess; readonly reply: ExportReply }> {
+  ): Promise<{ readonly child: ReturnType<typeof startChild>; readonly reply: ExportReply }> {
     return new Promise((resolve, reject) => {
       turns
         .take(key, never, async () => {
           if (isStopped) throw shuttingDown()
-          const child = startChild('model/export/main.js', {
+          const child = startChild('plugins/export/main.js', {
             environment: options.environment,
             needs: ['computing'],
             isRead: true,

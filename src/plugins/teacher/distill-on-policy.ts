@@ -1,15 +1,16 @@
 /**
  * Distillation on the model's own answers (`train distill --on-policy`), reported after each update.
  */
+
+import type { CommandContext } from '#cli/command/context.js'
+import { resolveServed } from '#cli/names/model-reference.js'
+import type { PromptRow } from '#cli/rollout/prompt-file.js'
+import { UsageError } from '#cli/terminal/errors.js'
+import { formatNumber, plural } from '#cli/terminal/format.js'
 import type { Model } from '#contract/wire/models.js'
 import type { Client } from '#sdk/client/client.js'
 import { distillOnPolicy } from '#sdk/rl/distill.js'
 import { TrainableModel } from '#sdk/rl/model.js'
-import type { CommandContext } from '../command/context.js'
-import { resolveServed } from '../names/model-reference.js'
-import type { PromptRow } from '../rollout/prompt-file.js'
-import { UsageError } from '../terminal/errors.js'
-import { formatNumber, plural } from '../terminal/format.js'
 import { DEFAULT_ANSWER_TOKENS } from './distill-flags.js'
 
 export async function trainOnPolicy(

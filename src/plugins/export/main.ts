@@ -6,17 +6,11 @@
  */
 import { pipeline } from 'node:stream/promises'
 import { type Asker, answerProcess } from '#base/processes/ask-process.js'
-import type {
-  CheckRequest,
-  ExportReply,
-  ExportRequest,
-  ImportRequest,
-  MergeRequest,
-} from '../../contract/processes/export.js'
 import { checkAdapter } from './check-adapter.js'
 import { importAdapter } from './import-adapter.js'
 import { mergeAdapter } from './merge-adapter.js'
 import { planExport } from './plan-export.js'
+import type { CheckRequest, ExportReply, ExportRequest, ImportRequest, MergeRequest } from './requests.js'
 
 async function sendExport(request: ExportRequest, asker: Asker<ExportReply>): Promise<void> {
   const plan = await planExport(request)

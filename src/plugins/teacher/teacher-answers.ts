@@ -10,9 +10,9 @@ import { appendFile, readFile } from 'node:fs/promises'
 import { toWriteError } from '#base/errors/file-errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { writeWhole } from '#base/write-whole.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import type { Lesson } from '#sdk/rl/teacher.js'
 import type { Message } from '#sdk/rl/trajectory.js'
-import { UsageError } from '../terminal/errors.js'
 
 export interface TeacherAnswers {
   /** Answers that are there, of this teacher in this manner. */

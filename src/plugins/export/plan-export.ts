@@ -28,7 +28,6 @@ import { openByteFile } from '#model/weights/byte-file.js'
 import { readGgufMetadata } from '#model/weights/gguf-metadata.js'
 import { parseJsonText } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
-import type { ExportRequest } from '../../contract/processes/export.js'
 import { type ExportFile, wholeFile } from './export-file.js'
 import type { FloatStorage } from './float-bytes.js'
 import { ggufAdapterFile } from './gguf/gguf-adapter.js'
@@ -39,6 +38,7 @@ import { type DescriptionOptions, descriptionFiles } from './huggingface/descrip
 import { safetensorsFile } from './huggingface/safetensors-file.js'
 import { type ExportTensor, mergedTensors } from './merged-tensors.js'
 import { modelfile } from './modelfile.js'
+import type { ExportRequest } from './requests.js'
 
 /** Sizes of the adapter of step 0, which changes nothing: those a model is trained with unless told otherwise. */
 const FRESH_ADAPTER = { rank: 8, alpha: 16, seed: 'step 0' }

@@ -16,10 +16,10 @@ import { decoderTensorShapes } from '#model/architectures/registry.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { writeSafetensors } from '#model/weights/safetensors.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { engineFor, GREEDY, generate } from '../../integration/inference/engine-harness.js'
 import { formulaTensor, readGolden } from '../../support/model/decoder-goldens.js'
 import { writeExport } from '../../support/model/export-fixture.js'
 import { temporaryDirectory } from '../../support/temporary-directory.js'
-import { engineFor, GREEDY, generate } from '../inference/engine-harness.js'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const LLAMA = join(ROOT, '.cache/llama-node/node_modules')

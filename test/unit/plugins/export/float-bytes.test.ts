@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
-import { storedBytes, toStoredBytes } from '#model/export/float-bytes.js'
 import { dequantizeGguf } from '#model/weights/gguf/dequantize.js'
 import { bfloat16ToFloat32, float16ToFloat32 } from '#numerics/tensor/half.js'
+import { storedBytes, toStoredBytes } from '#plugins/export/float-bytes.js'
 import { expectCode } from '../../../support/expect-code.js'
 
 const VALUES = Float32Array.from({ length: 64 }, (_, i) => Math.sin(i) * (i < 32 ? 1 : 100))

@@ -9,14 +9,14 @@ import { findModel } from '#cli/names/model-reference.js'
 import { readPrompts } from '#cli/rollout/prompt-file.js'
 import { planRollout } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import { trainByExamples } from '#cli/training/distill-examples.js'
-import { DISTILL_FLAGS, refuseWithOnPolicy } from '#cli/training/distill-flags.js'
-import { trainOnPolicy } from '#cli/training/distill-on-policy.js'
 import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
 import { optionFlags } from '#cli/training/option-flags.js'
 import { collectHyperparameters } from '#cli/training/submission.js'
-import { checkTeacher, isAddress, teacherFlags } from '#cli/training/teacher-flags.js'
 import { command } from '#contract/wire/command-words.js'
+import { trainByExamples } from './distill-examples.js'
+import { DISTILL_FLAGS, refuseWithOnPolicy } from './distill-flags.js'
+import { trainOnPolicy } from './distill-on-policy.js'
+import { checkTeacher, isAddress, teacherFlags } from './teacher-flags.js'
 
 export const trainDistill = defineCommand({
   path: ['train', 'distill'],

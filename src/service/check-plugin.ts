@@ -34,7 +34,7 @@ const KEY = /^(?:GET|POST|PUT|DELETE) \/\S+$/
 
 export function pluginInvalid(name: string, message: string, hint?: string): AppError {
   return new AppError('invalid_request', 'plugin_invalid', `plugin "${name}": ${message}`, {
-    hint: hint ?? 'the section "A plugin of your own" of the guide has what a manifest may hold',
+    hint: hint ?? 'the page "A plugin of your own" (/docs/plugins) has what a manifest may hold',
   })
 }
 

@@ -18,10 +18,10 @@ const pages = [
   'CHANGELOG.md',
   'test/spark/README.md',
   'src/assets/spark/README.md',
-  ...['src/docs', 'src/docs/internals'].flatMap((folder) =>
-    readdirSync(path.join(ROOT, folder))
+  ...['start', 'guides', 'reference', 'internals'].flatMap((shelf) =>
+    readdirSync(path.join(ROOT, 'src/docs', shelf))
       .filter((name) => /[.]md$/.test(name))
-      .map((name) => `${folder}/${name}`),
+      .map((name) => `src/docs/${shelf}/${name}`),
   ),
 ]
 const files = FOLDERS.flatMap((folder) =>

@@ -40,7 +40,7 @@ test('the table of commands is the program’s', async () => {
     }),
   )
   expectSection(
-    'src/docs/commands.md',
+    'src/docs/reference/commands.md',
     'commands',
     ['| command | does | for example | extra exits |', '| --- | --- | --- | --- |', ...rows].join('\n'),
   )
@@ -53,7 +53,7 @@ test('the table of settings is the schema’s', () => {
     return `| \`${key}\` | ${flag} | ${setting.env.map((name) => `\`${name}\``).join(' ')} | ${cell(shown)} | ${cell(setting.summary)} |`
   })
   expectSection(
-    'src/docs/commands.md',
+    'src/docs/reference/commands.md',
     'settings',
     ['| setting | flag | environment | default | |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
   )
@@ -68,7 +68,7 @@ test('the table of endpoints is that of the service', () => {
       return `| ${names.join(', ')} | ${cell(summary)} | ${asked.join(', ')} | ${scope} | ${origin} |`
     })
   expectSection(
-    'src/docs/api.md',
+    'src/docs/reference/api.md',
     'endpoints',
     ['| endpoint | does | query | scope | as |', '| --- | --- | --- | --- | --- |', ...rows].join('\n'),
   )
@@ -80,7 +80,7 @@ test("the table of a worker's endpoints is their rows", () => {
     return `| \`${key.replace('{+', '{')}\` | ${cell(summary)} | ${proof} |`
   })
   expectSection(
-    'src/docs/more-machines.md',
+    'src/docs/reference/more-machines.md',
     'worker-endpoints',
     ['| endpoint | does | proved by |', '| --- | --- | --- |', ...rows].join('\n'),
   )
@@ -91,7 +91,7 @@ test("the table of an engine node's endpoints is their rows", () => {
     ([key, { summary }]) => `| \`${key.replace('{+', '{')}\` | ${cell(summary)} |`,
   )
   expectSection(
-    'src/docs/more-machines.md',
+    'src/docs/reference/more-machines.md',
     'engine-node-endpoints',
     ['| endpoint | does |', '| --- | --- |', ...rows].join('\n'),
   )

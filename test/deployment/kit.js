@@ -272,5 +272,5 @@ export function mountSmall(kit, size, options = '') {
 }
 
 export function readOperations() {
-  return readFileSync(path.join(ROOT, 'src/docs/operations.md'), 'utf8')
+  return readFileSync(path.join(ROOT, 'src/docs/reference/operations.md'), 'utf8')
 }

@@ -1,5 +1,5 @@
 /**
- * nginx and Caddy with TLS and a prefix, started with the lines that `src/docs/operations.md` gives, in front of a server of a test.
+ * nginx and Caddy with TLS and a prefix, started with the lines that `src/docs/reference/operations.md` gives, in front of a server of a test.
  * Only addresses, certificate and places of files differ from what is documented. Knows nothing of what is asked through them.
  */
 import { spawn, spawnSync } from 'node:child_process'
@@ -77,7 +77,7 @@ ${documented
 }
 
 function documentedLines(name) {
-  const text = readFileSync(path.join(ROOT, 'src/docs/operations.md'), 'utf8')
+  const text = readFileSync(path.join(ROOT, 'src/docs/reference/operations.md'), 'utf8')
   const lines = new RegExp(`\`\`\`${name}\\n([\\s\\S]+?)\`\`\``).exec(text)?.[1]
   if (lines === undefined) throw new Error(`the documentation has no lines for ${name}`)
   return lines

@@ -1,5 +1,5 @@
 /**
- * Every code block of the README and the guide, and the TypeScript of the training loops, runs as it stands there: shell, TypeScript and
+ * Every code block of the README, of start and the guides, and the TypeScript of the training loops, runs as it stands there: shell, TypeScript and
  * Python, each in a folder of its own, against a real service; only the port of a server that a block starts is another. Blocks marked
  * `text` are recordings.
  */
@@ -23,9 +23,17 @@ import { unassignedPort } from '../support/service/unassigned-port.js'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 const VENV = path.join(ROOT, '.cache/venv')
-const PAGES = ['README.md', 'src/docs/guide.md', 'src/docs/training-loops.md']
+const PAGES = [
+  'README.md',
+  ...['start', 'guides'].flatMap((shelf) =>
+    readdirSync(path.join(ROOT, 'src/docs', shelf))
+      .filter((name) => /[.]md$/.test(name))
+      .map((name) => `src/docs/${shelf}/${name}`),
+  ),
+  'src/docs/reference/training-loops.md',
+]
 /** Of these pages only the TypeScript runs here: the rest installs a client and starts a server, which `tinker/` does. */
-const TYPESCRIPT_PAGES = ['src/docs/training-loops.md']
+const TYPESCRIPT_PAGES = ['src/docs/reference/training-loops.md']
 /** Longest run of one block, milliseconds: far more than any needs on a busy machine. */
 const BLOCK_MS = 900_000
 

@@ -48,7 +48,7 @@ describe('contents', () => {
     expect(paths).toContain('dist/ui/manifest.json')
     expect(paths.filter((path) => /^dist\/ui\/app-\w+\.js(\.br|\.gz)?$/.test(path))).toHaveLength(3)
     expect(paths.filter((path) => /\.(map|test\.js)$|^dist\/test|^test\//.test(path))).toEqual([])
-    expect(paths).toContain('src/docs/how-training-works.md')
+    expect(paths).toContain('src/docs/reference/how-training-works.md')
     expect(
       paths.filter(
         (path) => path.startsWith('src/') && !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\//.test(path),

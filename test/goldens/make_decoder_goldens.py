@@ -2,7 +2,7 @@
 """Makes the goldens that the training numerics are checked against, with PyTorch in float64.
 
 A plain decoder (grouped-query attention, RoPE with llama3 scaling, RMSNorm, SwiGLU, LoRA on seven projections), the SFT
-loss, the policy losses of src/docs/how-training-works.md, and torch.optim.AdamW. No model library is used, so
+loss, the policy losses of src/docs/reference/how-training-works.md, and torch.optim.AdamW. No model library is used, so
 that every formula can be read here. Weights are not stored: both sides make them from the hash formula of `uniform`
 (test/support/model/decoder-goldens.ts has the other half).
 
@@ -209,7 +209,7 @@ def decode(c, w, adapter, tokens, positions, mask):
 
 
 def policy_loss(logp, old, advantage, weight, segments, options, sampler=None, reference=None):
-    """One row, all tokens trainable (formulas: src/docs/how-training-works.md).
+    """One row, all tokens trainable (formulas: src/docs/reference/how-training-works.md).
 
     Per-token lists of the trainable tokens; NaN in `old` means the current policy. Returns loss.
     """

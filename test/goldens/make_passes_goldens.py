@@ -3,7 +3,7 @@
 
 The decoder, its weights and its adapter are those of make_decoder_goldens.py. An optimizer step is three answers, run one by one; the
 order of the steps over all passes is that of the test, which asserts it. Advantages are those of section 2 and 3 of
-src/docs/how-training-works.md.
+src/docs/reference/how-training-works.md.
 Run: python3 test/goldens/make_passes_goldens.py (needs torch)
 Writes test/goldens/policy-passes.json.
 """

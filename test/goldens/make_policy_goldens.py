@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records losses and gradients of optimizer steps with random options, computed by PyTorch autograd in float64.
 
-Written from sections 5 and 6 of src/docs/how-training-works.md, over whole steps of one to three rows: the mean that the KL penalty
+Written from sections 5 and 6 of src/docs/reference/how-training-works.md, over whole steps of one to three rows: the mean that the KL penalty
 is centred on is the step's. Every option is on, and every ratio level taken, in a hundred steps or more.
 Run: python3 test/goldens/make_policy_goldens.py (needs torch; 2.9 made the file)
 Writes test/goldens/policy-steps.json; null stands for an unknown log-probability.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the goldens of training on what was sampled: temperatures and kept sets, mixed in packed rows, with PyTorch in float64.
 
-log q(a) = z_a / T - log sum_{k in K} exp(z_k / T) of src/docs/how-training-works.md, its entropy, and the gradient of a policy loss with
+log q(a) = z_a / T - log sum_{k in K} exp(z_k / T) of src/docs/reference/how-training-works.md, its entropy, and the gradient of a policy loss with
 k3 to a reference and an entropy bonus, by autograd through the decoder of make_decoder_goldens.py.
 
 Run: python3 test/goldens/make_sampled_goldens.py   (needs torch >= 1.13 and numpy)

@@ -92,12 +92,26 @@ A file named - is standard input.
 
 const PAGES = `Pages, as Markdown in src/docs of the package; a running service shows them at /docs (trainyard open):
 
-  guide                 a loop in TypeScript, learning rates, a check in CI
-  page                  what a browser shows: curves, jobs, prompts beside each other
-  commands              every command and setting
+start
+  first-steps           install, a model that learns, its page
+  own-task              from a file of yours to a trained model
+  does-it-learn         what the numbers say, and what to do next
+guides
+  my-data               files, examples before rewards, a stronger model's answers
+  rewards               checks, graders, judges; fewer answers to the same reward
+  tools                 episodes of several turns with tools
+  preferences           pairs, answers called good or bad
+  my-model              base models, adapters, taking a model elsewhere
+  programs              TypeScript and Python
+  page                  what a browser shows
+  deploy                install, proxy, container, more machines, CI
+  plugins               endpoints, settings and commands of your own
+  trouble               when it does not learn, or does not run
+reference
   api                   endpoints, and where they are a superset of the hosted service's
+  commands              every command and setting
   how-training-works    from trajectories to a checkpoint
   training-loops        the Tinker client: a loop of your own, request by request
-  more-machines         workers and engine nodes elsewhere: a box beside a laptop, systemd
   operations            data directory, network, limits, what happens when something fails
+  more-machines         workers and engine nodes elsewhere
 `

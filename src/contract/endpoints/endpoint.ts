@@ -1,6 +1,6 @@
 /**
  * A row of the table of endpoints: all that is known of one without its code. The router, scopes, limits of bodies, the OpenAPI
- * document, the reference, the paths of the client and the table of `docs/api.md` are made of these rows.
+ * document, the reference, the paths of the client and the table of `src/docs/reference/api.md` are made of these rows.
  *
  * The key of a row is its method and path, as `GET /v1/files/{file_id}`; `{+name}` is a parameter that may hold slashes (RFC 6570).
  */

@@ -1,6 +1,6 @@
 /**
  * Jobs of reinforcement learning: their options, and what follows from them. Names, defaults and meanings are those of OpenPipe
- * ART; `src/docs/how-training-works.md` has the formulas. Options of our own are the last ones.
+ * ART; `src/docs/reference/how-training-works.md` has the formulas. Options of our own are the last ones.
  */
 import { assertScheduleFits, defineJobKind, type PolicyReference, refuse } from './kind.js'
 import { resolveLora } from './lora-options.js'

@@ -1,7 +1,7 @@
 /**
  * Regular expressions as finished answers are checked against them: by JavaScript's own engine, which knows nothing of grammars.
  *
- * Answers are held to more spellings than its flag `u` takes (`src/docs/api.md`): those are respelled.
+ * Answers are held to more spellings than its flag `u` takes (`src/docs/reference/api.md`): those are respelled.
  */
 
 /** Signs whose escapes the flag `u` takes. */

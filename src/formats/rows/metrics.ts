@@ -1,7 +1,7 @@
 /**
  * Metrics of trajectory groups: what `POST /models/{id}/log` stores and what every gradient step reports about its rewards.
  *
- * Formulas and the prefix rule: `src/docs/how-training-works.md`. Values that do not exist (a mean of nothing) are left out,
+ * Formulas and the prefix rule: `src/docs/reference/how-training-works.md`. Values that do not exist (a mean of nothing) are left out,
  * so no metric is ever NaN.
  */
 import type { TrajectoryGroup } from './trajectory.js'

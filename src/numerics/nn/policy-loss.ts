@@ -3,7 +3,7 @@
  * ART's modifiers.
  *
  * Emits the value only; the gradient comes from autodiff like any other, with `stopGradient` where the formulas have it.
- * Formulas: `src/docs/how-training-works.md`. Sources: CISPO (arXiv:2506.13585), PPO (arXiv:1707.06347), GSPO
+ * Formulas: `src/docs/reference/how-training-works.md`. Sources: CISPO (arXiv:2506.13585), PPO (arXiv:1707.06347), GSPO
  * (arXiv:2507.18071), importance sampling and DRO (arXiv:2405.19107) in the form that Tinker's API documents, the k3 term of GRPO
  * (arXiv:2402.03300, equation 4). Differences from ART: `mask_prob_ratio` masks after the clip, so that a masked
  * token has no gradient in CISPO either; log ratios are clamped to ±30, so that no ratio overflows float32.

@@ -189,7 +189,7 @@ def calls_in(text):
 
 
 def advantages(groups):
-    """Trajectories with their advantage and token weight, as `src/docs/how-training-works.md` sections 2 and 3 define them."""
+    """Trajectories with their advantage and token weight, as `src/docs/reference/how-training-works.md` sections 2 and 3 define them."""
     kept = []
     for index, group in enumerate(groups):
         rewards = [entry["reward"] for entry in group]

@@ -63,7 +63,7 @@ describe('newest clients', () => {
 test('the table of clients names the versions that are tested', () => {
   const read = (file: string): string => readFileSync(path.join(ROOT, file), 'utf8')
   const pinned = JSON.parse(read('package.json')) as Record<'dependencies' | 'devDependencies', Record<string, string>>
-  const page = read('src/docs/api.md')
+  const page = read('src/docs/reference/api.md')
   const section = page.slice(page.indexOf('\n## Clients'), page.indexOf('\n## Authentication'))
   const rows = [...section.matchAll(/^\| `([^`]+)` \((Node\.js|Python)\) \| ([^|]+) \|/gm)]
   expect(rows.length).toBeGreaterThan(10)

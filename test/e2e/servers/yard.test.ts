@@ -1,5 +1,5 @@
 /**
- * The set-up that `src/docs/more-machines.md` tells of, as its script starts it (`test/examples/several-servers/yard.sh`): PostgreSQL, SeaweedFS, two
+ * The set-up that `src/docs/reference/more-machines.md` tells of, as its script starts it (`test/examples/several-servers/yard.sh`): PostgreSQL, SeaweedFS, two
  * servers, Caddy before them, two workers. Each part is killed with `kill -9` while jobs train and a client chats through the balancer, and
  * started again as whoever supervises it would: every job ends once, nothing is lost, chats go on.
  */

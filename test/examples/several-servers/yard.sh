@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Several servers on one machine, to look at and to copy from: PostgreSQL, SeaweedFS (an S3 server), two Trainyard servers, two
 # workers and Caddy as the balancer. Each part is one command in the foreground, so each may be a service of systemd, a container or a line
-# of a compose file on a machine of its own; then only the addresses change. See "Several servers" in src/docs/more-machines.md.
+# of a compose file on a machine of its own; then only the addresses change. See "Several servers" in src/docs/reference/more-machines.md.
 #
 #   ./yard.sh up            starts all parts, one after the other, and says where the balancer is
 #   ./yard.sh <part>        runs one part here: database, store, server1, server2, balancer, worker1 or worker2

@@ -2,7 +2,7 @@
  * The head under a temperature and kept sets against float64: log q, entropy and the slope of the first to 1e-5 of 1 + their size, the slope of
  * the entropy to 1e-4 (logits over a temperature of 0.3 are large, and float32 has seven digits of them).
  *
- * Positions of all temperatures and sets stand in one batch. The numbers of `src/docs/how-training-works.md` (z = 2, 1, 0, -1) are
+ * Positions of all temperatures and sets stand in one batch. The numbers of `src/docs/reference/how-training-works.md` (z = 2, 1, 0, -1) are
  * reproduced, and at temperature 1 without a set the bits are those of the plain head.
  */
 import { mkdtemp, rm } from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
  * What is noted of an RL job's tokens, against references in float64: log-probabilities and entropies of the policy by the reference
- * decoder, ratios, advantages and weights by their formulas (`src/docs/how-training-works.md`). Tolerances: 2e-4 nats for what the
+ * decoder, ratios, advantages and weights by their formulas (`src/docs/reference/how-training-works.md`). Tolerances: 2e-4 nats for what the
  * float32 graph computes, 1e-5 relative for what follows from noted numbers.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'

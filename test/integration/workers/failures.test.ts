@@ -1,5 +1,5 @@
 /**
- * What may fail between a worker of another machine and its server, line by line of the table in `src/docs/more-machines.md` and of the design, where no other
+ * What may fail between a worker of another machine and its server, line by line of the table in `src/docs/reference/more-machines.md` and of the design, where no other
  * test of this folder has it: a cut network, a job's process that dies, a base model that changes under its name.
  */
 import { cp, mkdtemp, open, readdir, rm } from 'node:fs/promises'

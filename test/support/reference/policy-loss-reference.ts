@@ -1,5 +1,5 @@
 /**
- * The policy loss of `src/docs/how-training-works.md` in float64 with its analytic gradient, for one packed row.
+ * The policy loss of `src/docs/reference/how-training-works.md` in float64 with its analytic gradient, for one packed row.
  *
  * Written from the formulas, token by token, with no regard for speed: the train graph is tested against it. It works on the N
  * trained tokens of the row only. Where ART's behaviour and ours differ, it follows ours: a masked token has zero loss and

@@ -3,10 +3,17 @@
  * in dark mode; the policy sent with it forbids everything but its own style sheet.
  */
 import { paletteRules } from '#base/palette.js'
+
 /** An entry of the navigation. */
 export interface PageLink {
   readonly name: string
   readonly title: string
+}
+
+/** Pages that stand together, under a heading of the navigation. */
+export interface Shelf {
+  readonly title: string
+  readonly links: readonly PageLink[]
 }
 
 /** What browsers may do with these pages: nothing but read them. */
@@ -17,11 +24,14 @@ export function renderPage(page: {
   readonly title: string
   readonly html: string
   readonly current: string
-  readonly links: readonly PageLink[]
+  readonly shelves: readonly Shelf[]
 }): string {
-  const links = page.links.map(({ name, title }) => {
-    const mark = name === page.current ? ' aria-current="page"' : ''
-    return `<li><a href="/docs/${name}"${mark}>${escapeHtml(title)}</a></li>`
+  const shelves = page.shelves.map(({ title, links }) => {
+    const entries = links.map(({ name, title }) => {
+      const mark = name === page.current ? ' aria-current="page"' : ''
+      return `<li><a href="/docs/${name}"${mark}>${escapeHtml(title)}</a></li>`
+    })
+    return `<li>${escapeHtml(title)}<ul>\n${entries.join('\n')}\n</ul></li>`
   })
   return `<!doctype html>
 <html lang="en">
@@ -35,7 +45,7 @@ export function renderPage(page: {
 <a class="skip" href="#text">Skip to the text</a>
 <header><a href="/docs">Trainyard</a></header>
 <nav aria-label="Documentation"><ul>
-${links.join('\n')}
+${shelves.join('\n')}
 <li><a href="/openapi.json">OpenAPI document</a></li>
 </ul></nav>
 <main id="text" tabindex="-1">
@@ -64,7 +74,9 @@ export const STYLE = `:root { color-scheme: light dark; ${paletteRules()} }
 body { margin: 0; display: grid; grid-template: auto 1fr / 15rem minmax(0, 1fr); color: var(--text); background: var(--card); font: 16px/1.6 system-ui, sans-serif; }
 header { grid-column: 1 / -1; padding: .75rem 1.5rem; border-bottom: 1px solid var(--line); font-weight: 600; }
 nav { padding: 1.5rem; border-right: 1px solid var(--line); }
-nav ul { list-style: none; margin: 0; padding: 0; position: sticky; top: 1.5rem; }
+nav ul { list-style: none; margin: 0; padding: 0; }
+nav > ul { position: sticky; top: 1.5rem; max-height: calc(100vh - 3rem); overflow-y: auto; }
+nav > ul > li { margin-bottom: 1rem; color: var(--soft); }
 nav li { margin: .25rem 0; }
 main { padding: 1.5rem 2rem 4rem; max-width: 60rem; }
 a { color: var(--link); }

@@ -1,30 +1,29 @@
 /**
- * The pages of `src/docs` and the reference, rendered once and kept. Pages come with the package and are trusted text; a name from
- * a request only chooses among them.
+ * The pages of `src/docs` by shelf, and the reference, rendered once and kept. Pages come with the package and are trusted text; a name
+ * from a request only chooses among them. A page is served under its file's name alone, whatever its shelf.
  */
 import { readdir, readFile } from 'node:fs/promises'
 import { join, parse } from 'node:path'
 import { Marked, type Tokens } from 'marked'
 import { packageRoot } from '#base/util/package-root.js'
 import type { EndpointTable } from '#contract/endpoints/table.js'
-import { anchorOf, escapeHtml, type PageLink, renderPage } from './page.js'
+import { anchorOf, escapeHtml, type PageLink, renderPage, type Shelf } from './page.js'
 import { renderReference } from './reference.js'
 
 const REFERENCE: PageLink = { name: 'reference', title: 'API reference' }
-/** A file beside the pages. */
-const PICTURE = /^[\w-]+[.](svg|png)$/
+/** A file of `src/docs/pictures`, as pages link to it. */
+const PICTURE = /^(?:\.\.\/pictures\/)?([\w-]+[.](?:svg|png))$/
 const PICTURE_TYPES: Readonly<Record<string, string>> = { '.svg': 'image/svg+xml', '.png': 'image/png' }
-/** Shown first, in this order; others follow by name. */
-const ORDER = [
-  'guide',
-  'page',
-  'api',
-  'commands',
-  'how-training-works',
-  'training-loops',
-  'operations',
-  'more-machines',
-]
+/** Folders of `src/docs` that are served, with what is shown first of each; others follow by name. */
+const SHELVES = [
+  { folder: 'start', title: 'Start', first: ['first-steps', 'own-task', 'does-it-learn'] },
+  {
+    folder: 'guides',
+    title: 'Guides',
+    first: ['my-data', 'rewards', 'tools', 'preferences', 'my-model', 'programs', 'page', 'deploy', 'trouble'],
+  },
+  { folder: 'reference', title: 'Reference', first: ['api', 'commands', 'how-training-works'] },
+] as const
 
 export interface Documentation {
   /** The page as HTML; null if there is none. An empty name is the first page. */
@@ -56,24 +55,45 @@ export function createDocumentation(table: EndpointTable): Documentation {
 }
 
 async function readPages(table: EndpointTable): Promise<ReadonlyMap<string, string>> {
-  const folder = join(packageRoot(), 'src/docs')
-  const files = (await readdir(folder)).filter((file) => /[.]md$/.test(file))
-  const rank = (name: string) => (ORDER.includes(name) ? ORDER.indexOf(name) : ORDER.length)
-  const sources = await Promise.all(
-    files.map(async (file) => ({ name: parse(file).name, text: await readFile(join(folder, file), 'utf8') })),
+  const shelves = await Promise.all(
+    SHELVES.map(async ({ folder, title, first }) => ({ title, pages: await readShelf(folder, first) })),
   )
-  sources.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
-  const titled = sources.map(({ name, text }) => ({ name, text, title: /^# (.+)$/m.exec(text)?.[1] ?? name }))
-  const links = [...titled.map(({ name, title }) => ({ name, title })), REFERENCE]
+  const links: readonly Shelf[] = shelves.map(({ title, pages }) => ({
+    title,
+    links: [...pages.map(({ name, title }) => ({ name, title })), ...(title === 'Reference' ? [REFERENCE] : [])],
+  }))
   const pages = new Map(
-    titled.map(({ name, text, title }) => [name, renderPage({ title, html: toHtml(text), current: name, links })]),
+    shelves.flatMap((shelf) =>
+      shelf.pages.map(({ name, text, title }) => [
+        name,
+        renderPage({ title, html: toHtml(text), current: name, shelves: links }),
+      ]),
+    ),
   )
-  const reference = { title: REFERENCE.title, html: renderReference(table), current: REFERENCE.name, links }
+  const reference = { title: REFERENCE.title, html: renderReference(table), current: REFERENCE.name, shelves: links }
   return pages.set(REFERENCE.name, renderPage(reference))
 }
 
+interface Page extends PageLink {
+  readonly text: string
+}
+
+async function readShelf(shelf: string, first: readonly string[]): Promise<readonly Page[]> {
+  const folder = join(packageRoot(), 'src/docs', shelf)
+  const files = (await readdir(folder)).filter((file) => /[.]md$/.test(file))
+  const pages = await Promise.all(
+    files.map(async (file) => {
+      const text = await readFile(join(folder, file), 'utf8')
+      const { name } = parse(file)
+      return { name, text, title: /^# (.+)$/m.exec(text)?.[1] ?? name }
+    }),
+  )
+  const rank = (name: string) => (first.includes(name) ? first.indexOf(name) : first.length)
+  return pages.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
+}
+
 async function readPictures(): Promise<ReadonlyMap<string, Picture>> {
-  const folder = join(packageRoot(), 'src/docs')
+  const folder = join(packageRoot(), 'src/docs/pictures')
   const files = (await readdir(folder)).filter((file) => PICTURE.test(file))
   return new Map(
     await Promise.all(
@@ -105,7 +125,8 @@ function toHtml(markdown: string): string {
       },
       image({ href, text }: Tokens.Image): string {
         const alt = escapeHtml(text)
-        return PICTURE.test(href) ? `<img src="/docs/pictures/${href}" alt="${alt}">` : alt
+        const file = PICTURE.exec(href)?.[1]
+        return file === undefined ? alt : `<img src="/docs/pictures/${file}" alt="${alt}">`
       },
       html({ text }: Tokens.HTML | Tokens.Tag): string {
         return escapeHtml(text)
@@ -125,6 +146,6 @@ function toHtml(markdown: string): string {
 /** Links between pages stay; those to files of the source have no address here and become plain text. */
 function toTarget(href: string): string | null {
   if (href.startsWith('#') || /^https?:/.test(href)) return href
-  const page = /^(?:\.\/)?([\w-]+)[.]md(#.*)?$/.exec(href)
+  const page = /^(?:\.\/|\.\.\/(?:start|guides|reference)\/)?([\w-]+)[.]md(#.*)?$/.exec(href)
   return page === null ? null : `/docs/${page[1] ?? ''}${page[2] ?? ''}`
 }

@@ -1,7 +1,7 @@
 /**
  * A reinforcement-learning job: trajectory groups to optimizer steps, each computed in packed rows.
  *
- * Formulas: `src/docs/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is computed in
+ * Formulas: `src/docs/reference/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is computed in
  * rows of any shape whose gradients add up. Old log-probabilities and those of the KL reference are computed for all rows before
  * the first step, in a session of their own that is gone before training starts.
  */

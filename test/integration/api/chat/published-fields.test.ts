@@ -118,7 +118,7 @@ it('SageMaker’s name for the route answers the same', async () => {
 })
 
 it('no field of the request is without a word in the pages', () => {
-  const pages = readFileSync(join(packageRoot(), 'src/docs/api.md'), 'utf8')
+  const pages = readFileSync(join(packageRoot(), 'src/docs/reference/api.md'), 'utf8')
   const published = new Set(cases.map(([name]) => name))
   const silent = Object.keys(chatRequestSchema.shape).filter((name) => !published.has(name) && !pages.includes(name))
   expect(silent).toEqual([])

@@ -1,4 +1,4 @@
-/** Metrics of a log call as `src/docs/how-training-works.md` defines them. */
+/** Metrics of a log call as `src/docs/reference/how-training-works.md` defines them. */
 import { describe, expect, it } from 'vitest'
 import {
   countBatch,

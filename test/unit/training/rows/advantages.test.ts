@@ -1,4 +1,4 @@
-/** The rules of `src/docs/how-training-works.md` with vectors computed from its formulas. */
+/** The rules of `src/docs/reference/how-training-works.md` with vectors computed from its formulas. */
 import { describe, expect, it } from 'vitest'
 import {
   advantagesOf,

@@ -283,7 +283,7 @@ describe('what is written out', () => {
 })
 
 test('the documentation lists the same keywords and formats', () => {
-  const page = readFileSync(join(packageRoot(), 'src/docs/api.md'), 'utf8')
+  const page = readFileSync(join(packageRoot(), 'src/docs/reference/api.md'), 'utf8')
   const wordsOf = (row: string): string[] => {
     const line = page.split('\n').find((text) => text.startsWith(`| ${row} `)) ?? ''
     return [...line.matchAll(/`([^`]+)`/g)].map(([, word]) => word ?? '')

@@ -22,7 +22,7 @@ import { ApiError } from '#sdk/client/errors.js'
 import { needsExamples, sayOfMeasured } from '#sdk/rl/diagnose.js'
 import { nameMeasurement } from '#sdk/rl/measurement.js'
 import type { Choice } from '#sdk/rl/trajectory.js'
-import { wasShown } from '#sdk/rl/was-shown.js'
+import { timesShown } from '#sdk/rl/was-shown.js'
 
 /** Answers that are shown unasked when none got a reward. */
 const SHOWN_AT_ZERO = 2
@@ -69,7 +69,7 @@ export const evaluate = defineCommand({
         examples.map((each) => `${JSON.stringify(each)}\n`),
       )
     const isAllZero = examples.every(({ reward }) => reward <= 0)
-    const shown = worstOf(examples, flags.show ?? (isAllZero ? SHOWN_AT_ZERO : 0))
+    const worst = worstOf(examples, flags.show ?? (isAllZero ? SHOWN_AT_ZERO : 0))
     const interval = meanInterval(
       groups.flatMap(({ meanReward }) => meanReward ?? []),
       plan.range,
@@ -84,10 +84,10 @@ export const evaluate = defineCommand({
     const isStored = logged !== null
     const metrics = logged?.metrics ?? {}
     const guessing = sayOfGuessing(examples)
-    const isShown = model !== null && needsExamples(groups) && (await wasShown(client, model.id, signal))
+    const shown = model !== null && needsExamples(groups) ? await timesShown(client, model.id, signal) : 0
     const cut = groups.flatMap(({ trajectories }) => trajectories.filter(({ choices }) => isCutOff(choices)))
     const verdict = verdictOf({
-      ...{ model: args.model, reward: facts.reward, range: plan.range, isShown, missing: findMissing(examples), flags },
+      ...{ model: args.model, reward: facts.reward, range: plan.range, shown, missing: findMissing(examples), flags },
       isTrainable: isLatest,
       cutShare: cut.length / facts.trajectories,
       isGuessing: guessing.length > 0,
@@ -110,15 +110,15 @@ export const evaluate = defineCommand({
         metrics,
         is_stored: isStored,
         verdict,
-        ...(shown.length === 0 ? {} : { examples: shown }),
+        ...(worst.length === 0 ? {} : { examples: worst }),
       },
       [
         `Reward ${formatNumber(facts.reward)} (${flags.grader ?? flags.reward ?? 'exact'}${sayInterval(interval)}) over ${answers} to ${plural(facts.groups, 'prompt')}${where}`,
-        ...shown.map(sayExample),
+        ...worst.map(sayExample),
       ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
-    for (const finding of [...sayOfMeasured(groups, { isShown }), ...guessing]) output.warning(finding)
+    for (const finding of [...sayOfMeasured(groups, { shown }), ...guessing]) output.warning(finding)
     output.status(`${verdict.says}\n  ${verdict.command}`)
     if (flags.minReward === undefined) return
     if (facts.exceptions > 0) {

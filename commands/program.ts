@@ -17,7 +17,7 @@ import type { Fetch } from '#sdk/client/light-fetch.js'
 
 /** The core's. Summaries repeat the command's own; a contract test compares them. */
 const OWN: readonly CommandEntry[] = [
-  entry('serve', 'Run the service', async () => (await import('./serve.js')).serve),
+  entry('serve', 'Run the service', async () => (await import('./serve.js')).serve, { group: 'begin' }),
   entry(
     'engine-node',
     'Answer chats of a service on another machine',
@@ -28,27 +28,33 @@ const OWN: readonly CommandEntry[] = [
     'init',
     'Begin a task of your own: a folder that runs as it stands',
     async () => (await import('./init.js')).init,
+    { group: 'begin' },
   ),
-  entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat),
+  entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat, { group: 'use' }),
   entry('compare', 'Compare two models at the same prompts', async () => (await import('./compare.js')).compare),
   entry(
     'rollout',
     'Sample groups of answers with rewards, to train on',
     async () => (await import('./rollout.js')).rollout,
   ),
-  entry('eval', 'Measure a model on held-out prompts', async () => (await import('./eval.js')).evaluate),
+  entry('eval', 'Measure a model on held-out prompts', async () => (await import('./eval.js')).evaluate, {
+    group: 'use',
+  }),
   entry('tune', 'Find the learning rate of rewards by short jobs', async () => (await import('./train/tune.js')).tune),
   entry(
     'train rl',
     'Train a model on trajectory groups with rewards',
     async () => (await import('./train/rl.js')).trainRl,
+    { group: 'train' },
   ),
   entry(
     'train dpo',
     'Train a model on preferred and rejected answers',
     async () => (await import('./train/dpo.js')).trainDpo,
   ),
-  entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft),
+  entry('train sft', 'Train a model on example conversations', async () => (await import('./train/sft.js')).trainSft, {
+    group: 'train',
+  }),
   entry(
     'train options',
     'List the options of a kind of job',
@@ -61,7 +67,9 @@ const OWN: readonly CommandEntry[] = [
   ),
   entry('log', 'Record trajectory groups as an evaluation', async () => (await import('./log.js')).log),
   entry('models list', 'List models', async () => (await import('./models/list.js')).listModels),
-  entry('models create', 'Register a trainable model', async () => (await import('./models/create.js')).createModel),
+  entry('models create', 'Register a trainable model', async () => (await import('./models/create.js')).createModel, {
+    group: 'begin',
+  }),
   entry('models get', 'Show one model with its latest step', async () => (await import('./models/get.js')).getModel),
   entry(
     'models evaluations',
@@ -72,6 +80,7 @@ const OWN: readonly CommandEntry[] = [
     'models metrics',
     'Show the metrics of a model by step',
     async () => (await import('./models/metrics.js')).modelMetrics,
+    { isHidden: true },
   ),
   entry(
     'models note',
@@ -124,6 +133,7 @@ const OWN: readonly CommandEntry[] = [
     'jobs chart',
     'Draw the metrics of a model over its steps',
     async () => (await import('./jobs/chart.js')).chartJobs,
+    { group: 'train' },
   ),
   entry('jobs events', 'Show the events of a training job', async () => (await import('./jobs/events.js')).jobEvents),
   entry(
@@ -131,11 +141,14 @@ const OWN: readonly CommandEntry[] = [
     'Watch a training job to its end',
     async () => (await import('./jobs/watch.js')).watchTrainingJob,
   ),
-  entry('jobs data', 'Print the rows a job trained on', async () => (await import('./jobs/data.js')).jobData),
+  entry('jobs data', 'Print the rows a job trained on', async () => (await import('./jobs/data.js')).jobData, {
+    isHidden: true,
+  }),
   entry(
     'jobs groups',
     'List the trajectory groups a job trained on',
     async () => (await import('./jobs/groups.js')).jobGroups,
+    { isHidden: true },
   ),
   entry(
     'jobs trajectory',
@@ -182,7 +195,9 @@ const OWN: readonly CommandEntry[] = [
     'Check this machine and the service',
     async () => (await import('./system-check.js')).systemCheck,
   ),
-  entry('whoami', 'Show which server and which key are used', async () => (await import('./whoami.js')).whoami),
+  entry('whoami', 'Show which server and which key are used', async () => (await import('./whoami.js')).whoami, {
+    isHidden: true,
+  }),
   entry('config list', 'List settings with their sources', async () => (await import('./config/list.js')).listConfig),
   entry('config get', 'Print one setting', async () => (await import('./config/get.js')).getConfig),
   entry('config set', 'Store a setting in the config file', async () => (await import('./config/set.js')).setConfig),
@@ -192,8 +207,15 @@ const OWN: readonly CommandEntry[] = [
     async () => (await import('./config/unset.js')).unsetConfig,
   ),
   entry('config path', 'Print where the config file is', async () => (await import('./config/path.js')).configPath),
-  entry('ui', 'Open the page of the service in a browser, signed in', async () => (await import('./service/ui.js')).ui),
-  entry('open', 'Open the pages of the service in a browser', async () => (await import('./service/open.js')).open),
+  entry(
+    'ui',
+    'Open the page of the service in a browser, signed in',
+    async () => (await import('./service/ui.js')).ui,
+    { group: 'use' },
+  ),
+  entry('open', 'Open the pages of the service in a browser', async () => (await import('./service/open.js')).open, {
+    isHidden: true,
+  }),
   entry(
     'completion',
     'Print a completion script for a shell',
@@ -203,6 +225,7 @@ const OWN: readonly CommandEntry[] = [
     'version',
     'Print the versions of this program and the service',
     async () => (await import('./version.js')).version,
+    { isHidden: true },
   ),
 ]
 
@@ -227,19 +250,21 @@ async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<
   if (ofJobs.length > 0) (await import('#contract/jobs/plugin-options.js')).addJobOptions(ofJobs)
   if (others.length === 0) return
   const { addSettings } = await import('#cli/config/schema.js')
-  for (const { settings = {}, commands } of others) {
+  for (const { name, settings = {}, commands } of others) {
     addSettings(settings)
     for (const { path, summary, load } of commands?.rows ?? []) {
       if (commandTable.some((known) => known.path.join(' ') === path)) continue
-      commandTable.push(entry(path, summary, async () => (await load()) as Command))
+      commandTable.push(entry(path, summary, async () => (await load()) as Command, { plugin: name }))
     }
   }
 }
 
 function commandsBehind({ path }: CommandEntry, plugins: typeof INSTALLED.plugins): readonly CommandEntry[] {
   return plugins
-    .flatMap(({ commands }) => (commands?.after === path.join(' ') ? commands.rows : []))
-    .map((row) => entry(row.path, row.summary, async () => (await row.load()) as Command))
+    .flatMap(({ name, commands }) =>
+      commands?.after === path.join(' ') ? commands.rows.map((row) => ({ ...row, plugin: name })) : [],
+    )
+    .map((row) => entry(row.path, row.summary, async () => (await row.load()) as Command, row))
 }
 
 export interface ProgramOptions {
@@ -335,22 +360,31 @@ async function printHelp(words: readonly string[], options: ProgramOptions): Pro
     options.streams.stdout.write(isTTY === true ? wrapWords(text, columns ?? 80).join('\n') : text)
     return 0
   }
+  if (path[0] === 'all') {
+    const { renderAllHelp } = await import('#cli/command/help.js')
+    const { stdout } = options.streams
+    stdout.write(spellingFor(options)(renderAllHelp(commandTable, helpWidth(stdout))))
+    return 0
+  }
   const isKnown = path.length === 0 || commandTable.some((each) => path.every((word, i) => each.path[i] === word))
   if (isKnown) return await printHelpOf(path, options, true)
   const { UsageError } = await import('#cli/terminal/errors.js')
   const { closest } = await import('#base/util/suggest.js')
-  const known = [...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
+  const known = ['all', ...Object.keys(topics), ...commandTable.map((each) => each.path.join(' '))]
   throw new UsageError('unknown_topic', `no command or topic "${path.join(' ')}"`, {
     suggestion: closest(path.join(' '), known),
     hint: 'trainyard --help',
   })
 }
 
+const helpWidth = ({ columns }: { readonly columns?: number | undefined }): number =>
+  Math.min(110, Math.max(60, columns ?? 80))
+
 /** Help that was asked for goes to stdout with 0; a bare noun is a usage error with its help on stderr. */
 async function printHelpOf(path: readonly string[], options: ProgramOptions, isAsked: boolean): Promise<number> {
   const help = await import('#cli/command/help.js')
   const stream = isAsked ? options.streams.stdout : options.streams.stderr
-  const width = Math.min(110, Math.max(60, stream.columns ?? 80))
+  const width = helpWidth(stream)
   const spell = spellingFor(options)
   const leaf = commandTable.find((each) => each.path.join(' ') === path.join(' '))
   if (leaf !== undefined) stream.write(spell(help.renderCommandHelp(await leaf.load(), width)))
@@ -397,10 +431,14 @@ async function printError(error: unknown, options: ProgramOptions): Promise<numb
   return report.exitCode
 }
 
-function entry(path: string, summary: string, load: () => Promise<Command>): CommandEntry {
+function entry(
+  path: string,
+  summary: string,
+  load: () => Promise<Command>,
+  { group, isHidden, plugin }: Pick<CommandEntry, 'group' | 'isHidden' | 'plugin'> = {},
+): CommandEntry {
   return {
-    path: path.split(' '),
-    summary,
+    ...{ path: path.split(' '), summary, group, isHidden, plugin },
     load: async () => {
       await addOwnSettings()
       return await load()

@@ -8,14 +8,16 @@ import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { assertWritable } from '#cli/local/output-file.js'
 import { resolveServed } from '#cli/names/model-reference.js'
+import { exampleOf } from '#cli/rollout/examples.js'
 import { rolloutFlags } from '#cli/rollout/flags.js'
+import { findMissing } from '#cli/rollout/missing.js'
 import { keysOf, planRollout, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { command } from '#contract/wire/command-words.js'
 import { type CurriculumCounts, openCurriculum } from '#sdk/rl/curriculum.js'
 import { needsExamples, sayOfGroups } from '#sdk/rl/diagnose.js'
-import { wasShown } from '#sdk/rl/was-shown.js'
+import { timesShown } from '#sdk/rl/was-shown.js'
 
 export const rollout = defineCommand({
   path: ['rollout'],
@@ -94,7 +96,7 @@ export const rollout = defineCommand({
     const { name, model } = await resolveServed(context, client, args.model)
     const { untilTrainable: trainable, maxAttempts, pick } = flags
     const until = trainable === undefined ? null : { trainable, maxAttempts }
-    const { groups, thrownAway } = await sampleGroups(context, client, {
+    const { groups, thrownAway, asked } = await sampleGroups(context, client, {
       model: name,
       plan,
       count: flags.count,
@@ -108,8 +110,11 @@ export const rollout = defineCommand({
       ...(until === null ? {} : { thrown_away: thrownAway }),
       ...(counts === undefined ? {} : { curriculum: { ...counts } }),
     }
-    const isShown = model !== null && needsExamples(groups) && (await wasShown(client, model.id, signal))
-    for (const finding of sayOfGroups(groups, { isShown })) output.warning(finding)
+    const shown = model !== null && needsExamples(groups) ? await timesShown(client, model.id, signal) : 0
+    for (const finding of sayOfGroups(groups, { shown })) output.warning(finding)
+    const answers = groups.flatMap(({ trajectories }) => trajectories.map((each) => exampleOf(each, asked.get(each))))
+    const missing = shown > 0 ? findMissing(answers) : null
+    if (missing !== null) output.warning(`of the wanted answers is missing: ${missing.says}`)
     // all of them: what failed and what taught nothing belongs into the means of the job
     const lines = groups.map((each) => `${stringifyExact(each.toJSON())}\n`).join('')
     const away = until === null ? '' : `; ${plural(thrownAway, 'group')} with equal rewards thrown away`

@@ -15,7 +15,8 @@ import { formatNumber, plural } from '#cli/terminal/format.js'
 export const systemCheck = defineCommand({
   path: ['system-check'],
   summary: 'Check this machine and the service',
-  details: 'A failed check is exit 1; a warning is not.',
+  details:
+    'Both versions, the key in use and whom it is for, the graphics cards, and whether all of it works. A failed check is exit 1; a warning is not.',
   examples: [
     ['trainyard system-check', 'this machine, then the service'],
     ['trainyard doctor --server-only --json', 'only the service, for scripts'],
@@ -30,7 +31,8 @@ export const systemCheck = defineCommand({
     if (flags.localOnly && flags.serverOnly)
       throw new UsageError('invalid_argument', 'choose --local-only or --server-only')
     const checks: Check[] = []
-    if (!flags.serverOnly) append(checks, [...(await checkMachine(context)), await checkDisk(context)])
+    if (!flags.serverOnly)
+      append(checks, [...(await checkMachine(context)), await checkDisk(context), await checkCards(context)])
     if (!flags.localOnly) append(checks, await checkServer(context, await connect()))
     const failed = checks.filter((check) => check.status === 'fail').length
     const warned = checks.filter((check) => check.status === 'warn').length
@@ -68,6 +70,16 @@ async function checkLocal(
     },
   )
   return { scope: 'local', name, duration_ms: clock.monotonicMs() - startMs, ...outcome }
+}
+
+/** What there is to compute on beside the processor. */
+async function checkCards({ clock }: CommandContext): Promise<Check> {
+  const startMs = clock.monotonicMs()
+  const { listCards } = await import('#base/processes/graphics-cards.js')
+  const cards = (await listCards()).map(({ name }) => name)
+  const message = cards.length === 0 ? 'none; the processor computes' : `${cards.join(', ')} (serve --device auto)`
+  const base = { scope: 'local', name: 'graphics cards', status: 'pass', hint: null } as const
+  return { ...base, duration_ms: clock.monotonicMs() - startMs, message }
 }
 
 /** The parts that are compiled for this machine, and whether they compute what they should. */

@@ -86,6 +86,10 @@ interface CommandRow {
   readonly path: string
   /** As the command's own. */
   readonly summary: string
+  /** Group of the short help that shows it; default only `help all` does. */
+  readonly group?: 'begin' | 'train' | 'use'
+  /** Not listed: what it shows stands elsewhere as well. */
+  readonly isHidden?: boolean
   /** @returns a command of `cli/command/define-command.ts`, which the service knows nothing of */
   load(): Promise<object>
 }

@@ -75,11 +75,24 @@ describe.each(commandTable.map((entry) => [entry.path.join(' '), entry] as const
 })
 
 describe('the program', () => {
-  test('help lists every command', async () => {
+  test('help shows ten commands in three groups', async () => {
     const { stdout, exitCode } = await runCli(['--help'])
     expect(exitCode).toBe(0)
     expectGolden('trainyard', stdout)
-    for (const entry of commandTable) expect(stdout).toContain(entry.path.join(' '))
+    expect(commandTable.filter(({ group }) => group !== undefined)).toHaveLength(10)
+    for (const { path, summary } of commandTable.filter(({ group }) => group !== undefined))
+      expect(stdout).toMatch(new RegExp(`^ {2}${path.join(' ')} +${summary.slice(0, 20)}`, 'm'))
+  })
+  test('help all lists every command by plugin, but for those whose noun alone lists them', async () => {
+    const { stdout, exitCode } = await runCli(['help', 'all'])
+    expect(exitCode).toBe(0)
+    expectGolden('topic-all', stdout)
+    const section = (plugin: string | undefined) =>
+      stdout
+        .split(/\n\n/)
+        .find((each) => each.startsWith(plugin === undefined ? 'Commands:' : `Commands of ${plugin}:`))
+    for (const { path, plugin, isHidden = false } of commandTable)
+      expect(section(plugin)?.includes(`\n  ${path.join(' ')} `) ?? false, path.join(' ')).toBe(!isHidden)
   })
   test('help pages names every page, and no other', async () => {
     const pages = ['start', 'guides', 'reference'].flatMap((shelf) =>

@@ -12,6 +12,12 @@ import { longName } from './flags.js'
 export interface CommandEntry {
   readonly path: readonly string[]
   readonly summary: string
+  /** Of the short help; only the help of everything shows what has none. */
+  readonly group?: 'begin' | 'train' | 'use' | undefined
+  /** Listed under its noun alone: what it shows stands elsewhere as well. */
+  readonly isHidden?: boolean | undefined
+  /** Name of the plugin that brings it. */
+  readonly plugin?: string | undefined
   readonly load: () => Promise<Command>
 }
 

@@ -57,26 +57,62 @@ export function renderGroupHelp(noun: string, entries: readonly CommandEntry[], 
   ].join('')
 }
 
-/** Help of the program: every command, the global flags, the topics. */
+/** Titles of the groups that commands name. */
+const GROUPS = { begin: 'Begin', train: 'Train', use: 'Measure and use' } as const
+
+/** Help of the program: the commands that a first task needs, in groups, and the topics. */
 export function renderProgramHelp(entries: readonly CommandEntry[], width: number): string {
   return [
     'Usage: trainyard <command> [flags]\n',
     paragraph('Self-hosted post-training of language models: create, chat with and train models by RL and SFT.', width),
     section('Examples', examples(PROGRAM_EXAMPLES)),
-    section(
-      'Commands',
-      rows(
-        entries.map((entry): Row => [entry.path.join(' '), entry.summary]),
-        width,
+    ...Object.entries(GROUPS).map(([group, title]) =>
+      section(
+        title,
+        entryRows(
+          entries.filter((entry) => entry.group === group),
+          width,
+        ),
       ),
     ),
-    section('Global flags', rows(globalRows(), width)),
     section('Topics', rows(TOPIC_ROWS, width)),
-    '\nRun "trainyard <command> --help" for examples and flags of a command.\n',
-    'A running server shows the documentation below its address at /docs\n',
+    ...CLOSING,
   ].join('')
 }
 
+/** Help of everything: the core's commands, those of each plugin, the global flags. */
+export function renderAllHelp(entries: readonly CommandEntry[], width: number): string {
+  const listed = entries.filter(({ isHidden }) => isHidden !== true)
+  const plugins = [...new Set(listed.map(({ plugin }) => plugin))]
+  return [
+    'Usage: trainyard <command> [flags]\n',
+    ...plugins
+      .sort((a, b) => Number(a !== undefined) - Number(b !== undefined))
+      .map((name) =>
+        section(
+          name === undefined ? 'Commands' : `Commands of ${name}`,
+          entryRows(
+            listed.filter(({ plugin }) => plugin === name),
+            width,
+          ),
+        ),
+      ),
+    section('Global flags', rows(globalRows(), width)),
+    section('Topics', rows(TOPIC_ROWS, width)),
+    ...CLOSING,
+  ].join('')
+}
+
+const entryRows = (entries: readonly CommandEntry[], width: number): string =>
+  rows(
+    entries.map((entry): Row => [entry.path.join(' '), entry.summary]),
+    width,
+  )
+
+const CLOSING: readonly string[] = [
+  '\nRun "trainyard <command> --help" for examples and flags of a command.\n',
+  'A running server shows the documentation below its address at /docs\n',
+]
 const PROGRAM_EXAMPLES: readonly Row[] = [
   ['trainyard serve', 'start the service on this machine'],
   ['trainyard models create my-model --base-model trainyard/spark', 'register a model to train'],
@@ -85,6 +121,7 @@ const PROGRAM_EXAMPLES: readonly Row[] = [
 ]
 
 const TOPIC_ROWS: readonly Row[] = [
+  ['help all', 'every command by plugin, and the flags of all'],
   ['help environment', 'environment variables and settings'],
   ['help exit-codes', 'what each exit code means'],
   ['help formats', 'output modes, --json and pipes'],

@@ -7,7 +7,9 @@ import { statfs } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { SystemCheck } from '#contract/wire/health.js'
 import type { Client } from '#sdk/client/client.js'
+import { ApiError } from '#sdk/client/errors.js'
 import type { CommandContext } from '../command/context.js'
+import { fingerprint } from '../config/credentials.js'
 import { messageOf } from '../input/input-file.js'
 import { formatBytes } from '../terminal/format.js'
 
@@ -62,11 +64,28 @@ function toCheck(check: SystemCheck): Check {
   }
 }
 
+/** Which key is used, and whom the service takes it for; none where a service of an earlier version cannot say. */
+async function checkKey({ clock, credential, signal }: CommandContext, client: Client): Promise<readonly Check[]> {
+  const startMs = clock.monotonicMs()
+  const key = await credential()
+  if (key === null) return []
+  const named = `${fingerprint(key.key)} (from ${key.origin})`
+  const check = (status: 'pass' | 'fail', message: string, hint: string | null): readonly Check[] => [
+    { scope: 'server', name: 'key', status, duration_ms: clock.monotonicMs() - startMs, message, hint },
+  ]
+  try {
+    const { entity } = await client.whoami({ signal })
+    return check('pass', `${named}, entity ${entity}`, null)
+  } catch (error) {
+    signal.throwIfAborted()
+    if (error instanceof ApiError && error.status === 404) return []
+    return check('fail', `${named}: ${messageOf(error)}`, 'trainyard whoami shows which key is used')
+  }
+}
+
 /** Whether the service answers, and its own checks; one failed check when it does not. */
-export async function checkServer(
-  { clock, config, signal, version }: CommandContext,
-  client: Client,
-): Promise<readonly Check[]> {
+export async function checkServer(context: CommandContext, client: Client): Promise<readonly Check[]> {
+  const { clock, config, signal, version } = context
   const startMs = clock.monotonicMs()
   const scope = 'server' as const
   try {
@@ -79,8 +98,9 @@ export async function checkServer(
       message: `${config.get('server')}, version ${health.version} (client ${version})`,
       hint: null,
     }
+    const key = await checkKey(context, client)
     const result = await client.systemCheck({ signal })
-    if (result.checks !== undefined) return [reached, ...result.checks.map(toCheck)]
+    if (result.checks !== undefined) return [reached, ...key, ...result.checks.map(toCheck)]
     const queues = (['cpu_queue', 'gpu_queue'] as const).map((name): Check => {
       const { success, duration_ms, errors } = result[name]
       const message = success ? `${Math.round(duration_ms)} ms` : errors.join('; ')
@@ -94,7 +114,7 @@ export async function checkServer(
       message: result.database ? 'a row was written and read back' : 'not usable',
       hint: null,
     }
-    return [reached, database, ...queues]
+    return [reached, ...key, database, ...queues]
   } catch (error) {
     signal.throwIfAborted()
     const duration_ms = clock.monotonicMs() - startMs

@@ -2,7 +2,7 @@
  * The server a command works with when it may also bring its own: the chosen one, the one that runs here, else a new one.
  *
  * A server that was chosen by flag, variable or config file is used whatever its state. Only when nothing was chosen and
- * nothing answers at the default address is one started, with the default data directory, so that its models stay; a data
+ * nothing answers at the default address, or somebody else's server, is one started, with the default data directory, so that its models stay; a data
  * directory given as a flag asks for a server of one's own.
  */
 
@@ -11,7 +11,7 @@ import { resolve } from 'node:path'
 import { startServerProcess } from '#cli/local/server-process.js'
 import { command } from '#contract/wire/command-words.js'
 import type { Client } from '#sdk/client/client.js'
-import { ConnectionError } from '#sdk/client/errors.js'
+import { ApiError, ConnectionError } from '#sdk/client/errors.js'
 import type { CommandContext } from '../command/context.js'
 import { UsageError } from '../terminal/errors.js'
 
@@ -35,9 +35,10 @@ export async function borrowServer(context: CommandContext): Promise<BorrowedSer
   }
   if (!isOwn) {
     const client = await connect()
-    if (choice !== 'default' || (await isAnswering(client, signal))) {
-      return { client, startCommand: null, release: () => Promise.resolve() }
-    }
+    const found = choice === 'default' ? await whoAnswers(client, signal) : 'ours'
+    if (found === 'ours') return { client, startCommand: null, release: () => Promise.resolve() }
+    if (found === 'others')
+      output.status(`${config.get('server')} is a server that takes no key of yours: it is left alone`)
   }
   const dataDir = config.get('data-dir')
   const flags = dataDir === null ? [] : ['--data-dir', resolve(dataDir)]
@@ -63,13 +64,16 @@ export async function borrowServer(context: CommandContext): Promise<BorrowedSer
   }
 }
 
-/** Whether anything answers there; only a connection that fails counts as nobody. */
-async function isAnswering(client: Client, signal: AbortSignal): Promise<boolean> {
+/** Who answers there: only a connection that fails counts as nobody, and only a refused key as somebody else's server. */
+async function whoAnswers(client: Client, signal: AbortSignal): Promise<'nobody' | 'ours' | 'others'> {
   try {
     await client.health({ signal })
-    return true
+    await client.whoami({ signal })
+    return 'ours'
   } catch (error) {
-    if (error instanceof ConnectionError) return false
+    if (error instanceof ConnectionError) return 'nobody'
+    if (error instanceof ApiError && error.status === 401) return 'others'
+    if (error instanceof ApiError && error.status === 404) return 'ours'
     throw error
   }
 }

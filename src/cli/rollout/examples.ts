@@ -20,7 +20,7 @@ export function examplesOf(groups: readonly TrajectoryGroup[], rows: readonly Pr
   return groups.flatMap(({ trajectories }, i) => trajectories.map((each) => exampleOf(each, rows[i])))
 }
 
-function exampleOf({ answer, reward, metrics }: Trajectory, asked: PromptRow | undefined): Example {
+export function exampleOf({ answer, reward, metrics }: Trajectory, asked: PromptRow | undefined): Example {
   return { messages: asked?.messages ?? [], answer, reward, metrics, row: asked?.row ?? {} }
 }
 

@@ -56,6 +56,8 @@ export async function planRollout(
 export interface SampledGroups {
   readonly groups: readonly TrajectoryGroup[]
   readonly thrownAway: number
+  /** What each of their answers was asked. */
+  readonly asked: ReadonlyMap<Trajectory, PromptRow>
 }
 
 /**
@@ -103,7 +105,9 @@ export async function sampleGroups(
     }
   }
   const keys = keysOf(plan)
-  const plans = plan.rows.map(({ messages, row }, prompt) => {
+  const asked = new Map<Trajectory, PromptRow>()
+  const plans = plan.rows.map((promptRow, prompt) => {
+    const { messages, row } = promptRow
     const rollout = async (index: number): Promise<Trajectory> => {
       const trajectory = new Trajectory(messages, {
         ask: (body, options) =>
@@ -118,6 +122,7 @@ export async function sampleGroups(
       }
       await trajectory.ask({ body })
       await score(trajectory, row)
+      asked.set(trajectory, promptRow)
       return trajectory
     }
     return group(count, rollout, { key: keys[prompt] ?? '', rewardRange: plan.range })
@@ -140,6 +145,7 @@ export async function sampleGroups(
     // where no group differs, they are what is left
     return {
       groups,
+      asked,
       thrownAway: groups.some(({ isTrainable }) => isTrainable) ? thrownAway : thrownAway - groups.length,
     }
   } finally {

@@ -9,6 +9,8 @@ import type { RolloutPlan } from './sample.js'
 
 /** Share of the range from which prompts count as learned, and below which rewards have too little to raise. */
 const [LEARNED, TOO_LITTLE] = [0.95, 0.025]
+/** Jobs on examples after which more of them are no advice. */
+const ENOUGH_SHOWN = 2
 /** Share of cut answers that makes the limit the first thing to change. */
 const MOSTLY_CUT = 0.5
 /** Answers of some length were cut at this one: the next that is tried. */
@@ -23,7 +25,8 @@ export interface Measured {
   readonly range: RolloutPlan['range']
   readonly cutShare: number
   readonly isGuessing: boolean
-  readonly isShown: boolean
+  /** Jobs on examples that the model has had. */
+  readonly shown: number
   readonly missing: Missing | null
   readonly flags: { readonly prompts: string; readonly reward: string | undefined; readonly maxTokens: number }
   /** Flags of the reward and the limit, as the next command takes them. */
@@ -37,7 +40,7 @@ export interface Verdict {
 
 /** Always one. */
 export function verdictOf(measured: Measured): Verdict {
-  const { model, isTrainable, reward, range, cutShare, isGuessing, isShown, missing, flags, asked } = measured
+  const { model, isTrainable, reward, range, cutShare, isGuessing, shown, missing, flags, asked } = measured
   const share = range === null ? null : shareOfRange(reward, range)
   const isLittle = (share ?? (reward === 0 ? 0 : 1)) < TOO_LITTLE
   if (share !== null && share >= LEARNED) {
@@ -63,10 +66,16 @@ export function verdictOf(measured: Measured): Verdict {
   const show = command`trainyard train sft ${model} --file examples.jsonl --watch`
   const rewards = command`trainyard rollout ${model} --prompts train.jsonl ${asked} | trainyard train rl ${model} --file - --watch`
   const lacks = missing === null ? '' : `: ${missing.says}`
-  if (isLittle && !isShown) return { says: `not learned yet${lacks}; right answers come first`, command: show }
-  if (missing?.kind === 'characters' && (isLittle || isShown)) {
+  if (isLittle && shown === 0) return { says: `not learned yet${lacks}; right answers come first`, command: show }
+  if (missing?.kind === 'characters' && (isLittle || shown > 0)) {
     return {
       says: `examples did not bring what is missing${lacks}; a model that has no such characters cannot learn them, another base model may have them`,
+      command: 'trainyard base-models list',
+    }
+  }
+  if (isLittle && shown >= ENOUGH_SHOWN) {
+    return {
+      says: `not learned in ${shown} jobs on examples${lacks}; another base model, or a reward that pays for the first step of an answer`,
       command: 'trainyard base-models list',
     }
   }
@@ -79,7 +88,7 @@ export function verdictOf(measured: Measured): Verdict {
   }
   if (isGuessing) {
     return {
-      says: `no better than guessing${lacks}; ${isShown ? 'more different examples show' : 'examples show'} which answer belongs where`,
+      says: `no better than guessing${lacks}; ${shown > 0 ? 'more different examples show' : 'examples show'} which answer belongs where`,
       command: show,
     }
   }

@@ -196,7 +196,17 @@ function outcomeLine(job: TrainingJob, elapsedMs: number): string | null {
       : elapsedMs
   const saved = job.step === null ? '' : `: checkpoint step ${job.step} saved`
   const ended = `Job ${job.id} ended${saved}, ${formatDuration(ranMs)}`
-  return [ended, ...describeValidation(job)].join('\n')
+  return [ended, ...describeEqual(job), ...describeValidation(job)].join('\n')
+}
+
+/** How many answers earned what the others of their group did, where some trained all the same. */
+function describeEqual({ report }: TrainingJob): readonly string[] {
+  const equal = report?.left_out.find(({ reason }) => reason === 'zero_advantage')?.count ?? 0
+  const total = report?.facts['answers']?.['total'] ?? 0
+  if (equal === 0 || total === 0) return []
+  return [
+    `${equal} of ${total} answers had advantage 0: they earned what the others of their group did, and teach nothing`,
+  ]
 }
 
 /** What validation rows said before the job and of the state it ended with, which need not be that of its last step. */

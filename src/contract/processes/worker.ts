@@ -56,8 +56,8 @@ export const workerJobSchema = z.object({
   parent_digests: z.partialRecord(z.enum(PARENT_FILES), z.string()).default({}),
   /** Files of the KL reference; none when it is the base model. */
   reference_files: z.array(z.enum(PARENT_FILES)),
-  /** Whether a job on examples came before: to show some is no advice then. */
-  is_shown: z.boolean().default(false),
+  /** Jobs on examples that came before: to show some is no advice then. */
+  times_shown: z.number().int().default(0),
   /** Whether there are rows to measure on. */
   has_validation: z.boolean().default(false),
   base_model: z.object({ name: z.string() }),

@@ -11,6 +11,7 @@ export const demo = definePlugin({
       {
         path: 'demo',
         summary: 'Teach a small model something in a minute',
+        group: 'begin',
         load: async () => (await import('./command.js')).demo,
       },
     ],

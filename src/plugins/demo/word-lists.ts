@@ -23,12 +23,3 @@ plumber waiter tailor student scientist musician`)
 export const SAD = split('sad tired sick lonely angry worried bored stressed unhappy nervous')
 
 export const GLAD = split('happy great good fine excited cheerful proud lucky')
-
-/** Common words of three to seven letters, no two with the same letters. */
-export const WORDS = split(`
-apple bread chair dance eagle field glass horse island jungle kitchen lemon market night ocean paper queen river school
-table uncle village winter yellow zebra animal bridge castle doctor engine family garden hammer insect jacket kettle
-ladder mirror needle orange pencil rabbit silver ticket valley window basket candle dinner flower guitar hotel juice
-knife light mouse nurse onion piano quiet road salad tiger under voice water young bird coat desk fish goat hand iron
-jump king lamp moon nest open park rain snow tree wind bag cup dog egg fox hat ice jam key leg map nut pen red sun toy
-van box arm bed cat ear farm gold hill lake milk`)

@@ -16,6 +16,7 @@ export const devices = definePlugin({
       {
         path: 'devices',
         summary: 'List what this machine can compute on',
+        isHidden: true,
         load: async () => (await import('./command.js')).devices,
       },
     ],

@@ -3,7 +3,7 @@
  */
 
 import { appliedTemperature } from '#base/sampling-record.js'
-import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
+import { type AnsweredGroup, callsUnoffered } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
 import type { DrawnAnswer } from '#contract/jobs/diagnosis/sampling-facts.js'
 import { shareOfRange } from '#formats/rows/reward-range.js'
@@ -18,8 +18,8 @@ const OF_MEASURED: readonly string[] = [
 const NEEDS_EXAMPLES: readonly string[] = ['reward_zero', 'reward_rare', 'one_reward']
 /** What is known of the model besides its answers. */
 interface Known {
-  /** Whether it was shown examples before; default false. */
-  readonly isShown?: boolean
+  /** Jobs on examples that it has had; default none. */
+  readonly shown?: number
 }
 
 /** One sentence for each finding; none where enough groups train. */
@@ -92,7 +92,8 @@ function toAnswered({ trajectories, rewardRange }: TrajectoryGroup): AnsweredGro
       reward,
       share: rewardRange === null ? undefined : shareOfRange(reward, rewardRange),
       isCut: last?.finish_reason === 'length',
-      isUnoffered: calls.length > 0 && (histories[0]?.tools ?? []).length === 0,
+      tokens: last?.token_ids?.length,
+      isUnoffered: callsUnoffered(calls, histories[0]?.tools),
     }
   })
 }

@@ -36,7 +36,7 @@ import {
   type TrainResult,
 } from './train.js'
 import { type AskOptions, type Message, mean, type Tool, Trajectory, type TrajectoryGroup } from './trajectory.js'
-import { wasShown } from './was-shown.js'
+import { timesShown } from './was-shown.js'
 
 export interface ModelOptions {
   /** Unique within the project. */
@@ -297,8 +297,8 @@ export class TrainableModel {
       refused.push(`not stored: ${error.message}; evaluate(groups, { split }) stores it beside that`)
       return this.#measured(groups, split)
     })
-    const isShown = needsExamples(groups) && (await wasShown(this.client, this.id, options.signal))
-    const warnings = [...refused, ...sayOfMeasured(groups, { isShown })]
+    const shown = needsExamples(groups) ? await timesShown(this.client, this.id, options.signal) : 0
+    const warnings = [...refused, ...sayOfMeasured(groups, { shown })]
     this.#warn(warnings, options)
     return { ...logged, warnings }
   }

@@ -1,5 +1,5 @@
 /**
- * Whether a model was shown examples: what is said where its answers earn nothing depends on it.
+ * How often a model was shown examples: what is said where its answers earn nothing depends on it.
  */
 import { EXAMPLES_KIND } from '#contract/wire/job-words.js'
 import type { Client } from '../client/client.js'
@@ -8,14 +8,14 @@ import { ApiError } from '../client/errors.js'
 /** Jobs that are looked at, the newest. */
 const LOOKED_AT = 100
 
-/** @returns false also where the service lists no jobs */
-export async function wasShown(client: Client, modelId: string, signal?: AbortSignal): Promise<boolean> {
+/** @returns completed jobs on examples; 0 also where the service lists no jobs */
+export async function timesShown(client: Client, modelId: string, signal?: AbortSignal): Promise<number> {
   const query = { model_id: modelId, status: 'completed', limit: LOOKED_AT } as const
   try {
     const { data } = await client.trainingJobs.list(query, { signal })
-    return data.some(({ kind }) => kind === EXAMPLES_KIND)
+    return data.filter(({ kind }) => kind === EXAMPLES_KIND).length
   } catch (error) {
-    if (error instanceof ApiError && error.category === 'not_found') return false
+    if (error instanceof ApiError && error.category === 'not_found') return 0
     throw error
   }
 }

@@ -133,16 +133,15 @@ export async function findJobs(db: Database, ids: readonly string[]): Promise<Re
 }
 
 /** Whether a job of a kind made a checkpoint of a model, which may be gone by now. */
-export async function hasCompletedJob(db: Database, modelId: string, kind: JobKind): Promise<boolean> {
+export async function countCompletedJobs(db: Database, modelId: string, kind: JobKind): Promise<number> {
   const found = await db
     .selectFrom('training_jobs')
-    .select('id')
+    .select(({ fn }) => fn.countAll<number | string>().as('count'))
     .where('model_id', '=', modelId)
     .where('status', '=', 'completed')
     .where('kind', '=', kind)
-    .limit(1)
     .executeTakeFirst()
-  return found !== undefined
+  return Number(found?.count ?? 0)
 }
 
 /** Jobs of an entity, newest first. */

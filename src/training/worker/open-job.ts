@@ -88,7 +88,7 @@ export async function openJob(
       const start = startingPoint(prepared, parent, { kind: job.kind, lora, seed })
       const dropout = share > 0 ? createDropout(prepared.config, start.adapter.config, { share, seed }) : null
       context = { ...base, ...start, resumePoint, ...(dropout === null ? {} : { dropout }) }
-      if (job.is_shown) context.progress.report.facts['before'] = { examples: 1 }
+      if (job.times_shown > 0) context.progress.report.facts['before'] = { examples: job.times_shown }
       context.progress.report.trainer = backend?.facts ?? {
         name: 'onnx',
         description: `${runtime.name}, ${isAccelerated(runtime) ? `by ${runtime.device}` : 'on the CPU'}`,

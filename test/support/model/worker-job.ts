@@ -17,7 +17,7 @@ export function workerJob(overrides: Partial<WorkerJob>): WorkerJob {
     parent_files: [],
     parent_digests: {},
     reference_files: [],
-    is_shown: false,
+    times_shown: 0,
     has_validation: false,
     base_model: { name: 'trainyard/tiny-random' },
     config: {},

@@ -20,6 +20,8 @@ export interface GivenAnswer {
   readonly share?: number | undefined
   /** Whether the length limit ended it. */
   readonly isCut: boolean
+  /** Its tokens, where they are known. */
+  readonly tokens?: number | undefined
   /** Whether it calls a tool that it was not offered; default false. */
   readonly isUnoffered?: boolean
 }
@@ -46,7 +48,8 @@ const QUOTED_CHARACTERS = 60
  * @param estimator of the job that trains on them; default `group`
  * @returns `groups` (total, flat: those that do not train), `reward` (mean, std_dev: mean deviation inside groups, min, max, standard_error: of the
  *   mean, by groups; where its range is known `share`, `least_share` and `most_share` of it), `answers` (total, distinct: mean
- *   share of different answers in a group, cut, cut_reward, whole_reward, unoffered: they call a tool not offered), `labels`
+ *   share of different answers in a group, cut, cut_at: tokens of the longest of those, cut_reward, whole_reward, unoffered: they call a
+ *   tool not offered), `labels`
  *   (share of all answers that are this one and earned more than the least reward; only where nearly all answers are a few short ones)
  */
 export function answerFacts(groups: readonly AnsweredGroup[], estimator?: AdvantageEstimator): Facts {
@@ -61,6 +64,7 @@ export function answerFacts(groups: readonly AnsweredGroup[], estimator?: Advant
   const least = rewards.reduce((a, b) => Math.min(a, b))
   const labels = labelShares(answers, least)
   const shares = answers.flatMap(({ share }) => share ?? [])
+  const cutAt = cut.reduce((longest, { tokens = 0 }) => Math.max(longest, tokens), 0)
   const unoffered = answers.filter(({ isUnoffered }) => isUnoffered === true).length
   return {
     groups: { total: groups.length, flat: groups.length - countTraining(rewardsOf(groups), estimator) },
@@ -84,12 +88,27 @@ export function answerFacts(groups: readonly AnsweredGroup[], estimator?: Advant
         ? {}
         : { distinct: mean(several.map((group) => new Set(group.map(({ text }) => text)).size / group.length)) }),
       cut: cut.length,
+      ...(cutAt === 0 ? {} : { cut_at: cutAt }),
       ...(unoffered === 0 ? {} : { unoffered }),
       ...(cut.length === 0 ? {} : { cut_reward: mean(cut.map(({ reward }) => reward)) }),
       ...(whole.length === 0 ? {} : { whole_reward: mean(whole.map(({ reward }) => reward)) }),
     },
     ...(labels === null ? {} : { labels }),
   }
+}
+
+/** Whether one of an answer's calls names a tool that was not offered; both lists as requests and answers have them. */
+export function callsUnoffered(calls: unknown, tools: unknown): boolean {
+  const offered = new Set(namesOf(tools))
+  return namesOf(calls).some((name) => !offered.has(name))
+}
+
+function namesOf(list: unknown): string[] {
+  if (!Array.isArray(list)) return []
+  return list.flatMap((each: unknown) => {
+    const { name } = ((each as { function?: unknown } | null)?.function ?? each ?? {}) as { name?: unknown }
+    return typeof name === 'string' ? [name] : []
+  })
 }
 
 const rewardsOf = (groups: readonly AnsweredGroup[]): number[][] =>

@@ -70,9 +70,9 @@ export function rangeOf({ facts }: JobNumbers): number {
   return max - min
 }
 
-/** Whether the model was shown examples before: said again, that leads nowhere. */
-export function isShown({ facts }: JobNumbers): boolean {
-  return facts['before']?.['examples'] === 1
+/** Jobs on examples that the model has had: to say once more what they followed leads nowhere. */
+export function timesShown({ facts }: JobNumbers): number {
+  return facts['before']?.['examples'] ?? 0
 }
 
 /** Whether every answer earned the least there is; where nobody knows what that is, 0. */

@@ -35,14 +35,14 @@ export function diagnoseCourse(course: Course): Finding[] {
  *
  * @param drawn how their answers were sampled; default nobody knows
  * @param options.estimator `advantage_estimator` of the job that would train on them; default `group`
- * @param options.isShown whether the model was shown examples before; default false
+ * @param options.shown jobs on examples that the model has had; default none
  */
 export function diagnoseGroups(
   groups: readonly AnsweredGroup[],
   drawn: readonly DrawnAnswer[] = [],
-  { estimator, isShown = false }: { readonly estimator?: AdvantageEstimator; readonly isShown?: boolean } = {},
+  { estimator, shown = 0 }: { readonly estimator?: AdvantageEstimator; readonly shown?: number } = {},
 ): Finding[] {
-  const before = isShown ? { before: { examples: 1 } } : {}
+  const before = shown > 0 ? { before: { examples: shown } } : {}
   const facts = { ...answerFacts(groups, estimator), ...samplingFacts(drawn), ...before }
   return diagnoseJob({ ...NO_NUMBERS, facts, quoted: quoteEqual(groups) })
 }

@@ -5,7 +5,7 @@
  * reward of a job is no range: where every answer earns 0.1 and one 0, that is the best, and little is learned. Without a range
  * no row says that a model is done.
  */
-import { countFlat, isAllLeast, isShown, isSolved, type JobNumbers, mayBeSolved, percent, short } from './course.js'
+import { countFlat, isAllLeast, isSolved, type JobNumbers, mayBeSolved, percent, short, timesShown } from './course.js'
 import type { Finding, Row } from './finding.js'
 
 /** Runs from 0.2 to 0.99 within four jobs had 60 to 80% of groups equal; "larger" has 95% in its slow first jobs. */
@@ -25,14 +25,17 @@ const RARE_ANSWERS = 32
 /** Share of answers that call tools nobody offered. */
 const MANY_UNOFFERED = 0.1
 
-/** What makes groups differ. */
-const COMPARE =
-  'an answer is compared with the others of its group: ask more often, raise the temperature, take prompts that are solved sometimes, or a finer reward'
+/** What makes groups differ. @param size answers to a prompt, on average */
+const compare = (size: number): string =>
+  `an answer is compared with the others of its group: ask more often than ${Math.round(size)} times, raise the temperature, take prompts that are solved sometimes, or a finer reward`
 /** What follows where nothing is earned; what was shown once is not to be shown again as it was. */
 const SHOW =
   'show it good answers first (train sft on examples of yours, train distill with a stronger model), or give a reward that knows steps between nothing and all; rewards come after that'
 const SHOWN =
   'its examples did not teach that: compare its answers with the wanted ones (eval --show 5), show more and other examples, or give a reward that pays for the first step'
+/** What follows where more of them did not help either. */
+const SHOWN_AGAIN =
+  'more examples did not teach that either: take a larger base model, or a reward that pays for the first step of an answer'
 /** What follows where prompts have nothing more to teach. */
 const MORE_PROMPTS = 'harder prompts, or, where held-out ones do worse, more different ones'
 /** Asked where the range decides. */
@@ -74,7 +77,16 @@ const isMostlyFlat = (job: JobNumbers): boolean => {
 const isAllFull = (job: JobNumbers): boolean =>
   (answersOf(job)['total'] ?? 0) >= RARE_ANSWERS && rewardOf(job)['least_share'] === 1
 
-const show = (job: JobNumbers): string => (isShown(job) ? SHOWN : SHOW)
+/** @param first what is said before any examples */
+function show(job: JobNumbers, first = SHOW): string {
+  const times = timesShown(job)
+  return times === 0 ? first : times === 1 ? SHOWN : SHOWN_AGAIN
+}
+/** @example 'after examples were shown in 2 jobs' */
+const sayShown = (job: JobNumbers): string => {
+  const times = timesShown(job)
+  return times === 0 ? '' : ` after examples were shown${times === 1 ? '' : ` in ${times} jobs`}`
+}
 const worth = (value: number): number => Number(value.toPrecision(3))
 
 export const REWARD_ROWS: readonly Row[] = [
@@ -82,13 +94,13 @@ export const REWARD_ROWS: readonly Row[] = [
     name: 'answers_cut',
     about: 'job',
     when: ({ job }) => {
-      const { total = 0, cut = 0, cut_reward: cutReward = 0, whole_reward: whole } = answersOf(job)
+      const { total = 0, cut = 0, cut_at: at, cut_reward: cutReward = 0, whole_reward: whole } = answersOf(job)
       if (total === 0 || cut < MANY_CUT * total || isSolved(job)) return null
       if (!isCutShort(job) && (isAllLeast(job) || (whole !== undefined && cutReward >= whole))) return null
       const against = whole === undefined ? '' : `, ${short(whole)} of whole ones`
       return {
         says: `${cut} of ${total} answers were cut off at the length limit (mean reward ${short(cutReward)}${against})`,
-        next: 'raise the limit (--max-tokens, max_tokens), or let the reward prefer short answers',
+        next: `raise the limit (--max-tokens, max_tokens)${at === undefined ? '' : ` above ${at} tokens`}, or let the reward prefer short answers`,
       }
     },
   },
@@ -100,7 +112,7 @@ export const REWARD_ROWS: readonly Row[] = [
       if (unoffered === 0 || unoffered < MANY_UNOFFERED * total) return null
       return {
         says: `${unoffered} of ${total} answers call a tool that was not offered`,
-        next: 'offer the tools that the prompt speaks of (tools of the request, strict), or show it answers without calls',
+        next: `offer the tools that the prompt speaks of (tools of the request, strict)${timesShown(job) === 0 ? ', or show it answers without calls' : '; examples did not end the calls, a reward that pays nothing for them does'}`,
       }
     },
   },
@@ -112,8 +124,8 @@ export const REWARD_ROWS: readonly Row[] = [
       const { max = 0, most_share: most } = rewardOf(job)
       if (total === undefined || !isAllLeast(job) || isCutShort(job)) return null
       const isCut = cut >= MANY_CUT * total && cut > 0 ? `, ${cut} of them cut off` : ''
-      const shown = isShown(job) ? ' after examples were shown' : ''
-      const isUnknown = most === undefined && !isShown(job)
+      const shown = sayShown(job)
+      const isUnknown = most === undefined && timesShown(job) === 0
       return {
         says: `reward ${worth(max)} everywhere${shown}: none of ${total} answers got any${isCut}, and what is never said cannot be rewarded${job.quoted}`,
         next: `${show(job)}${isUnknown ? '; where 0 is the best there is, say so (--reward-range, max_reward of a group)' : ''}`,
@@ -127,12 +139,13 @@ export const REWARD_ROWS: readonly Row[] = [
       const { max = 0, mean = 0 } = rewardOf(job)
       const { total = 0 } = answersOf(job)
       if (!isRare(job) || isCutShort(job)) return null
-      const shown = isShown(job) ? ' after examples were shown' : ''
+      const shown = sayShown(job)
       return {
         says: `reward nearly nowhere${shown}: a mean of ${short(mean)} over ${total} answers, where one alone earned ${short(max)}`,
-        next: isShown(job)
-          ? SHOWN
-          : 'show it good answers first (train sft on examples, or train distill with a stronger model): rewards raise what is right now and then',
+        next: show(
+          job,
+          'show it good answers first (train sft on examples, or train distill with a stronger model): rewards raise what is right now and then',
+        ),
       }
     },
   },
@@ -175,7 +188,7 @@ export const REWARD_ROWS: readonly Row[] = [
       const asked = share === undefined && mayBeSolved(job) ? `${ASK_RANGE}; if it is not, ` : ''
       return {
         says: `${countFlat(flat, total, mean)}: they teach nothing${job.quoted}`,
-        next: `${asked}${COMPARE}`,
+        next: `${asked}${compare(answers / total)}`,
       }
     },
   },

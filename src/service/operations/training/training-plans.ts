@@ -16,7 +16,7 @@ import { toLocalFiles } from '#service/storage/blobs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listMeasuredJobs } from '#service/storage/jobs/measured.js'
 import type { ModelRecord } from '#service/storage/models.js'
-import { hasCompletedJob } from '#service/storage/training-jobs.js'
+import { countCompletedJobs } from '#service/storage/training-jobs.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { keepWarnings } from '../models/kept-checkpoints.js'
 import { dataWarnings } from './data-warnings.js'
@@ -62,7 +62,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       parent_files: PARENT_FILES.filter((name) => parentFiles.some((file) => file.name === name)),
       parent_digests: {},
       reference_files: [],
-      is_shown: await hasCompletedJob(context.db, model.id, EXAMPLES_KIND),
+      times_shown: await countCompletedJobs(context.db, model.id, EXAMPLES_KIND),
       has_validation: files.validationPath !== null,
       base_model: { name: base.name },
       config: { ...resolvedConfig } as WorkerJob['config'],

@@ -14,7 +14,7 @@ import type { Database } from '#service/storage/database.js'
 import { findKeptData } from '#service/storage/jobs/kept-data.js'
 import { findResumePoint } from '#service/storage/jobs/resume-points.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
-import { hasCompletedJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { countCompletedJobs, type JobRecord } from '#service/storage/training-jobs.js'
 import type { BaseModelEntry, ServiceContext } from '../context.js'
 import { optionsOfJob, referenceOfJob } from '../job-options.js'
 import { openCheckpointBlob } from '../models/checkpoint-blobs.js'
@@ -29,7 +29,7 @@ type Context = Pick<
 /** What a worker is told of the job's rows, and of those that the model has seen. */
 async function rowFacts(db: Database, { modelId, validationSha256 }: JobRecord) {
   return {
-    is_shown: await hasCompletedJob(db, modelId, EXAMPLES_KIND),
+    times_shown: await countCompletedJobs(db, modelId, EXAMPLES_KIND),
     has_validation: validationSha256 !== null,
   }
 }

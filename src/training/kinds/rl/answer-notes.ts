@@ -2,7 +2,13 @@
  * What the answers of an RL job's groups say, as figures of its report; the sentences about them are those of
  * `contract/jobs/diagnosis/findings.ts`.
  */
-import { type AnsweredGroup, answerFacts, type GivenAnswer, quoteEqual } from '#contract/jobs/diagnosis/answers.js'
+import {
+  type AnsweredGroup,
+  answerFacts,
+  callsUnoffered,
+  type GivenAnswer,
+  quoteEqual,
+} from '#contract/jobs/diagnosis/answers.js'
 import { type DrawnAnswer, samplingFacts } from '#contract/jobs/diagnosis/sampling-facts.js'
 import { shareOfRange } from '#formats/rows/reward-range.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
@@ -62,7 +68,7 @@ function drawnAnswers(trajectory: Trajectory, currentStep: number | undefined): 
 }
 
 /** The last turn of the main history that was sampled, or else written by an assistant. */
-function lastAnswer({ histories: [main] }: Trajectory): Pick<GivenAnswer, 'text' | 'isCut' | 'isUnoffered'> {
+function lastAnswer({ histories: [main] }: Trajectory): Pick<GivenAnswer, 'text' | 'isCut' | 'tokens' | 'isUnoffered'> {
   const items = main?.items ?? []
   const last =
     items.findLast((item) => item.kind === 'choice') ?? items.findLast(({ message }) => message['role'] === 'assistant')
@@ -72,6 +78,7 @@ function lastAnswer({ histories: [main] }: Trajectory): Pick<GivenAnswer, 'text'
   return {
     text: text === '' && Array.isArray(calls) ? JSON.stringify(calls) : text,
     isCut: last?.kind === 'choice' && last.finishReason === 'length',
-    isUnoffered: Array.isArray(calls) && calls.length > 0 && (main?.tools ?? []).length === 0,
+    tokens: last?.kind === 'choice' ? (last.tokenIds?.length ?? last.tokens?.length) : undefined,
+    isUnoffered: callsUnoffered(calls, main?.tools),
   }
 }

@@ -11,7 +11,7 @@ const at = (changed: Partial<Measured>) =>
     range: [0, 1],
     cutShare: 0,
     isGuessing: false,
-    isShown: false,
+    shown: 0,
     missing: null,
     flags: { prompts: 'held-out.jsonl', reward: undefined, maxTokens: 16 },
     asked: ['--max-tokens', '16'],
@@ -21,10 +21,10 @@ const at = (changed: Partial<Measured>) =>
 describe('the verdict', () => {
   test('names a command at every number, by what is known', () => {
     for (let reward = 0; reward <= 1; reward += 0.01) {
-      for (const isShown of [false, true]) {
+      for (const shown of [0, 1, 2]) {
         for (const cutShare of [0, 1]) {
           for (const range of [[0, 1] as const, null]) {
-            const { says, command } = at({ reward, isShown, cutShare, range })
+            const { says, command } = at({ reward, shown, cutShare, range })
             expect(command).toMatch(/^trainyard (train|rollout|eval|chat|base-models|models) ?/)
             if (reward < 0.9 || range === null) expect(says).not.toMatch(/^learned/)
           }
@@ -75,12 +75,15 @@ describe('the verdict', () => {
 
   test('after examples it says what is missing and not the same again', () => {
     const missing = { kind: 'content', says: 'the form of the wanted answer is right in 90 of 96' } as const
-    const [before, after] = [at({ missing }), at({ missing, isShown: true })]
+    const [before, after] = [at({ missing }), at({ missing, shown: 1 })]
     expect(after.says).toContain(
       'not learned from its examples: the form of the wanted answer is right in 90 of 96; more different examples',
     )
     expect(after.says).not.toBe(before.says)
-    expect(at({ isShown: true, missing: { kind: 'characters', says: '"<" never comes' } }).command).toBe(
+    const again = at({ missing, shown: 2 })
+    expect(again.says).toContain('not learned in 2 jobs on examples: the form')
+    expect(again.command).toBe('trainyard base-models list')
+    expect(at({ shown: 1, missing: { kind: 'characters', says: '"<" never comes' } }).command).toBe(
       'trainyard base-models list',
     )
   })

@@ -67,10 +67,6 @@ describe('rewards', () => {
     ['brief', 'My name is Anna.', 'Hello there!', 0],
     ['brief', 'My name is Anna.', 'Anna, Anna!', 0],
     ['brief', 'My name is Anna.', 'Hello Anna', 0],
-    ['count', 'How many letters are in the word "apple"?', '5', 1],
-    ['count', 'How many letters are in the word "apple"?', '5.', 1],
-    ['count', 'How many letters are in the word "apple"?', '6', 1 / 3],
-    ['count', 'How many letters are in the word "apple"?', '5 or 6', 0],
   ])('%s: %s -> %s earns %d', (name, prompt, answer, reward) => {
     expect(rewardOf(name, prompt, answer)).toBeCloseTo(reward, 10)
   })

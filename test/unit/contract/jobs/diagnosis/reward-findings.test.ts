@@ -119,7 +119,7 @@ test('examples are not asked for again in the same words after examples', () => 
   for (const [name, table, range] of ALL) {
     for (const known of [range, null]) {
       const before = say(answered(table, known))
-      const after = say(answered(table, known), [], { isShown: true })
+      const after = say(answered(table, known), [], { shown: 1 })
       for (const each of before.filter((said) => SHOW.test(said))) expect(after, name).not.toContain(each)
     }
   }
@@ -151,4 +151,51 @@ test('answers that are nearly all cut name the limit first, and nothing else', (
 test('calls of tools that nobody offered are said as that', () => {
   const calls = times(2, times(4, { text: '[{}]', reward: 0, isCut: false, isUnoffered: true }))
   expect(diagnoseGroups(calls).map(({ name }) => name)).toEqual(['tools_not_offered', 'reward_zero'])
+})
+
+/** What advice changes, where it changes nothing of what is earned: a model that learns nothing, whatever is done. */
+interface Stubborn {
+  readonly range: RewardRange | null
+  readonly shown: number
+  readonly size: number
+  readonly limit: number
+  readonly isOffered: boolean
+}
+
+/** Each piece of advice with what following it changes; null: that ends the matter. */
+const FOLLOWED: readonly (readonly [RegExp, (state: Stubborn, range: RewardRange) => Stubborn | null])[] = [
+  [/stop here|take a larger base model|pays nothing for them/, () => null],
+  [/raise the limit/, (state) => ({ ...state, limit: 4 * state.limit })],
+  [/--reward-range/, (state, range) => ({ ...state, range })],
+  [/offer the tools/, (state) => ({ ...state, isOffered: true })],
+  [/show (it|more)/, (state) => ({ ...state, shown: state.shown + 1 })],
+  [/ask more often/, (state) => ({ ...state, size: 2 * state.size })],
+]
+
+test('no advice comes again after it was followed, whichever part is followed first', () => {
+  const some = ALL.filter((_, i) => i < TABLES.length || i % 20 === 0)
+  for (const [i, [name, table, range]] of some.entries()) {
+    const rng = createRng(`advice ${i}`)
+    const isCut = rng.integer(4) === 0
+    const isCalling = rng.integer(4) === 0
+    let state: Stubborn | null = { range: null, shown: 0, size: 1, limit: 2, isOffered: false }
+    const followed = new Set<string>()
+    for (let turn = 0; state !== null && turn < 12; turn += 1) {
+      const { range: known, shown, size, limit, isOffered }: Stubborn = state
+      const wide = table.map((rewards) => times(size, rewards).flat())
+      const groups = answered(wide, known, isCut).map((group) =>
+        group.map((each) => ({ ...each, tokens: limit, isUnoffered: isCalling && !isOffered })),
+      )
+      const said = diagnoseGroups(groups, [], { shown }).map(({ next }) => next)
+      for (const each of said) expect(followed, `${name}, turn ${turn}`).not.toContain(each)
+      const [first] = said
+      if (first === undefined) break
+      const meant = FOLLOWED.filter(([words]) => words.test(first))
+      expect(meant, first).not.toEqual([])
+      const [, follow] = meant[rng.integer(meant.length)] as (typeof FOLLOWED)[number]
+      followed.add(first)
+      state = follow(state, range)
+      if (size > 2) break
+    }
+  }
 })

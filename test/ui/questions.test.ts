@@ -16,6 +16,16 @@ const ROW = JSON.stringify({
   ],
 })
 
+const WEIGHTED = JSON.stringify({
+  weight: 2.5,
+  messages: [
+    { role: 'system', content: 'Be brief' },
+    { role: 'user', content: 'Is it cold?' },
+    { role: 'assistant', content: 'no' },
+  ],
+})
+const PAIR = JSON.stringify({ prompt: 'Is it late?', chosen: 'yes, it is', rejected: 'who knows' })
+
 let service: TestService
 let browser: Browser
 let token: string
@@ -33,6 +43,19 @@ async function evaluate(id: string, text: string, reward: number): Promise<void>
   expect(status).toBe(200)
 }
 
+/** @returns the job's id */
+async function train(kind: 'sft' | 'dpo', name: string, rows: readonly string[], config: object): Promise<string> {
+  const { status, body } = await service.json<{ id: string }>(`/v1/preview/${kind}-training-jobs`, {
+    json: {
+      model_id: await service.createModel(name),
+      training_data_url: `data:application/jsonl;base64,${Buffer.from(rows.join('\n')).toString('base64')}`,
+      config,
+    },
+  })
+  expect(status).toBeLessThan(300)
+  return body.id
+}
+
 describe.skipIf(CHROMIUM === null)('a newcomer', () => {
   beforeAll(async () => {
     service = await createTestService({ scripted: false })
@@ -45,14 +68,14 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     })
     expect((await service.waitForJob(job.body.id)).status).toBe('completed')
     await evaluate(id, 'yes, it is', 1)
-    const long = await service.json<{ id: string }>('/v1/preview/sft-training-jobs', {
-      json: {
-        model_id: await service.createModel('busy'),
-        training_data_url: `data:application/jsonl;base64,${Buffer.from(Array(64).fill(ROW).join('\n')).toString('base64')}`,
-        config: { epochs: 1000, batch_size: 1 },
-      },
-    })
-    running = long.body.id
+    const examples = await train('sft', 'examples', [ROW, WEIGHTED], { epochs: 1 })
+    expect((await service.waitForJob(examples)).status).toBe('completed')
+    const preferences = await train('dpo', 'preferences', [PAIR], { epochs: 1 })
+    expect((await service.waitForJob(preferences)).status).toBe('completed')
+    const gone = await train('sft', 'forgotten', [ROW], { epochs: 1 })
+    expect((await service.waitForJob(gone)).status).toBe('completed')
+    await service.fetch(`/v1/preview/training-jobs/${gone}/data`, { method: 'DELETE' })
+    running = await train('sft', 'busy', Array(64).fill(ROW), { epochs: 1000, batch_size: 1 })
   })
   afterAll(async () => {
     if (running !== undefined) await service.fetch(`/v1/preview/training-jobs/${running}/cancel`, { method: 'POST' })
@@ -131,7 +154,13 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     ],
   ]
 
-  const model = '/ui/models/tests/learner'
+  const modelPath = (name: string) => `/ui/models/tests/${name}`
+  const expectRow = async (rows: Locator, n: number, cells: readonly string[]): Promise<void> => {
+    await rows.locator('tbody tr').first().waitFor()
+    const found = await rows.locator('tbody tr').nth(n).locator('td').allTextContents()
+    expect(found.slice(-cells.length)).toEqual(cells)
+  }
+  const model = modelPath('learner')
   /** The newest step stands at the right end of a chart. */
   const newest = async (page: Page): Promise<Position> => {
     const box = await page.locator('.u-over').first().boundingBox()
@@ -170,11 +199,10 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     [
       'this run against that',
       '/ui/',
-      3,
+      2,
       async (click, page) => {
         await click(page.getByLabel('Choose learner'))
-        await click(page.getByLabel('Choose busy'))
-        await click(page.getByRole('button', { name: 'Compare' }))
+        await click(page.getByRole('link', { name: 'compare busy with learner' }))
         await page
           .getByRole('region', { name: 'Options of the newest jobs' })
           .getByText('kind', { exact: true })
@@ -189,6 +217,41 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
         await click(panel(page).getByRole('link', { name: /^All 1 group/ }))
         await page.getByRole('heading', { name: 'Rollouts' }).waitFor()
         await page.locator('.group-name').first().waitFor()
+      },
+    ],
+    [
+      'what did a job by examples train on',
+      modelPath('examples'),
+      2,
+      async (click, page) => {
+        await click(link(page, '1'))
+        const rows = page.getByRole('region', { name: 'What it trained on' })
+        await expectRow(rows, 1, ['system: Be brief\nuser: Is it cold?', 'no', '–', '2.5'])
+        await click(rows.getByRole('button', { name: 'Count the tokens that train' }))
+        await rows.locator('.spans mark', { hasText: 'yes' }).first().waitFor()
+        expect(await rows.locator('tbody tr').nth(0).locator('td').nth(2).textContent()).toMatch(/^[1-9]\d*$/)
+      },
+    ],
+    [
+      'what did a job by preferences train on',
+      modelPath('preferences'),
+      2,
+      async (click, page) => {
+        await click(link(page, '1'))
+        const rows = page.getByRole('region', { name: 'What it trained on' })
+        await expectRow(rows, 0, ['Is it late?', 'yes, it is', 'who knows', '–', '1'])
+        await click(rows.getByRole('button', { name: 'Count the tokens that train' }))
+        await rows.locator('.spans mark', { hasText: 'who knows' }).waitFor({ state: 'attached' })
+        expect(await rows.locator('tbody tr').nth(0).locator('td').nth(3).textContent()).toMatch(/^\d+ \+ \d+$/)
+      },
+    ],
+    [
+      'what did a job train on whose rows are gone',
+      modelPath('forgotten'),
+      1,
+      async (click, page) => {
+        await click(link(page, '1'))
+        await page.getByRole('region', { name: 'What it trained on' }).getByText('not kept any more').waitFor()
       },
     ],
     [
@@ -230,7 +293,9 @@ describe.skipIf(CHROMIUM === null)('a newcomer', () => {
     const { context, page, problems } = await open()
     await page.goto(from)
     // what is asked about stands there
-    await (from === model ? page.locator('.findings') : page.locator('.job-line', { hasText: 'busy' })).waitFor()
+    if (from === model) await page.locator('.findings').waitFor()
+    else if (from === '/ui/') await page.locator('.job-line', { hasText: 'busy' }).waitFor()
+    else await page.locator('#steps').waitFor()
     let clicks = 0
     await answer(async (target, position) => {
       clicks += 1

@@ -1,5 +1,5 @@
 /**
- * The first rows of an uploaded file, as they stand in it; the file may be of any size.
+ * The first rows of a file on the server, as they stand in it; the file may be of any size.
  */
 import { open } from './client.js'
 
@@ -21,8 +21,9 @@ export interface FirstRows {
   readonly isWhole: boolean
 }
 
-export async function readFirstRows(id: string, signal: AbortSignal): Promise<FirstRows> {
-  const response = await open(`/v1/files/${encodeURIComponent(id)}/content`, { signal })
+/** @param path of a route that sends the file */
+export async function readFirstRows(path: string, signal: AbortSignal): Promise<FirstRows> {
+  const response = await open(path, { signal })
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
   let text = ''
   let isWhole = false

@@ -144,7 +144,9 @@ function Files({ files }: { readonly files: readonly FileObject[] }): JSX.Elemen
 }
 
 function Looked({ file, onDeleted }: { readonly file: FileObject; readonly onDeleted: () => void }): JSX.Element {
-  const rows = useLoad(`rows of ${file.id}`, (signal) => readFirstRows(file.id, signal))
+  const rows = useLoad(`rows of ${file.id}`, (signal) =>
+    readFirstRows(`/v1/files/${encodeURIComponent(file.id)}/content`, signal),
+  )
   const [isDeleting, setIsDeleting] = useState(false)
   const missing = missingScope('write')
   return (

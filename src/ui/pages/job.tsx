@@ -30,6 +30,7 @@ import { Progress, remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
 import { LiveLog, type LogLine } from '../parts/log.js'
+import { TrainedRows } from '../parts/trained-rows.js'
 
 const REFRESH_MS = 1500
 /** When a job ends is told by its record alone. */
@@ -150,6 +151,10 @@ function Shown(props: {
       )}
       <Figures job={job} events={events} />
       <GradientCharts events={events} />
+      {job.kind !== 'rl' && <TrainedRows job={job} />}
+      {job.kind === 'rl' && job.group_count === null && isFinished(job.status) && (
+        <p class="soft">What it trained on is not kept, so that there are no rollouts to read.</p>
+      )}
       <LeftOut job={job} />
       <section class="stack" aria-labelledby="log">
         <h2 id="log">Log</h2>

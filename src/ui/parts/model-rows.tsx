@@ -170,6 +170,7 @@ function Rows(props: MoreColumns & { readonly groups: readonly ModelGroup[] }): 
                   key={model.id}
                   {...{ model, options, metrics }}
                   isChosen={chosen.has(model.id)}
+                  other={shown.length === 1 && !chosen.has(model.id) ? (shown[0] ?? null) : null}
                   onChoose={() => toggle(model.id)}
                 />
               ))}
@@ -183,9 +184,15 @@ function Rows(props: MoreColumns & { readonly groups: readonly ModelGroup[] }): 
 }
 
 function Row(
-  props: MoreColumns & { readonly model: ListedModel; readonly isChosen: boolean; readonly onChoose: () => void },
+  props: MoreColumns & {
+    readonly model: ListedModel
+    readonly isChosen: boolean
+    /** The one that is chosen, where it can be compared with this one. */
+    readonly other: ListedModel | null
+    readonly onChoose: () => void
+  },
 ): JSX.Element {
-  const { model, options, metrics } = props
+  const { model, options, metrics, other } = props
   const { description = '', tags = [], warnings = [] } = model.summary ?? {}
   return (
     <tr>
@@ -196,6 +203,15 @@ function Row(
         <a href={hrefOf(modelPath(model))} title={model.name}>
           {model.name}
         </a>
+        {other !== null && (
+          <a class="small versus" href={hrefOf(comparePath([other, model]))} title={`Compare with ${other.name}`}>
+            compare
+            <span class="visually-hidden">
+              {' '}
+              {model.name} with {other.name}
+            </span>
+          </a>
+        )}
         {tags.map((tag) => (
           <span key={tag} class="tag">
             {tag}
@@ -244,6 +260,10 @@ function Row(
   )
 }
 
+function comparePath(models: readonly ListedModel[]): string {
+  return `/compare?${models.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`
+}
+
 /** What can be done with several. */
 function Chosen({ models }: { readonly models: readonly ListedModel[] }): JSX.Element {
   return (
@@ -254,9 +274,7 @@ function Chosen({ models }: { readonly models: readonly ListedModel[] }): JSX.El
         class="primary"
         disabled={models.length < 2 || models.length > 6}
         title={models.length < 2 ? 'choose two' : models.length > 6 ? 'at most six beside each other' : undefined}
-        onClick={() =>
-          go(`/compare?${models.map(({ project, name }) => `m=${encodeURIComponent(`${project}/${name}`)}`).join('&')}`)
-        }
+        onClick={() => go(comparePath(models))}
       >
         Compare
       </button>

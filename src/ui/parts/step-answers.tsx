@@ -73,7 +73,16 @@ function Rollouts({ job }: { readonly job: string }): JSX.Element | null {
   const record = useLoad(path, (signal) => ask<TrainingJob>(path, { signal }))
   if (record.error !== null) return <p class="soft">{record.error.message}</p>
   if (record.data === null) return null
-  if (record.data.data_kept_until === null) return <p class="soft">What it trained on is not kept any more.</p>
+  const { kind, data_kept_until: isKept, group_count: groups } = record.data
+  if (isKept === null) return <p class="soft">What it trained on is not kept any more.</p>
+  if (kind !== 'rl') {
+    return (
+      <p class="soft">
+        It learned from rows of a file: <a href={hrefOf(`/jobs/${encodeURIComponent(job)}`)}>what it trained on</a>
+      </p>
+    )
+  }
+  if (groups === null) return <p class="soft">No groups were noted of what it trained on.</p>
   return <Groups job={job} />
 }
 

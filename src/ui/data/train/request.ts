@@ -37,6 +37,18 @@ export function startJob(asked: Asked): Promise<TrainingJob> {
   return send(asked, false)
 }
 
+/** What a job of this kind would do with a few rows. @throws {ApiError} */
+export async function planRows(
+  job: Pick<TrainingJob, 'kind' | 'model_id'>,
+  rows: string,
+  config: TrainingJob['config'],
+): Promise<TrainingPlan> {
+  const url = await inAddress(new Blob([rows]))
+  // options that measure want rows to measure on
+  const json = { model_id: job.model_id, training_data_url: url, validation_data_url: url, config }
+  return await ask<TrainingPlan>(`${KINDS[job.kind].path}?plan=true`, { json })
+}
+
 async function send<T>(asked: Asked, isPlanned: boolean, signal?: AbortSignal): Promise<T> {
   const kind = KINDS[asked.kind]
   const path = `${kind.path}${isPlanned ? '?plan=true' : ''}`
@@ -71,8 +83,7 @@ async function addressOfRows(
 ): Promise<{ readonly url: string; readonly isKnown: boolean }> {
   if ('id' in source) return { url: source.id, isKnown: false }
   const { file } = source
-  if (isPlanned && file.size <= MAX_INLINE_BYTES)
-    return { url: `data:application/jsonl;base64,${await toBase64(file)}`, isKnown: false }
+  if (isPlanned && file.size <= MAX_INLINE_BYTES) return { url: await inAddress(file), isKnown: false }
   const known = uploads.get(file)
   if (known !== undefined) return { url: known, isKnown: true }
   const uploaded = await ask<FileObject>(`/v1/files?purpose=fine-tune&filename=${encodeURIComponent(file.name)}`, {
@@ -85,12 +96,13 @@ async function addressOfRows(
   return { url: uploaded.id, isKnown: false }
 }
 
-async function toBase64(file: Blob): Promise<string> {
+/** An address that holds the rows themselves. */
+async function inAddress(file: Blob): Promise<string> {
   const bytes = new Uint8Array(await file.arrayBuffer())
   let text = ''
   // a call takes some ten thousand arguments
   for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192))
-  return btoa(text)
+  return `data:application/jsonl;base64,${btoa(text)}`
 }
 
 /** Texts of the groups: lines of JSON, an array, or `{"trajectory_groups": […]}`. @throws {ApiError} naming the line */

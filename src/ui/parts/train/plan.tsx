@@ -198,7 +198,7 @@ function Advantages({ values, most }: { readonly values: readonly number[]; read
   )
 }
 
-function Sequences({ plan }: { readonly plan: TrainingPlan }): JSX.Element {
+export function Sequences({ plan }: { readonly plan: TrainingPlan }): JSX.Element {
   const shown = plan.sequences.slice(0, SHOWN)
   const longest = shown.reduce((all, { tokens }) => Math.max(all, tokens), 1)
   return (

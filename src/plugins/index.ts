@@ -17,6 +17,7 @@ import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
 import { tinker } from './tinker/plugin.js'
 import { torch } from './torch/plugin.js'
+import { uploads } from './uploads/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
@@ -26,6 +27,7 @@ export const INSTALLED: Installed = {
     messages,
     fineTuning,
     graders,
+    uploads,
     wandb,
     tinker,
     marks,

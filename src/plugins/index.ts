@@ -19,6 +19,7 @@ import { servers } from './servers/plugin.js'
 import { teacher } from './teacher/plugin.js'
 import { tinker } from './tinker/plugin.js'
 import { torch } from './torch/plugin.js'
+import { uploads } from './uploads/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
@@ -28,6 +29,7 @@ export const INSTALLED: Installed = {
     messages,
     fineTuning,
     graders,
+    uploads,
     wandb,
     tinker,
     marks,

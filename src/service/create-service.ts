@@ -23,7 +23,7 @@ import { startStorage } from './assembly/storage.js'
 import { openWorkerSupply } from './assembly/worker-supply.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
-import type { Installed } from './plugin.js'
+import type { Installed, PluginStart } from './plugin.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
 
@@ -126,10 +126,12 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const supply = await openWorkerSupply(start, { storage, jobs })
   const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const begins: (() => void)[] = []
+  const ask: PluginStart['ask'] = async (principal, request) => server.app.fetch(request, { principal })
   const core = {
     ...{ context, lifetimes, serviceSettings: settings },
     isAlone: !storage.peers.isShared,
     onDuty: storage.peers.onDuty,
+    ask,
     onListening: (begin: () => void) => begins.push(begin),
   }
   const started = await startPlugins(start.plugins, core, options.tuning?.plugins)

@@ -17,7 +17,7 @@ import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { BinaryBody, StoredBody } from './bodies/bodies.js'
 import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
-import type { Tenant } from './operations/access/principal.js'
+import type { Principal, Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
 import type { OpenExporter } from './operations/models/exporter.js'
 import type { ResolvedSettings } from './options.js'
@@ -59,6 +59,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly isAlone: boolean
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   readonly onDuty: Peers['onDuty']
+  /** Asks this server's own API for somebody, whose key is not at hand, within its limits; from `onListening` on. */
+  ask(principal: Principal, request: Request): Promise<Response>
   /** What runs by itself begins when the port is this server's. */
   onListening(begin: () => void): void
 }

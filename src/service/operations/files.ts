@@ -86,7 +86,7 @@ export function createFileService(context: Pick<ServiceContext, 'db' | 'blobs' |
     upload: async (principal, body, readFields, idempotencyKey) => {
       const blob = await blobs.put(body, { maxBytes: MAX_UPLOAD_BYTES })
       const fields = await readFields()
-      if (!FILE_PURPOSES.some((purpose) => purpose === fields.purpose)) throw unknownPurpose(fields.purpose)
+      checkPurpose(fields.purpose)
       const artifact = fields.artifact === null ? null : normalizeArtifact(fields.artifact)
       const problem = fields.purpose === 'fine-tune' ? await problemOf(blob.sha256) : null
       const id = `file-${ids.uuid()}`
@@ -129,9 +129,11 @@ export function createFileService(context: Pick<ServiceContext, 'db' | 'blobs' |
   }
 }
 
-function unknownPurpose(purpose: string): InvalidRequestError {
+/** @throws {InvalidRequestError} `invalid_value` */
+export function checkPurpose(purpose: string): void {
+  if (FILE_PURPOSES.some((known) => known === purpose)) return
   const known = FILE_PURPOSES.map((each) => `"${each}"`).join(', ')
-  return new InvalidRequestError('invalid_value', `purpose must be one of ${known}, got "${purpose.slice(0, 100)}"`, {
+  throw new InvalidRequestError('invalid_value', `purpose must be one of ${known}, got "${purpose.slice(0, 100)}"`, {
     param: 'purpose',
     hint: 'training data is "fine-tune"',
   })

@@ -31,6 +31,7 @@ const PARTS = [
   'base models',
   'remote data',
   'responses',
+  'uploads',
   'samples',
   'probes',
   'outbox',

@@ -46,6 +46,7 @@ export function bearerAuth(
     if (scope !== 'open' && scope !== 'attempt') {
       const usageProject = c.req.header('compat-project') ?? c.req.header('openai-project')
       const principal =
+        innerCaller(c) ??
         (await ticketHolder(c, route)) ??
         (await options.services.auth.authenticate(authorizationOf(c, route), usageProject))
       const entity = usageProject === undefined ? null : foreignEntity(principal, usageProject)
@@ -57,6 +58,11 @@ export function bearerAuth(
     }
     await next()
   }
+}
+
+/** For whom this server itself asks (`PluginStart.ask`): nothing that arrives at the port has it. */
+function innerCaller(c: RequestContext): Principal | null {
+  return ((c.env ?? {}) as { readonly principal?: Principal }).principal ?? null
 }
 
 /** Whether an answer is a file, which a browser may fetch with a ticket. */

@@ -19,4 +19,6 @@ export interface Principal extends Tenant {
   readonly scope: KeyScope
   /** The project that the request asks to be counted for; null: it names none. */
   readonly usageProject: string | null
+  /** Which of its answers are computed behind whose: those of a lower number come first, of people 0. Absent: 0. */
+  readonly priority?: number
 }

@@ -57,6 +57,9 @@ beforeAll(async () => {
   })
   const session = await service.json<{ id: string }>('/v1/preview/sessions', { json: { name: 'secret' } })
   const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
+  const upload = await service.json<{ id: string }>('/v1/uploads', {
+    json: { bytes: 1, filename: 'secret', mime_type: 'text/plain', purpose: 'batch' },
+  })
   const loop = await (await openTinker(service)).createRun()
   ids = {
     training_run_id: loop.id,
@@ -71,6 +74,7 @@ beforeAll(async () => {
     log_id: logs.body.data[0]?.id ?? '',
     mark_id: mark.body.id,
     file_id: file.id,
+    upload_id: upload.body.id,
     webhook_id: hook.body.id,
     delivery_id: 'any',
     probe_id: probe.body.id,
@@ -99,6 +103,7 @@ const BODY = JSON.stringify({
   rule: 'all',
   description: 'x',
   tags: [],
+  part_ids: ['part'],
   messages: [{ role: 'user', content: 'x' }],
 })
 

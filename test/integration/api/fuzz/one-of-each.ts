@@ -53,6 +53,7 @@ export async function createOneOfEach(
   const tuned = await api.call('POST', '/v1/fine_tuning/jobs', { model: BASE, training_file: file })
   const webhook = await api.call('POST', '/v1/preview/webhooks', { url: 'http://127.0.0.1:9/' })
   const apiKey = await api.call('POST', '/v1/preview/keys', { name: 'fuzzed', scope: 'read' })
+  const upload = await api.call('POST', '/v1/uploads', { bytes: 8, filename: 'rows.jsonl', purpose: 'batch' })
   const answer = await api.call('POST', '/v1/responses', { model: BASE, input: 'hi' })
   await api.call('POST', `${of}/log`, { split: 'val', trajectory_groups: [sampleGroup()] })
   // with a job that may still wait or run when it is deleted
@@ -80,6 +81,7 @@ export async function createOneOfEach(
     training_job_id: job.id,
     fine_tuning_job_id: tuned.id,
     file_id: file,
+    upload_id: upload.id,
     training_file: file,
     training_data_url: file,
     webhook_id: webhook.id,

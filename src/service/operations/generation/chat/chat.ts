@@ -114,6 +114,7 @@ export function createChatService(
             owner: ownerOf(principal),
             adapter: policy.adapter,
             ...command,
+            ...(principal.priority === undefined ? {} : { priority: principal.priority }),
             ...(sampled.length === 0 ? {} : { sampled }),
           },
           signal,

@@ -65,6 +65,7 @@ export function createCompletionService(
             owner: ownerOf(principal),
             adapter: policy.adapter,
             ...command,
+            ...(principal.priority === undefined ? {} : { priority: principal.priority }),
           }
           return context.usage.count(engine.generate(request, stop), usageKey, i === 0 ? 1 : 0)
         }),

@@ -8,6 +8,7 @@ import { devices } from './devices/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
+import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { postgres } from './postgres/plugin.js'
@@ -30,6 +31,7 @@ export const INSTALLED: Installed = {
     fineTuning,
     graders,
     uploads,
+    loops,
     wandb,
     tinker,
     marks,

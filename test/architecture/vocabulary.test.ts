@@ -78,6 +78,8 @@ describe('closed lists', () => {
       // a supervised job on answers of a teacher
       'src/plugins/teacher/command.ts',
       'src/plugins/teacher/distill-examples.ts',
+      // loops are made of jobs that learn from rewards
+      'src/plugins/loops/loops.ts',
       // learns at the rate of rewards
       'src/sdk/rl/distill.ts',
       'src/sdk/rl/model.ts',

@@ -7,6 +7,7 @@ import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
+import { generate } from './generate/plugin.js'
 import { graders } from './graders/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
@@ -27,6 +28,7 @@ import { webhooks } from './webhooks/plugin.js'
 export const INSTALLED: Installed = {
   plugins: [
     responses,
+    generate,
     messages,
     fineTuning,
     graders,

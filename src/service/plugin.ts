@@ -61,8 +61,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly onDuty: Peers['onDuty']
   /** Asks this server's own API for somebody, whose key is not at hand, within its limits; from `onListening` on. */
   ask(principal: Principal, request: Request): Promise<Response>
-  /** What runs by itself begins when the port is this server's. */
-  onListening(begin: () => void): void
+  /** What runs by itself begins when the port is this server's. @param begin is told where processes of this machine find it */
+  onListening(begin: (serverUrl: string) => void): void
 }
 
 /** A running service, as handlers of a plugin find it. */

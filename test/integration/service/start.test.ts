@@ -36,6 +36,7 @@ const PARTS = [
   'probes',
   'outbox',
   'server',
+  'loops',
 ]
 
 let dataDir: string

@@ -6,6 +6,7 @@
 import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
+import { AppError } from '#base/errors/errors.js'
 import { usableCores } from '#base/machine/cores.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
 import { packageRoot } from '#base/util/package-root.js'
@@ -13,7 +14,7 @@ import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { pluginFlags, pluginSettings, serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
-import { writeServerRecord } from '#cli/config/server-record.js'
+import { findServerRecord, readServerRecord, writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { assertOpenFiles } from '#cli/local/open-files.js'
 import { UsageError } from '#cli/terminal/errors.js'
@@ -73,6 +74,8 @@ export const serve = defineCommand({
       adoptsEmptyDatabase: flags.adoptEmpty,
       adoptsOtherDatabase: flags.adoptDatabase,
       hub: { endpoint: environment['HF_ENDPOINT'] || undefined, token: environment['HF_TOKEN'] || undefined },
+    }).catch(async (error: unknown) => {
+      throw await sayWhereItRuns(error, { config, settings, dataDir })
     })
     const idleCollection = startIdleCollection()
     const { apiKeyFile, inventory } = service
@@ -211,4 +214,26 @@ async function parseBaseModel(text: string): Promise<{ readonly name: string; re
     )
   }
   return { name, sourcePath }
+}
+
+/** Of a server that stands in the way: where it is, for whoever only wanted one to run. */
+async function sayWhereItRuns(
+  error: unknown,
+  {
+    config,
+    settings,
+    dataDir,
+  }: Pick<CommandContext, 'config'> & { readonly settings: ServiceSettingValues; readonly dataDir: string },
+): Promise<unknown> {
+  if (!(error instanceof AppError)) return error
+  const { category, code, message, hint, cause } = error
+  const found =
+    code === 'data_dir_locked'
+      ? await findServerRecord(config.paths, dataDir)
+      : code === 'port_in_use'
+        ? await readServerRecord(config.paths, `http://127.0.0.1:${settings.port}`)
+        : null
+  if (found === null) return error
+  const where = `it runs already, on ${found.url} (process ${found.pid}): trainyard ui shows it`
+  return new AppError(category, code, message, { hint: `${where}; ${hint ?? ''}`, cause })
 }

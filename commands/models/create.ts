@@ -53,6 +53,9 @@ export const createModel = defineCommand({
       throw new UsageError('invalid_argument', `<name> must be a name, got "${args.name}"`, { param: '<name>' })
     }
     const project = reference.project ?? config.get('project')
+    if (/\s/.test(reference.name)) {
+      output.warning(`the name holds a blank: every command needs quotes around "${reference.name}"`)
+    }
     const client = await connect()
     const adapter =
       flags.fromAdapter === undefined

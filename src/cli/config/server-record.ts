@@ -5,8 +5,8 @@
  * names a key file. Keys themselves are never copied here.
  */
 
-import { readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 import { createFolders } from '#base/util/create-folders.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
 import { moveFile } from '#base/util/move-file.js'
@@ -34,12 +34,27 @@ export async function writeServerRecord(paths: Paths, record: ServerRecord): Pro
 
 /** The record of the server at `url`, or null if none was written or it is malformed. */
 export async function readServerRecord(paths: Paths, url: string): Promise<ServerRecord | null> {
+  return await readRecord(recordPath(paths, url))
+}
+
+async function readRecord(path: string): Promise<ServerRecord | null> {
   try {
-    const document: unknown = JSON.parse(await readFile(recordPath(paths, url), 'utf8'))
+    const document: unknown = JSON.parse(await readFile(path, 'utf8'))
     return isServerRecord(document) ? document : null
   } catch {
     return null
   }
+}
+
+/** The record of a server whose key lies in a data directory; null where none says so. */
+export async function findServerRecord(paths: Paths, dataDir: string): Promise<ServerRecord | null> {
+  const folder = join(paths.stateDir, 'servers')
+  for (const name of await readdir(folder).catch(() => [])) {
+    if (!name.endsWith('.json')) continue
+    const record = await readRecord(join(folder, name))
+    if (record !== null && dirname(resolve(record.apiKeyFile)) === resolve(dataDir)) return record
+  }
+  return null
 }
 
 /** All loopback spellings of one port share a record. */

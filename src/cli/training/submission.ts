@@ -89,6 +89,8 @@ export async function addSizeDefaults(
     sayPasses(output, passes, rows)
   }
   const isRateOpen = hyperparameters['learning_rate'] === undefined
+  if (hyperparameters['learning_rate'] === 0)
+    output.warning('learning_rate is 0: the job measures and moves nothing, its step answers as the one before')
   const chosen = sizeDefaults(kind, hyperparameters, parameters)
   Object.assign(hyperparameters, chosen)
   const names = Object.entries(chosen).map(([name, value]) => `${name} ${value}`)

@@ -132,6 +132,9 @@ function warnOfLeftOut({ output }: CommandContext, job: TrainingJob): void {
   output.warning(`nothing was trained on${job.step === null ? '' : `: step ${job.step} answers as the step before it`}`)
 }
 
+/** Most rows of losses that a person gets of a job; a machine gets them all as JSON. */
+const ROWS_SHOWN = 20
+
 /** Prints events as table lines for people and JSON Lines for machines. */
 function createEventPrinter({ output, io }: CommandContext): (event: TrainingEvent) => void {
   const width = io.stdout.isTerminal ? io.stdout.width : null
@@ -139,6 +142,8 @@ function createEventPrinter({ output, io }: CommandContext): (event: TrainingEve
   let startedAt: string | null = null
   let total: number | null = null
   let count = 0
+  let lastShown = 0
+  let isMeasured = false
   return function printEvent(event) {
     const json = { object: 'training_job.event', ...event }
     const { type, data, created_at: at } = event
@@ -150,7 +155,15 @@ function createEventPrinter({ output, io }: CommandContext): (event: TrainingEve
     } else if (type === 'gradient_step') {
       count = numberOf(data, 'gradient_step') ?? count + 1
       table ??= createStepTable(data, width)
-      output.event(json, table.row(data, { count, total, elapsedMs: millisecondsBetween(startedAt, at) }))
+      const since = count - lastShown
+      const every = Math.max(1, Math.ceil((total ?? 0) / ROWS_SHOWN))
+      // rows with a loss of validation come first
+      const isDue = since >= ('val/loss' in data || !isMeasured ? every : 2 * every)
+      const isShown = lastShown === 0 || count === total || isDue
+      if (isShown) lastShown = count
+      if ('val/loss' in data) isMeasured = true
+      const elapsedMs = millisecondsBetween(startedAt, at)
+      output.event(json, isShown ? table.row(data, { count, total, elapsedMs }) : null)
     } else {
       output.event(json, null)
     }

@@ -114,9 +114,31 @@ function notesOn(options: JsonObject, path: readonly string[], table: OptionTabl
   })
 }
 
+/** What TRL calls options of ours; of several the first that a kind of job has. */
+const OF_TRL: Readonly<Record<string, readonly string[]>> = {
+  num_iterations: ['num_passes'],
+  delta: ['max_negative_advantage_importance_sampling_weight'],
+  num_train_epochs: ['epochs', 'num_passes'],
+  per_device_train_batch_size: ['batch_size', 'tokens_per_step'],
+  gradient_accumulation_steps: ['grad_accumulation_sequences', 'batch_size'],
+  lr_scheduler_type: ['learning_rate_schedule'],
+  mask_truncated_completions: ['mask_truncated'],
+  vllm_importance_sampling_cap: ['truncated_importance_sampling'],
+  ref_model_sync_steps: ['kl_penalty_step_lag'],
+  max_length: ['packed_sequence_length'],
+  eval_steps: ['validation_interval'],
+  load_best_model_at_end: ['keep_best'],
+  assistant_only_loss: ['assistant_turns'],
+  label_smoothing_factor: ['label_smoothing'],
+  lora_r: ['lora'],
+  lora_alpha: ['lora'],
+  loss_type: ['loss_fn'],
+}
+
 function describeUnknown(path: readonly string[], known: readonly string[]): string {
   const name = (path.at(-1) ?? '').slice(0, 100)
-  const near = closest(name, known)
+  const ours = Object.hasOwn(OF_TRL, name) ? OF_TRL[name]?.find((each) => known.includes(each)) : undefined
+  const near = ours ?? closest(name, known)
   const where = [...path.slice(0, -1), name].join('.')
   return `${where} is not a known option and has no effect${near === undefined ? '' : `; did you mean "${near}"?`}`
 }

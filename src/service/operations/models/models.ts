@@ -7,6 +7,7 @@
  */
 
 import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { closest } from '#base/util/suggest.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type {
   CreateModelRequest,
@@ -198,9 +199,14 @@ export async function storeModel(
 function assertBaseModel({ baseModels }: Pick<ServiceContext, 'baseModels'>, name: string): void {
   if (baseModels.some((entry) => entry.name === name)) return
   const known = baseModels.map((entry) => `"${entry.name}"`).join(', ')
+  const near = closest(
+    name,
+    baseModels.map((entry) => entry.name),
+  )
+  const meant = near === undefined ? '' : `did you mean "${near}"? `
   throw new InvalidRequestError('unknown_base_model', `base_model must be one of ${known}, got "${name}"`, {
     param: 'base_model',
-    hint: 'GET /v1/preview/base-models lists them; trainyard base-models add adds one',
+    hint: `${meant}GET /v1/preview/base-models lists them; trainyard base-models add adds one`,
   })
 }
 

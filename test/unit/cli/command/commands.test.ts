@@ -454,6 +454,35 @@ describe('train', () => {
     expect(none.stderr).toContain('warning: nothing was trained on: step 13 answers as the step before it\n')
     expect(none.exitCode).toBe(0)
   })
+  test('of many gradient steps a person gets twenty rows, the first and the last among them, a program all', async () => {
+    const events = [
+      { ...started, data: { num_sequences: 108 } },
+      ...Array.from({ length: 108 }, (_, i) => ({ ...step, id: `s${i}` })),
+      ended,
+    ]
+    const argv = ['train', 'sft', 'email-agent', '--file', writeRows(), '--watch']
+    const { stdout } = await run(argv, jobRoutes(completed, events))
+    const rows = [...stdout.matchAll(/^ +(\d+)\/108 /gm)].map((match) => Number(match[1]))
+    expect([rows.length <= 21, rows.at(0), rows.at(1), rows.at(-1)]).toEqual([true, 1, 7, 108])
+    const json = await run([...argv, '--json'], jobRoutes(completed, events))
+    expect(json.stdout.match(/"gradient_step"/g)).toHaveLength(108)
+  })
+  test('how many answers had advantage 0 is said where some trained', async () => {
+    const report = {
+      left_out: [{ reason: 'zero_advantage', count: 76, examples: [] }],
+      tokens: 12,
+      trained_tokens: 2,
+      seconds: {},
+      validation: [],
+      kept_gradient_step: null,
+      stopped_early: false,
+      facts: { answers: { total: 128 } },
+      warnings: [],
+    }
+    const argv = ['train', 'rl', 'email-agent', '--file', writeGroups(), '--watch']
+    const { stdout } = await run(argv, jobRoutes({ ...completed, report }))
+    expect(stdout).toContain('saved, 1m 21s\n76 of 128 answers had advantage 0: they earned what')
+  })
   test('what validation rows said stands below the outcome, of the state that was kept', async () => {
     const argv = ['train', 'sft', 'email-agent', '--file', writeRows(), '--validation-file', writeRows(), '--watch']
     const validation = [0.75, 0.25, 0.5].map((loss, i) => ({ gradient_step: 4 * i, loss }))

@@ -12,7 +12,7 @@ import { loadConfig } from '../../../../src/cli/config/load.js'
 import { parseDurationMs } from '../../../../src/cli/config/parse-value.js'
 import { resolvePaths } from '../../../../src/cli/config/paths.js'
 import { settingKeys, settings } from '../../../../src/cli/config/schema.js'
-import { readServerRecord, writeServerRecord } from '../../../../src/cli/config/server-record.js'
+import { findServerRecord, readServerRecord, writeServerRecord } from '../../../../src/cli/config/server-record.js'
 
 let home = ''
 beforeEach(() => {
@@ -174,6 +174,15 @@ describe('credentials', () => {
     writeFileSync(apiKeyFile, 'k')
     await writeServerRecord(resolvePaths({ HOME: home }), { url: 'http://0.0.0.0:9999', apiKeyFile, pid: 1 })
     expect(await find({ TRAINYARD_URL: 'http://127.0.0.1:9999' })).toMatchObject({ key: 'k' })
+  })
+  test('a server is found by its data directory, whatever its port is, and not once it is gone', async () => {
+    const paths = resolvePaths({ HOME: home })
+    const record = { url: 'http://127.0.0.1:4711', apiKeyFile: join(home, 'data', 'api-key'), pid: 7 }
+    const forget = await writeServerRecord(paths, record)
+    expect(await findServerRecord(paths, join(home, 'data'))).toEqual(record)
+    expect(await findServerRecord(paths, home)).toBeNull()
+    await forget()
+    expect(await findServerRecord(paths, join(home, 'data'))).toBeNull()
   })
   test('a local key never goes to another machine', async () => {
     const { dataDir } = resolvePaths({ HOME: home })

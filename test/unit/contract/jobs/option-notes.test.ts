@@ -25,6 +25,14 @@ describe('options without effect', () => {
     ])
   })
 
+  it('are named with our word where TRL has another', () => {
+    const said = (kind: 'rl' | 'sft' | 'dpo', name: string) => messages(kind, { [name]: 2 })[0]
+    expect(said('rl', 'num_iterations')).toContain('did you mean "num_passes"?')
+    expect(said('rl', 'delta')).toContain('did you mean "max_negative_advantage_importance_sampling_weight"?')
+    expect(said('sft', 'num_train_epochs')).toContain('did you mean "epochs"?')
+    expect(said('dpo', 'lr_scheduler_type')).toContain('did you mean "learning_rate_schedule"?')
+  })
+
   it('are those of experimental_config that config says otherwise', () => {
     const message = 'experimental_config.epochs has no effect beside config.epochs, which says otherwise'
     expect(messages('sft', { epochs: 1, experimental_config: { epochs: 2, seed: 1 } })).toEqual([message])

@@ -5,7 +5,7 @@
  */
 import { describe, expect, test } from 'vitest'
 import { createRng } from '#base/util/rng.js'
-import type { AnsweredGroup } from '#contract/jobs/diagnosis/answers.js'
+import { type AnsweredGroup, callsUnoffered } from '#contract/jobs/diagnosis/answers.js'
 import { diagnoseGroups } from '#contract/jobs/diagnosis/diagnose.js'
 import { type RewardRange, shareOfRange } from '#formats/rows/reward-range.js'
 
@@ -151,6 +151,11 @@ test('answers that are nearly all cut name the limit first, and nothing else', (
 test('calls of tools that nobody offered are said as that', () => {
   const calls = times(2, times(4, { text: '[{}]', reward: 0, isCut: false, isUnoffered: true }))
   expect(diagnoseGroups(calls).map(({ name }) => name)).toEqual(['tools_not_offered', 'reward_zero'])
+  const of = (name: string) => [{ type: 'function', function: { name, arguments: '{}' } }]
+  expect(callsUnoffered(of('weather'), of('weather'))).toBe(false)
+  expect(callsUnoffered([...of('weather'), ...of('mail')], of('weather'))).toBe(true)
+  expect(callsUnoffered(of('weather'), null)).toBe(true)
+  expect(callsUnoffered(undefined, undefined)).toBe(false)
 })
 
 /** What advice changes, where it changes nothing of what is earned: a model that learns nothing, whatever is done. */

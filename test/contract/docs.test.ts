@@ -138,6 +138,23 @@ describe.each(pages)('%s', (page) => {
   })
 })
 
+test('every page stands on a shelf, and those for users are a handbook that is read: start in ten minutes, both in an hour', () => {
+  const wordsOf = (shelf: string): number =>
+    pages
+      .filter((page) => page.startsWith(`src/docs/${shelf}/`))
+      .reduce((sum, page) => sum + read(page).split(/\s+/).filter(Boolean).length, 0)
+  expect(readdirSync(path.join(ROOT, 'src/docs')).toSorted()).toEqual([
+    'guides',
+    'internals',
+    'pictures',
+    'reference',
+    'start',
+  ])
+  expect(pages.filter((page) => page.startsWith('src/docs/start/'))).toHaveLength(3)
+  expect(wordsOf('start')).toBeLessThanOrEqual(2000)
+  expect(wordsOf('start') + wordsOf('guides')).toBeLessThanOrEqual(12_000)
+})
+
 test('the checks find what is wrong', async () => {
   expect(anchorOf('8. What a step reports')).toBe('8-what-a-step-reports')
   expect(await problemOf('trainyard modells list')).toContain('no such command')

@@ -98,7 +98,7 @@ describe('serve without what it needs, and beside what there is', () => {
       env: broken,
     })
     expect(stderr).toMatch(
-      /better-sqlite3\S* has no binary that Node\.js [\d.]+ can load\n.*(?:npm rebuild better-sqlite3|optional packages)/,
+      /SQLite \(.*\) has no binary that Node\.js [\d.]+ can load\n.*(?:Node\.js 22 or later.*npm rebuild|optional packages)/,
     )
     expect(exitCode).toBe(1)
     expect(existsSync(folder)).toBe(false)
@@ -109,8 +109,9 @@ describe('serve without what it needs, and beside what there is', () => {
       home: home.path,
       env: { NODE_OPTIONS: `--require ${standIn}` },
     })
-    expect(stderr).toMatch(/better-sqlite3\S* is not installed; npm leaves it out/)
+    expect(stderr).toMatch(/SQLite \(.*\) is not installed; npm leaves it out/)
     expect(stderr).toMatch(/--foreground-scripts|not --omit=optional/)
+    expect(stderr, 'a name that nobody owns on the registry').not.toContain('better-sqlite3-12')
     expect(stderr, 'there is nothing that could be rebuilt').not.toContain('npm rebuild')
     expect(exitCode).toBe(1)
   })
@@ -119,7 +120,7 @@ describe('serve without what it needs, and beside what there is', () => {
     const { stdout, exitCode } = await cli(['system-check', '--local-only', '--json'], options)
     const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; hint: string | null }[] }
     expect(checks.filter(({ status }) => status === 'fail')).toMatchObject([
-      { name: 'sqlite', hint: expect.stringMatching(/npm rebuild better-sqlite3|optional packages/) },
+      { name: 'sqlite', hint: expect.stringMatching(/npm rebuild --foreground-scripts|optional packages/) },
     ])
     expect(checks.map(({ name }) => name)).toContain('gradients')
     expect(exitCode).toBe(1)

@@ -111,6 +111,7 @@ reference
   api                   endpoints, and where they are a superset of the hosted service's
   commands              every command and setting
   how-training-works    from trajectories to a checkpoint
+  graders               what each kind of grader computes
   training-loops        the Tinker client: a loop of your own, request by request
   operations            data directory, network, limits, what happens when something fails
   more-machines         workers and engine nodes elsewhere

@@ -92,21 +92,23 @@ export function assertSqliteLoads(): string {
     return version
   } catch (cause) {
     const { what, hint } = isInstalled() ? WITHOUT_BINARY : WITHOUT_PACKAGE
-    throw new StorageError('sqlite_unusable', `${PACKAGE} ${what}`, { hint, cause })
+    throw new StorageError('sqlite_unusable', `${SUBJECT} ${what}`, { hint, cause })
   }
 }
 
+/** As people know it: the name that version 12 is installed under here is nobody's on the registry. */
+const SUBJECT = 'SQLite (the npm package better-sqlite3)'
 const WITHOUT_BINARY = {
   what: `has no binary that Node.js ${nodeVersion} can load`,
   hint: isNode20
-    ? `run \`npm rebuild ${PACKAGE}\` where trainyard is installed; npm must be allowed to run its install script. Node.js 22 needs none`
+    ? 'take Node.js 22 or later, for which it comes along; or run `npm rebuild --foreground-scripts` where trainyard is installed, which fetches or compiles it and shows why it cannot'
     : 'install trainyard again with its optional packages, on Linux, macOS or Windows with an x64 or arm64 processor',
 }
 /** npm takes an optional package away again when its script fails, and says nothing: there is no folder that could be rebuilt. */
 const WITHOUT_PACKAGE = {
   what: 'is not installed; npm leaves it out without a word when its install fails',
   hint: isNode20
-    ? 'install trainyard again with npm and --foreground-scripts, which shows why: a binary is fetched, or compiled with a C++ compiler and the headers of Node.js; Node.js 22 needs neither'
+    ? 'take Node.js 22 or later, which needs no compiler; or install trainyard again with npm and --foreground-scripts, which shows why: a binary is fetched, or compiled with a C++ compiler and the headers of Node.js'
     : 'install trainyard again with its optional packages: not --omit=optional',
 }
 

@@ -34,6 +34,7 @@ const PARTS = [
   'samples',
   'probes',
   'outbox',
+  'demo',
   'server',
 ]
 

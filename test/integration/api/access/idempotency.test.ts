@@ -74,6 +74,7 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/models/:model_id/probes',
   '/v1/preview/models/:model_id/probes/:probe_id/answers',
   '/v1/preview/verify',
+  '/v1/preview/demo',
 ]
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [

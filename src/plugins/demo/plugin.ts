@@ -5,6 +5,9 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const demo = definePlugin({
   name: 'demo',
+  endpoints: async () => (await import('./endpoints.js')).demoEndpoints,
+  start: async (core) => (await import('./start.js')).startDemoPlace(core),
+  handlers: async (service) => (await import('./handlers.js')).demoHandlers(service),
   commands: {
     after: 'worker',
     rows: [

@@ -7,7 +7,7 @@ import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { type FileRow, type FirstRows, readFirstRows } from './file-rows.js'
 import { planRows } from './train/request.js'
 
-export interface TrainedRow {
+interface TrainedRow {
   readonly line: number
   readonly prompt: string
   readonly answer: string

@@ -21,6 +21,7 @@ import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
 import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
+import { KINDS } from '../data/train/kinds.js'
 import { repeatPath } from '../data/train/repeat.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
@@ -151,9 +152,13 @@ function Shown(props: {
       )}
       <Figures job={job} events={events} />
       <GradientCharts events={events} />
-      {job.kind !== 'rl' && <TrainedRows job={job} />}
-      {job.kind === 'rl' && job.group_count === null && isFinished(job.status) && (
-        <p class="soft">What it trained on is not kept, so that there are no rollouts to read.</p>
+      {KINDS[job.kind].data === 'rows' ? (
+        <TrainedRows job={job} />
+      ) : (
+        job.group_count === null &&
+        isFinished(job.status) && (
+          <p class="soft">What it trained on is not kept, so that there are no rollouts to read.</p>
+        )
       )}
       <LeftOut job={job} />
       <section class="stack" aria-labelledby="log">

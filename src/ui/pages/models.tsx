@@ -16,6 +16,7 @@ import { live } from '../data/live.js'
 import { useLoad } from '../data/load.js'
 import { useRows } from '../data/rows.js'
 import { Block, Command, Empty } from '../parts/block.js'
+import { DemoCard, DemoLine } from '../parts/demo.js'
 import { JobLine } from '../parts/job-line.js'
 import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
@@ -43,6 +44,7 @@ export function ModelsPage(): JSX.Element {
         <LiveMark />
       </Title>
       <Running />
+      <DemoLine />
       <ModelTable />
     </>
   )
@@ -218,9 +220,7 @@ function Start(): JSX.Element {
   return (
     <div class="cards">
       <div class="card">
-        <h2>Run the demo</h2>
-        <p>A small model learns something in a minute, and its curve appears here.</p>
-        <Command text="trainyard demo" />
+        <DemoCard />
       </div>
       <div class="card">
         <h2>Train on a file</h2>

@@ -12,6 +12,7 @@ import { type Curves, pathOfPoint } from '../data/curves.js'
 import { formatNumber, plural, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
+import { KINDS } from '../data/train/kinds.js'
 import { SaidAtStep } from './watch/said-at-step.js'
 
 /** Members of a group that are shown here, best first. */
@@ -75,7 +76,7 @@ function Rollouts({ job }: { readonly job: string }): JSX.Element | null {
   if (record.data === null) return null
   const { kind, data_kept_until: isKept, group_count: groups } = record.data
   if (isKept === null) return <p class="soft">What it trained on is not kept any more.</p>
-  if (kind !== 'rl') {
+  if (KINDS[kind].data === 'rows') {
     return (
       <p class="soft">
         It learned from rows of a file: <a href={hrefOf(`/jobs/${encodeURIComponent(job)}`)}>what it trained on</a>

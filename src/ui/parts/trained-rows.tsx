@@ -1,6 +1,6 @@
 /**
- * What a job by examples or preferences trained on: the first rows with prompt and answers, and the tokens of them that train, which
- * the server counts when it is asked to.
+ * What a job by examples or preferences trained on: the first rows with prompt and answers, and the tokens of them that train,
+ * which the server counts when it is asked to.
  */
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
@@ -13,6 +13,7 @@ import type { FileRow } from '../data/file-rows.js'
 import { formatCount, formatNumber, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { missingScope } from '../data/session.js'
+import { KINDS } from '../data/train/kinds.js'
 import { planTrainedRows, readTrainedRows, toTrainedRow } from '../data/trained-rows.js'
 import { Block, Failure } from './block.js'
 import { Sequences } from './train/plan.js'
@@ -94,7 +95,7 @@ function Table(props: {
 }): JSX.Element {
   const { plan } = props
   const rows = props.rows.map(toTrainedRow)
-  const isPaired = props.job.kind === 'dpo'
+  const [wanted = '', rejectedTitle] = KINDS[props.job.kind].answers
   return (
     <div class="table">
       <table class="stacked">
@@ -104,8 +105,8 @@ function Table(props: {
               Line
             </th>
             <th scope="col">Prompt</th>
-            <th scope="col">{isPaired ? 'Chosen' : 'Wanted answer'}</th>
-            {isPaired && <th scope="col">Rejected</th>}
+            <th scope="col">{wanted}</th>
+            {rejectedTitle !== undefined && <th scope="col">{rejectedTitle}</th>}
             <th scope="col" class="number">
               Tokens that train
             </th>
@@ -121,8 +122,8 @@ function Table(props: {
                 {line}
               </th>
               <Text label="Prompt" text={prompt} />
-              <Text label={isPaired ? 'Chosen' : 'Wanted answer'} text={answer} />
-              {isPaired && <Text label="Rejected" text={rejected ?? ''} />}
+              <Text label={wanted} text={answer} />
+              {rejectedTitle !== undefined && <Text label={rejectedTitle} text={rejected ?? ''} />}
               <td class="number" data-label="Tokens that train">
                 {plan === null ? '–' : trainedTokens(plan, n + 1)}
               </td>

@@ -35,6 +35,7 @@ const PARTS = [
   'samples',
   'probes',
   'outbox',
+  'demo',
   'server',
   'loops',
 ]

@@ -12,6 +12,8 @@ export interface KindOfJob {
   readonly path: string
   /** Groups are part of the request; rows are a file that it names. */
   readonly data: 'groups' | 'rows'
+  /** What its rows have to say, in their order. */
+  readonly answers: readonly string[]
 }
 
 export const KINDS: Readonly<Record<JobKind, KindOfJob>> = {
@@ -21,6 +23,7 @@ export const KINDS: Readonly<Record<JobKind, KindOfJob>> = {
     example: '{"trajectories":[{"messages_and_choices":[…],"reward":1}, …]}',
     path: '/v1/preview/training-jobs',
     data: 'groups',
+    answers: [],
   },
   sft: {
     title: 'Examples',
@@ -28,6 +31,7 @@ export const KINDS: Readonly<Record<JobKind, KindOfJob>> = {
     example: '{"messages":[{"role":"user","content":"…"},{"role":"assistant","content":"…"}]}',
     path: '/v1/preview/sft-training-jobs',
     data: 'rows',
+    answers: ['Wanted answer'],
   },
   dpo: {
     title: 'Preferences',
@@ -35,6 +39,7 @@ export const KINDS: Readonly<Record<JobKind, KindOfJob>> = {
     example: '{"prompt":"…","chosen":"…","rejected":"…"}',
     path: '/v1/preview/dpo-training-jobs',
     data: 'rows',
+    answers: ['Chosen', 'Rejected'],
   },
 }
 

@@ -86,6 +86,7 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/loops/:loop_id/pause',
   '/v1/preview/loops/:loop_id/resume',
   '/v1/preview/verify',
+  '/v1/preview/demo',
 ]
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [

@@ -1,0 +1,86 @@
+/**
+ * From a fresh server to a curve that grows without a terminal: the demo is run by a button, one at a time, seen by whose it is, stopped,
+ * and leaves its model and nothing else.
+ */
+import type { Browser } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createTestService, type TestService } from '../support/service/create-test-service.js'
+import { until } from '../support/until.js'
+import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
+import { expectSound } from './sound.js'
+
+/** A step of it takes seconds on a machine of its own, and minutes on a busy one. */
+const PATIENCE_MS = 600_000
+const PATH = '/v1/preview/demo'
+
+interface Demo {
+  readonly status: string
+  readonly model_id: string | null
+  readonly step: number
+}
+
+let service: TestService
+let browser: Browser
+let token: string
+
+const ask = async (method: string, headers: Record<string, string> = {}, json: object = {}) =>
+  await service.json<Demo & { error: { code: string } }>(PATH, {
+    method,
+    headers,
+    ...(method === 'POST' ? { json } : {}),
+  })
+
+describe.skipIf(CHROMIUM === null)('the demo on the page', () => {
+  beforeAll(async () => {
+    service = await createTestService({ scripted: false, baseModels: ['trainyard/spark'] })
+    browser = await launchBrowser()
+    token = (await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'test' } })).body.token
+  })
+  afterAll(async () => {
+    await browser?.close()
+    await service?.dispose()
+  })
+
+  test('runs because a button is pressed, its curve grows, and it is stopped', { timeout: PATIENCE_MS }, async () => {
+    const window = await openWindow(browser, service.url, { token })
+    const { context, page, problems } = window
+    context.setDefaultTimeout(PATIENCE_MS)
+    await page.goto('/ui/')
+    const start = page.getByRole('button', { name: 'Run the demo' })
+    await start.waitFor()
+    await expectSound(window, 'fresh')
+    expect((await ask('GET')).body.status).toBe('idle')
+    expect((await ask('POST', {}, { base_model: 'org/none' })).body.error.code).toBe('base_model_not_found')
+
+    await start.click()
+    const line = page.getByRole('region', { name: 'Demo' })
+    await line.getByRole('link', { name: 'Watch its curve' }).waitFor()
+    const running = (await ask('GET')).body
+    expect(running.status).toBe('running')
+    // who asks again is told of the one that runs; others see nothing of it, and wait
+    expect((await ask('POST')).body.model_id).toBe(running.model_id)
+    const stranger = {
+      authorization: `Bearer ${(await service.createKey({ entity: 'stranger', scope: 'write' })).key}`,
+    }
+    expect((await ask('GET', stranger)).body).toMatchObject({ status: 'idle', model_id: null })
+    const refused = await ask('POST', stranger)
+    expect([refused.status, refused.body.error.code]).toEqual([409, 'demo_running'])
+    expect((await ask('DELETE', stranger)).body.status).toBe('idle')
+    await line.getByText('at step 1').waitFor()
+    await expectSound(window, 'demo')
+
+    await line.getByRole('link', { name: 'Watch its curve' }).click()
+    await page.locator('.u-over').first().waitFor()
+    await page.goBack()
+    await line.getByRole('button', { name: 'Stop the demo' }).click()
+    await line.getByText('was stopped').waitFor()
+    expect((await ask('GET')).body).toMatchObject({ status: 'stopped', model_id: running.model_id })
+    await until(async () => {
+      const { body } = await service.json<{ data: { name: string }[] }>('/v1/preview/sessions')
+      return body.data.every(({ name }) => name !== 'demo')
+    }, 'the end of its session')
+    expect((await service.json(`/v1/preview/models/${running.model_id}`)).status).toBe(200)
+    expect(await problems()).toEqual([])
+    await context.close()
+  })
+})

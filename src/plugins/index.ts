@@ -7,6 +7,7 @@ import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
+import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
 import { postgres } from './postgres/plugin.js'
@@ -26,6 +27,7 @@ export const INSTALLED: Installed = {
     messages,
     fineTuning,
     graders,
+    loops,
     wandb,
     tinker,
     marks,

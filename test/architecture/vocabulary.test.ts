@@ -78,6 +78,8 @@ describe('closed lists', () => {
       // a word of OpenAI's that happens to be ours
       'src/plugins/fine-tuning/to-openai.ts',
       'src/plugins/fine-tuning/wire.ts',
+      // loops are made of jobs that learn from rewards
+      'src/plugins/loops/loops.ts',
       // learns at the rate of rewards
       'src/sdk/rl/distill.ts',
       'src/sdk/rl/model.ts',

@@ -1,0 +1,173 @@
+/**
+ * Creates loops, shows them, and says what is to become of them: only rows change, which whoever runs the loop's process sees.
+ */
+import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
+import type { JsonObject } from '#base/util/json.js'
+import { advisedOptions, sizeDefaults } from '#contract/jobs/size-defaults.js'
+import { checkGrader } from '#sdk/graders/check.js'
+import { readGrader } from '#sdk/graders/spec.js'
+import type { ServiceContext } from '#service/operations/context.js'
+import { requestCancel } from '#service/queue/outcome.js'
+import type { Database } from '#service/storage/database.js'
+import { findFile } from '#service/storage/files.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
+import { findModel } from '#service/storage/models.js'
+import type { LoopOwner, LoopRecord, LoopService, LoopSpec } from './loop-service.js'
+import {
+  changeLoop,
+  countUnended,
+  findLoop,
+  insertLoop,
+  insertLoopEvent,
+  type LoopTenant,
+  listLoopEvents,
+  listLoops,
+  type StoredLoop,
+  UNENDED,
+} from './storage/loops.js'
+
+/** Loops of one entity that have not ended. */
+export const MOST_UNENDED = 32
+
+type Context = Pick<ServiceContext, 'db' | 'ids' | 'signals' | 'dispatcher' | 'modelFacts' | 'logger'>
+
+/** Loops of an entity can be asked for, too: whose key sees all of its projects. */
+interface LoopsOfTenants extends LoopService {
+  get(owner: LoopTenant, id: string): Promise<StoredLoop>
+  list(
+    owner: LoopTenant,
+    page: { readonly after: string | null; readonly limit: number; readonly modelId?: string | undefined },
+  ): Promise<readonly StoredLoop[]>
+  pause(owner: LoopTenant, id: string): Promise<StoredLoop>
+  resume(owner: LoopTenant, id: string): Promise<StoredLoop>
+  cancel(owner: LoopTenant, id: string): Promise<StoredLoop>
+  events(
+    owner: LoopTenant,
+    id: string,
+    page: { readonly after: string | null; readonly limit: number },
+  ): ReturnType<LoopService['events']>
+}
+
+export function createLoopService(context: Context): LoopsOfTenants {
+  const { db, ids } = context
+
+  async function requireLoop(from: Database, tenant: LoopTenant, id: string): Promise<StoredLoop> {
+    const loop = await findLoop(from, tenant, id)
+    if (loop !== null) return loop
+    throw new NotFoundError('loop_not_found', `loop "${id.slice(0, 100)}" was not found`)
+  }
+
+  async function say(to: Database, id: string, message: string): Promise<void> {
+    await insertLoopEvent(to, id, { id: ids.uuid(), type: 'message', level: 'info', message, data: {} })
+  }
+
+  /** Changes a loop that has not ended. @throws {ConflictError} `loop_ended` */
+  async function change(
+    owner: LoopTenant,
+    id: string,
+    act: (transaction: Database, loop: StoredLoop) => Promise<void>,
+  ): Promise<StoredLoop> {
+    return await inTransaction(db, async (transaction) => {
+      const loop = await requireLoop(transaction, owner, id)
+      if (!UNENDED.some((status) => status === loop.status)) {
+        throw new ConflictError('loop_ended', `loop "${loop.id}" is ${loop.status} already`)
+      }
+      await act(transaction, loop)
+      return await requireLoop(transaction, owner, id)
+    })
+  }
+
+  return {
+    async create(owner, spec, id = ids.uuid()): Promise<LoopRecord> {
+      const given = await resolveSpec(context, owner, spec)
+      return await inTransaction(db, async (transaction) => {
+        const before = await findLoop(transaction, owner, id)
+        if (before !== null) return before
+        if ((await countUnended(transaction, owner.entity)) >= MOST_UNENDED) {
+          throw new AppError('rate_limited', 'queue_full', `${MOST_UNENDED} loops have not ended already`, {
+            hint: 'wait for loops to end, or cancel some',
+          })
+        }
+        await insertLoop(transaction, { id, owner, spec: given })
+        await say(transaction, id, `Loop of ${given.steps} steps created`)
+        return await requireLoop(transaction, owner, id)
+      })
+    },
+    get: async (owner, id) => await requireLoop(db, owner, id),
+    list: async (owner, { after, limit, modelId }) =>
+      (await listLoops(db, owner, { after: after ?? undefined, limit, modelId })).items,
+    pause: async (owner, id) =>
+      await change(owner, id, async (transaction, loop) => {
+        if (loop.status === 'paused') return
+        if (loop.status === 'running') return await changeLoop(transaction, loop.id, { is_pause_asked: 1 })
+        await changeLoop(transaction, loop.id, { status: 'paused' })
+        await say(transaction, loop.id, 'Loop paused')
+      }),
+    resume: async (owner, id) =>
+      await inTransaction(db, async (transaction) => {
+        const loop = await requireLoop(transaction, owner, id)
+        if (loop.isPauseAsked) await changeLoop(transaction, loop.id, { is_pause_asked: 0 })
+        if (loop.status === 'paused') {
+          // limits count from here
+          const spent = JSON.stringify({ ...loop.spent, before: loop.spent })
+          await changeLoop(transaction, loop.id, { status: 'queued', spent })
+          await say(transaction, loop.id, 'Loop resumed')
+        }
+        return await requireLoop(transaction, owner, id)
+      }),
+    async cancel(owner, id) {
+      const cancelled = await change(owner, id, async (transaction, loop) => {
+        await changeLoop(transaction, loop.id, { status: 'cancelled', hasEnded: true })
+        await say(transaction, loop.id, 'Loop cancelled')
+      })
+      await cancelJob(context, cancelled)
+      return cancelled
+    },
+    events: async (owner, id, { after, limit }) => {
+      const loop = await requireLoop(db, owner, id)
+      return (await listLoopEvents(db, loop.id, { after: after ?? undefined, limit })).items
+    },
+  }
+}
+
+/** Cancels the job that a loop's step made, if it runs. */
+export async function cancelJob(
+  { db, ids, signals, dispatcher, logger }: Context,
+  { jobId }: Pick<StoredLoop, 'jobId'>,
+): Promise<void> {
+  if (jobId === null) return
+  try {
+    await requestCancel(db, ids, jobId)
+    signals.notify(jobId)
+    dispatcher.wake()
+  } catch (error) {
+    // it has ended, or is gone
+    const isOver = error instanceof ConflictError || error instanceof NotFoundError
+    if (!isOver) logger.error({ err: error, job_id: jobId }, 'loop.job_not_cancelled')
+  }
+}
+
+/** What is to be done, complete: options of jobs that nobody named are those that were measured for models of this size. */
+async function resolveSpec(
+  { db, modelFacts }: Pick<Context, 'db' | 'modelFacts'>,
+  owner: LoopOwner,
+  spec: LoopSpec,
+): Promise<LoopSpec> {
+  const model = await findModel(db, spec.modelId)
+  if (model === null || model.entity !== owner.entity || model.project !== owner.project) {
+    throw new NotFoundError('model_not_found', `model "${spec.modelId.slice(0, 100)}" was not found`)
+  }
+  for (const id of [spec.promptsFileId, ...(spec.heldOutFileId === null ? [] : [spec.heldOutFileId])]) {
+    const file = await findFile(db, { entity: owner.entity, project: null }, { id })
+    if (file === null || (file.project !== null && file.project !== owner.project)) {
+      throw new NotFoundError('file_not_found', `file "${id.slice(0, 100)}" was not found`, {
+        hint: 'upload it with POST /v1/files and purpose fine-tune',
+      })
+    }
+  }
+  checkGrader(readGrader(spec.grader))
+  const given = spec.training
+  const advised: JsonObject = { ...given, ...advisedOptions('rl', given) }
+  const training = { ...advised, ...sizeDefaults('rl', advised, await modelFacts.parametersOf(model.baseModel)) }
+  return { ...spec, modelId: model.id, training }
+}

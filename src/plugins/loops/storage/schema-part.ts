@@ -1,0 +1,22 @@
+/**
+ * What the database holds of loops.
+ */
+import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
+import { up } from '../migrations/0048-loops.js'
+import { listLoopSteps } from './loops.js'
+import type { LoopTables } from './tables.js'
+import { moveWaits } from './waits.js'
+
+const tables: Readonly<Record<keyof LoopTables, TableFacts>> = {
+  loops: { isListedById: true },
+  loop_events: { isListedById: true },
+  loop_grades: {},
+}
+
+export const loopSchema: SchemaPart = {
+  tables,
+  migrations: { '0048-loops': { up } },
+  postgresMigrations: {},
+  namedSteps: listLoopSteps,
+  moveWaits,
+}

@@ -23,7 +23,7 @@ import { startStorage } from './assembly/storage.js'
 import { openWorkerSupply } from './assembly/worker-supply.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
-import type { Installed } from './plugin.js'
+import type { Installed, PluginStart } from './plugin.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
 
@@ -121,12 +121,12 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   })
   const supply = await openWorkerSupply(start, { storage, jobs })
   const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
-  const begins: (() => void)[] = []
+  const begins: Parameters<PluginStart['onListening']>[0][] = []
   const core = {
     ...{ context, lifetimes, serviceSettings: settings },
     isAlone: !storage.peers.isShared,
     onDuty: storage.peers.onDuty,
-    onListening: (begin: () => void) => begins.push(begin),
+    onListening: (begin: (typeof begins)[number]) => begins.push(begin),
   }
   const started = await startPlugins(start.plugins, core, options.tuning?.plugins)
   const server = await startServer(start, { dataDir, storage, processes, jobs, services, context, started })
@@ -136,7 +136,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   loadFirstModel(start, { engines, name: served[0]?.name, closing: server.closing })
   jobs.dispatcher.start()
   await jobs.sessions.start()
-  for (const begin of begins) begin()
+  for (const begin of begins) begin(server.workerUrl)
   supply?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 

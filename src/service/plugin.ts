@@ -58,8 +58,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly isAlone: boolean
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   readonly onDuty: Peers['onDuty']
-  /** What runs by itself begins when the port is this server's. */
-  onListening(begin: () => void): void
+  /** What runs by itself begins when the port is this server's. @param begin is told where processes of this machine find it */
+  onListening(begin: (serverUrl: string) => void): void
 }
 
 /** A running service, as handlers of a plugin find it. */

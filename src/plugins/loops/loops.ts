@@ -3,6 +3,7 @@
  */
 import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { resolveOptions } from '#contract/jobs/resolve.js'
 import { advisedOptions, sizeDefaults } from '#contract/jobs/size-defaults.js'
 import { checkGrader } from '#sdk/graders/check.js'
 import { readGrader } from '#sdk/graders/spec.js'
@@ -10,9 +11,10 @@ import type { ServiceContext } from '#service/operations/context.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import type { Database } from '#service/storage/database.js'
 import { findFile } from '#service/storage/files.js'
+import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { findModel } from '#service/storage/models.js'
-import type { LoopOwner, LoopRecord, LoopService, LoopSpec } from './loop-service.js'
+import type { LoopOwner, LoopService, LoopSpec } from './loop-service.js'
 import {
   changeLoop,
   countUnended,
@@ -33,6 +35,13 @@ type Context = Pick<ServiceContext, 'db' | 'ids' | 'signals' | 'dispatcher' | 'm
 
 /** Loops of an entity can be asked for, too: whose key sees all of its projects. */
 interface LoopsOfTenants extends LoopService {
+  /** @param repeated what an `Idempotency-Key` made before is answered again */
+  create(
+    owner: LoopOwner,
+    spec: LoopSpec,
+    id?: string,
+    repeated?: { readonly scope: IdempotencyScope; readonly digest: string } | null,
+  ): Promise<StoredLoop>
   get(owner: LoopTenant, id: string): Promise<StoredLoop>
   list(
     owner: LoopTenant,
@@ -78,10 +87,11 @@ export function createLoopService(context: Context): LoopsOfTenants {
   }
 
   return {
-    async create(owner, spec, id = ids.uuid()): Promise<LoopRecord> {
+    async create(owner, spec, id = ids.uuid(), repeated = null): Promise<StoredLoop> {
       const given = await resolveSpec(context, owner, spec)
       return await inTransaction(db, async (transaction) => {
-        const before = await findLoop(transaction, owner, id)
+        const earlier = repeated === null ? null : await findIdempotent(transaction, repeated.scope, repeated.digest)
+        const before = await findLoop(transaction, owner, earlier ?? id)
         if (before !== null) return before
         if ((await countUnended(transaction, owner.entity)) >= MOST_UNENDED) {
           throw new AppError('rate_limited', 'queue_full', `${MOST_UNENDED} loops have not ended already`, {
@@ -89,6 +99,7 @@ export function createLoopService(context: Context): LoopsOfTenants {
           })
         }
         await insertLoop(transaction, { id, owner, spec: given })
+        if (repeated !== null) await rememberIdempotent(transaction, repeated.scope, repeated.digest, id)
         await say(transaction, id, `Loop of ${given.steps} steps created`)
         return await requireLoop(transaction, owner, id)
       })
@@ -167,6 +178,7 @@ async function resolveSpec(
   }
   checkGrader(readGrader(spec.grader))
   const given = spec.training
+  resolveOptions('rl', given)
   const advised: JsonObject = { ...given, ...advisedOptions('rl', given) }
   const training = { ...advised, ...sizeDefaults('rl', advised, await modelFacts.parametersOf(model.baseModel)) }
   return { ...spec, modelId: model.id, training }

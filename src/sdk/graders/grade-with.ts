@@ -61,17 +61,14 @@ function toAnswer({ finish_reason: finishReason, message }: Choice): JsonObject 
   return { choices: [{ index: 0, finish_reason: finishReason ?? null, message: { ...message } as JsonObject }] }
 }
 
-/** Grades an answer and notes on it what was found beside the reward. */
-export async function gradeTrajectory(
-  grader: Grader,
-  scored: Gradable,
-  { item, ...context }: GradeContext & { readonly item: JsonObject },
-): Promise<Graded> {
-  const { choices = [], answer, metrics, logs } = scored
+/** What of an episode is graded: its last answer, as a choice of its own. */
+export function answerOf({ choices = [], answer }: Pick<Gradable, 'answer' | 'choices'>): string | JsonObject {
   const last = choices.at(-1)
-  // the last answer of an episode is what is graded, as a choice of its own
-  const given = last === undefined ? answer : toAnswer(last)
-  const graded = await grade(grader, { item, sample: toSample(given) }, context)
+  return last === undefined ? answer : toAnswer(last)
+}
+
+/** Notes on an answer what was found beside the reward. @throws {Error} where a grader gave no score */
+export function noteGraded({ metrics, logs }: Pick<Gradable, 'metrics' | 'logs'>, graded: Graded): void {
   // who gave no score said nothing of the answer: it is no answer that earned 0
   const unresponsive = graded.errors.find(({ flag }) => flag === 'unresponsive_reward_error')
   if (unresponsive !== undefined) throw new Error(`grader ${unresponsive.grader}: ${unresponsive.message}`)
@@ -79,5 +76,15 @@ export async function gradeTrajectory(
   for (const [name, isPassed] of Object.entries(graded.passes)) metrics[`pass/${name}`] = isPassed
   metrics[ERRORS_METRIC] = graded.errors.length
   for (const { flag, grader: name, message } of graded.errors) logs?.push(`grader ${name}: ${flag}: ${message}`)
+}
+
+/** Grades an answer and notes on it what was found beside the reward. */
+export async function gradeTrajectory(
+  grader: Grader,
+  scored: Gradable,
+  { item, ...context }: GradeContext & { readonly item: JsonObject },
+): Promise<Graded> {
+  const graded = await grade(grader, { item, sample: toSample(answerOf(scored)) }, context)
+  noteGraded(scored, graded)
   return graded
 }

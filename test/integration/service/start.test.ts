@@ -35,6 +35,7 @@ const PARTS = [
   'probes',
   'outbox',
   'server',
+  'loops',
 ]
 
 let dataDir: string

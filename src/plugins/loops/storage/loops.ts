@@ -18,7 +18,7 @@ export interface LoopTenant {
 }
 
 export const LOOP_STATUSES = ['queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled'] as const
-const PHASES = ['sampling', 'grading', 'training', 'evaluating'] as const
+export const PHASES = ['sampling', 'grading', 'training', 'evaluating'] as const
 export const UNENDED = ['queued', 'running', 'paused'] as const
 
 /** What was used. */

@@ -57,6 +57,15 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
     const [asked, answer] = ['user', 'assistant'].map((role) => ({ role, content: `${role} ${n}` }))
     return send(`/v1/preview/models/${modelId}/marks`, { mark: 'good', messages: [asked], answer }, headers)
   },
+  '/v1/preview/loops': async (n, headers) => {
+    const row = { messages: [{ role: 'user', content: 'x' }] }
+    const file = await upload(`${JSON.stringify(row)}\n`, { 'idempotency-key': 'rows of a loop' })
+    const grader = { type: 'string_check', input: '{{sample.output_text}}', reference: 'a', operation: 'eq' }
+    const json = { model_id: modelId, prompts_file: file.body['id'], grader, steps: n, held_out_rows: 0, seed: 0 }
+    const made = await send('/v1/preview/loops', json, headers)
+    if (made.status === 200) await service.json(`/v1/preview/loops/${made.body['id']}/cancel`, { method: 'POST' })
+    return made
+  },
   '/v1/preview/webhooks': (n, headers) => send('/v1/preview/webhooks', { url: `https://example.com/${n}` }, headers),
   '/v1/fine_tuning/jobs': async (n, headers) => {
     const messages = ['user', 'assistant'].map((role) => ({ role, content: 'x' }))
@@ -73,6 +82,9 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/training-sessions/:training_run_id/end',
   '/v1/preview/models/:model_id/probes',
   '/v1/preview/models/:model_id/probes/:probe_id/answers',
+  '/v1/preview/loops/:loop_id/cancel',
+  '/v1/preview/loops/:loop_id/pause',
+  '/v1/preview/loops/:loop_id/resume',
   '/v1/preview/verify',
 ]
 /** Routes with a rule of their own, tested where they are. */

@@ -57,9 +57,16 @@ beforeAll(async () => {
   })
   const session = await service.json<{ id: string }>('/v1/preview/sessions', { json: { name: 'secret' } })
   const response = await service.json<{ id: string }>('/v1/responses', { json: { input: 'hi', max_output_tokens: 16 } })
-  const loop = await (await openTinker(service)).createRun()
+  const training = await (await openTinker(service)).createRun()
+  const grader = { type: 'string_check', input: '{{sample.output_text}}', reference: 'secret', operation: 'eq' }
+  const loop = await service.json<{ id: string }>('/v1/preview/loops', {
+    json: { model_id: modelId, prompts_file: rows.body.id, grader, steps: 1 },
+  })
+  // nothing of it is to run
+  await service.json(`/v1/preview/loops/${loop.body.id}/cancel`, { method: 'POST' })
   ids = {
-    training_run_id: loop.id,
+    training_run_id: training.id,
+    loop_id: loop.body.id,
     response_id: response.body.id,
     model_id: modelId,
     training_job_id: job.body.id,

@@ -1,0 +1,107 @@
+/**
+ * Loops over HTTP.
+ */
+import { DEFAULT_PAGE_LIMIT, toList } from '#contract/wire/list.js'
+import { idempotencyKey } from '#service/http/headers.js'
+import { digestOf } from '#service/operations/access/request-digest.js'
+import { ownerOf } from '#service/operations/access/tenant.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import { readLoopRequest } from './create-loop.js'
+import type { loopEndpoints } from './endpoints.js'
+import type { LoopEvent } from './loop-service.js'
+import { createLoopService } from './loops.js'
+import { listLoopEvents, listLoops, type StoredLoop } from './storage/loops.js'
+import type { Loop, LoopEventBody } from './wire.js'
+
+export function loopHandlers({ context }: PluginService): PluginHandlers<typeof loopEndpoints> {
+  const { db } = context
+  const loops = createLoopService(context)
+  return {
+    'POST /v1/preview/loops': async ({ principal, body, c }) => {
+      const request = await body()
+      const key = idempotencyKey(c)
+      const repeated =
+        key === null ? null : { scope: { ...ownerOf(principal), scope: 'loops', key }, digest: digestOf([request]) }
+      const { owner, spec } = await readLoopRequest(context, principal, request)
+      return toWire(await loops.create(owner, spec, undefined, repeated))
+    },
+    'GET /v1/preview/loops': async ({ principal, query }) => {
+      const { after, limit = DEFAULT_PAGE_LIMIT, model_id: modelId } = query()
+      const page = await listLoops(db, principal, { after, limit, modelId })
+      return toList(page.items.map(toWire), page.hasMore)
+    },
+    'GET /v1/preview/loops/{loop_id}': async ({ principal, params }) =>
+      toWire(await loops.get(principal, params.loop_id)),
+    'GET /v1/preview/loops/{loop_id}/events': async ({ principal, params, query }) => {
+      const { id } = await loops.get(principal, params.loop_id)
+      const { after, limit = DEFAULT_PAGE_LIMIT } = query()
+      const page = await listLoopEvents(db, id, { after, limit })
+      return toList(page.items.map(toWireEvent), page.hasMore)
+    },
+    'POST /v1/preview/loops/{loop_id}/pause': async ({ principal, params }) =>
+      toWire(await loops.pause(principal, params.loop_id)),
+    'POST /v1/preview/loops/{loop_id}/resume': async ({ principal, params }) =>
+      toWire(await loops.resume(principal, params.loop_id)),
+    'POST /v1/preview/loops/{loop_id}/cancel': async ({ principal, params }) =>
+      toWire(await loops.cancel(principal, params.loop_id)),
+  }
+}
+
+function toWire(loop: StoredLoop): Loop {
+  const { spec, spent } = loop
+  return {
+    id: loop.id,
+    object: 'loop',
+    model_id: spec.modelId,
+    status: loop.status,
+    phase: loop.phase,
+    step: loop.step,
+    steps: spec.steps,
+    prompts_file: spec.promptsFileId,
+    held_out_file: spec.heldOutFileId,
+    held_out_rows: spec.heldOutRows,
+    grader: spec.grader as Loop['grader'],
+    response_format: spec.responseFormat as Loop['response_format'],
+    prompts_per_step: spec.promptsPerStep,
+    answers_per_prompt: spec.answersPerPrompt,
+    evaluate_every: spec.evaluateEvery,
+    answers_per_held_out: spec.answersPerHeldOut,
+    seed: spec.seed,
+    sampling: spec.sampling as Loop['sampling'],
+    config: spec.training as Loop['config'],
+    limits: {
+      grader_tokens: spec.limits.graderTokens,
+      seconds: spec.limits.seconds,
+      endpoint_calls: spec.limits.endpointCalls,
+    },
+    used: {
+      grader_tokens: spent.graderTokens,
+      seconds: spent.seconds,
+      endpoint_calls: spent.endpointCalls,
+      trained_tokens: spent.trainedTokens,
+    },
+    evaluations: loop.evaluations.map((each) => ({
+      step: each.loopStep,
+      checkpoint_step: each.checkpointStep,
+      train_reward: each.trainReward,
+      valid_reward: each.validReward,
+    })),
+    training_job_id: loop.jobId,
+    error: loop.error,
+    created_at: toIso(loop.createdAtMs),
+    started_at: loop.startedAtMs === null ? null : toIso(loop.startedAtMs),
+    ended_at: loop.endedAtMs === null ? null : toIso(loop.endedAtMs),
+  }
+}
+
+const toWireEvent = (event: LoopEvent): LoopEventBody => ({
+  id: event.id,
+  object: 'loop.event',
+  type: event.type,
+  level: event.level,
+  message: event.message,
+  data: event.data as LoopEventBody['data'],
+  created_at: toIso(event.createdAtMs),
+})
+
+const toIso = (ms: number): string => new Date(ms).toISOString()

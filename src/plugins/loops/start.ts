@@ -1,0 +1,44 @@
+/**
+ * Who runs loops, beside the service: nothing of it is loaded before a loop wants a process.
+ */
+import type { PluginStart } from '#service/plugin.js'
+import { freeLoops, listDueLoops } from './storage/claims.js'
+import type { LoopSupervisor } from './supervisor.js'
+import { DEFAULT_LOOP_TIMING, type LoopTiming } from './timing.js'
+
+/** Starts it for a service; it ends with the service. */
+export async function startLoops(core: PluginStart): Promise<undefined> {
+  const { context, lifetimes, isAlone } = core
+  const { db, logger } = context
+  const timing: LoopTiming = { ...DEFAULT_LOOP_TIMING, ...core.tuning }
+  let timer: NodeJS.Timeout | null = null
+  let supervisor: LoopSupervisor | null = null
+  let looking: Promise<void> | null = null
+  let isStopped = false
+
+  async function look(url: string): Promise<void> {
+    if (supervisor === null && (await listDueLoops(db, 1)).length > 0) {
+      const { createLoopSupervisor } = await import('./supervisor.js')
+      supervisor = createLoopSupervisor(context, url, timing)
+    }
+    if (!isStopped) await supervisor?.look()
+  }
+  if (isAlone) await freeLoops(db)
+  core.onListening((url) => {
+    // before the port closes: what a process asks for is not waited for
+    lifetimes.add('loops', async () => {
+      isStopped = true
+      if (timer !== null) clearInterval(timer)
+      await looking
+      await supervisor?.stop()
+    })
+    timer = setInterval(() => {
+      looking ??= look(url)
+        .catch((error: unknown) => logger.error({ err: error }, 'loop.look_failed'))
+        .finally(() => {
+          looking = null
+        })
+    }, timing.pollMs).unref()
+  })
+  return undefined
+}

@@ -1,0 +1,104 @@
+/**
+ * Which process has a loop: attempts count processes and are the fence of what they report; a lease that is over lets another
+ * server take the loop.
+ */
+import type { ExpressionBuilder } from 'kysely'
+import type { Database } from '#service/storage/database.js'
+import { databaseNowMs } from '#service/storage/database.js'
+import type { Schema } from '#service/storage/schema.js'
+import { type LoopTables, loopTables } from './tables.js'
+
+/** One attempt at a loop. */
+export interface LoopAttempt {
+  readonly id: string
+  readonly attempt: number
+}
+
+const AT_WORK = ['queued', 'running'] as const
+
+/** A loop that no process has, and whose pause after a loss is over. */
+const isFree = (e: ExpressionBuilder<Schema & LoopTables, 'loops'>) =>
+  e.and([
+    e('status', 'in', AT_WORK),
+    e.or([e('lease_until_ms', 'is', null), e('lease_until_ms', '<=', databaseNowMs)]),
+    e.or([e('not_before_ms', 'is', null), e('not_before_ms', '<=', databaseNowMs)]),
+  ])
+
+/** Loops that wait for a process, oldest first. */
+export async function listDueLoops(db: Database, limit: number): Promise<readonly string[]> {
+  const rows = await loopTables(db).selectFrom('loops').select('id').where(isFree).orderBy('id').limit(limit).execute()
+  return rows.map(({ id }) => id)
+}
+
+/** Takes a loop for a process. @returns null where another server was first */
+export async function claimLoop(db: Database, id: string, leaseMs: number): Promise<LoopAttempt | null> {
+  const row = await loopTables(db)
+    .updateTable('loops')
+    .set((e) => ({
+      status: 'running',
+      attempt: e('attempt', '+', 1),
+      lease_until_ms: e(databaseNowMs, '+', leaseMs),
+      started_at_ms: e.fn.coalesce('started_at_ms', databaseNowMs),
+    }))
+    .where('id', '=', id)
+    .where(isFree)
+    .returning(['id', 'attempt'])
+    .executeTakeFirst()
+  return row ?? null
+}
+
+/** Extends the lease of a process. @returns false where the loop is no longer its own: it ended, paused, or was taken */
+export async function renewLoop(db: Database, { id, attempt }: LoopAttempt, leaseMs: number): Promise<boolean> {
+  const result = await loopTables(db)
+    .updateTable('loops')
+    .set((e) => ({ lease_until_ms: e(databaseNowMs, '+', leaseMs) }))
+    .where('id', '=', id)
+    .where('attempt', '=', attempt)
+    .where('status', '=', 'running')
+    .executeTakeFirst()
+  return result.numUpdatedRows > 0n
+}
+
+/** Attempts of these that still have their loops. */
+export async function listHeld(db: Database, attempts: readonly LoopAttempt[]): Promise<readonly LoopAttempt[]> {
+  if (attempts.length === 0) return []
+  return await loopTables(db)
+    .selectFrom('loops')
+    .select(['id', 'attempt'])
+    .where(
+      'id',
+      'in',
+      attempts.map(({ id }) => id),
+    )
+    .where('status', '=', 'running')
+    .execute()
+}
+
+/** Lets another process have the loop, after a pause where this one was lost. @returns false: it was no longer its own */
+export async function releaseLoop(
+  db: Database,
+  { id, attempt }: LoopAttempt,
+  { waitMs, isLoss }: { readonly waitMs: number; readonly isLoss: boolean },
+): Promise<boolean> {
+  const result = await loopTables(db)
+    .updateTable('loops')
+    .set((e) => ({
+      lease_until_ms: null,
+      not_before_ms: e(databaseNowMs, '+', waitMs),
+      losses: e('losses', '+', isLoss ? 1 : 0),
+    }))
+    .where('id', '=', id)
+    .where('attempt', '=', attempt)
+    .where('status', '=', 'running')
+    .executeTakeFirst()
+  return result.numUpdatedRows > 0n
+}
+
+/** Loops that an earlier process of this server had are free: for a server that is alone with its database. */
+export async function freeLoops(db: Database): Promise<void> {
+  await loopTables(db)
+    .updateTable('loops')
+    .set({ lease_until_ms: null, not_before_ms: null })
+    .where('status', 'in', AT_WORK)
+    .execute()
+}

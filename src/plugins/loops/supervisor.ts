@@ -1,0 +1,186 @@
+/**
+ * Runs a process for each loop that wants one: claims loops, starts their processes, writes what they report, ends those whose
+ * loop was cancelled or paused, and starts lost ones again, each time a little later.
+ */
+import type { ChildProcess } from 'node:child_process'
+import { readEnvironment } from '#base/environment.js'
+import { endOf, startChild } from '#base/processes/child.js'
+import type { ServiceContext } from '#service/operations/context.js'
+import { deleteSession, insertSession, newSessionToken } from '#service/storage/access/sessions.js'
+import { findApiKeyById } from '#service/storage/api-keys.js'
+import { inTransaction } from '#service/storage/in-transaction.js'
+import { cancelJob } from './loops.js'
+import type { FromProcess, LoopQuestion, ToProcess } from './messages.js'
+import { claimLoop, type LoopAttempt, listDueLoops, listHeld, releaseLoop, renewLoop } from './storage/claims.js'
+import { findGrades, forgetOldGrades, rememberGrade } from './storage/grades.js'
+import { changeLoop, findAnyLoop, type StoredLoop } from './storage/loops.js'
+import { failLoop, writeReport } from './storage/reports.js'
+import type { LoopTiming } from './timing.js'
+
+export interface LoopSupervisor {
+  /** Looks what is to be done; never rejects. */
+  look(): Promise<void>
+  /** Ends all processes; their loops go on by the next server. */
+  stop(): Promise<void>
+}
+
+type Context = Parameters<typeof cancelJob>[0] & Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock'>
+
+interface Running extends LoopAttempt {
+  readonly child: ChildProcess
+  renewedAtMs: number
+  readonly ended: Promise<void>
+}
+
+const PROCESS = 'plugins/loops/process/main.js'
+/** Loops that run side by side on a server; others wait. */
+const MOST_PROCESSES = 4
+/** Losses without a step between them after which a loop has failed. */
+const MOST_LOSSES = 8
+const LONGEST_WAIT_MS = 60_000
+/** A loop that takes longer signs in anew with its next process. */
+const SESSION_MS = 30 * 24 * 3_600_000
+
+/** @param url where the server listens, for its own children */
+export function createLoopSupervisor(context: Context, url: string, timing: LoopTiming): LoopSupervisor {
+  const { db, ids, logger, clock } = context
+  const running = new Map<string, Running>()
+  let looking: Promise<void> | null = null
+  let isStopped = false
+
+  async function lookOnce(): Promise<void> {
+    await watchRunning()
+    if (running.size >= MOST_PROCESSES) return
+    for (const id of await listDueLoops(db, MOST_PROCESSES)) {
+      if (isStopped || running.size >= MOST_PROCESSES) return
+      // one that is only just ending
+      if (running.has(id)) continue
+      const claimed = await claimLoop(db, id, timing.leaseMs)
+      if (claimed !== null) await begin(claimed)
+    }
+  }
+
+  /** Renews leases, and ends processes whose loops are no longer theirs. */
+  async function watchRunning(): Promise<void> {
+    const held = await listHeld(db, [...running.values()])
+    for (const run of running.values()) {
+      const isHeld = held.some(({ id, attempt }) => id === run.id && attempt === run.attempt)
+      const isDue = clock.monotonicMs() - run.renewedAtMs > timing.leaseMs / 3
+      if (isHeld && isDue) run.renewedAtMs = clock.monotonicMs()
+      const isOwn = isHeld && (!isDue || (await renewLoop(db, run, timing.leaseMs)))
+      if (!isOwn) run.child.kill('SIGKILL')
+    }
+  }
+
+  async function begin(claimed: LoopAttempt): Promise<void> {
+    const loop = await findAnyLoop(db, claimed.id)
+    if (loop === null) return
+    await forgetOldGrades(db)
+    const token = await signIn(loop)
+    if (token === null) {
+      const message = 'the key that the loop was created with is gone, and nothing can be counted to it'
+      await failLoop(db, ids, claimed, { code: 'key_not_found', message })
+      return
+    }
+    if (isStopped) return
+    launch(claimed, loop, token)
+  }
+
+  /** A session of the loop's key, in place of that of the process before. */
+  async function signIn({ id, owner, sessionId }: StoredLoop): Promise<string | null> {
+    const token = newSessionToken(ids)
+    const session = ids.uuid()
+    return await inTransaction(db, async (transaction) => {
+      if (sessionId !== null) await deleteSession(transaction, sessionId)
+      const tenant = { entity: owner.entity, project: null }
+      const key = owner.keyId === null ? null : await findApiKeyById(transaction, tenant, owner.keyId)
+      if (key === null) return null
+      const name = `loop ${id}`
+      const made = { id: session, keyId: key.id, scope: 'write', name, expiresInMs: SESSION_MS } as const
+      await insertSession(transaction, made, token)
+      await changeLoop(transaction, id, { session_id: session })
+      return token
+    })
+  }
+
+  function launch(claimed: LoopAttempt, loop: StoredLoop, token: string): void {
+    const child = startChild(PROCESS, { environment: readEnvironment(), isBehind: true })
+    let failure: string | null = null
+    const say = (message: ToProcess): void => void child.send(message, () => undefined)
+    child.on('message', (message: FromProcess) => {
+      if (message.type === 'failed') failure = message.message
+      else {
+        answer(claimed, message.question).then(
+          (said) => say({ type: 'answer', number: message.number, answer: said, error: null }),
+          (error: unknown) => {
+            logger.error({ err: error, loop_id: claimed.id }, 'loop.report_failed')
+            say({
+              type: 'answer',
+              number: message.number,
+              answer: null,
+              error: error instanceof Error ? error.message : String(error),
+            })
+          },
+        )
+      }
+    })
+    const ended = new Promise<void>((resolve) => {
+      const end = (how: string): void => {
+        onEnd(claimed, failure ?? how)
+          .catch((error: unknown) => logger.error({ err: error, loop_id: claimed.id }, 'loop.end_failed'))
+          .finally(() => {
+            running.delete(claimed.id)
+            resolve()
+          })
+      }
+      child.once('error', (error) => end(`could not be started: ${error.message}`))
+      child.once('exit', (code, signal) => end(endOf(code, signal)))
+    })
+    running.set(claimed.id, { ...claimed, child, renewedAtMs: clock.monotonicMs(), ended })
+    logger.info({ loop_id: claimed.id, attempt: claimed.attempt, pid: child.pid }, 'loop.process_started')
+    const { spec, step, baseStep, progress, evaluations, owner } = loop
+    const { entity, project } = owner
+    say({ type: 'start', url, token, id: loop.id, entity, project, spec, step, baseStep, progress, evaluations })
+  }
+
+  async function answer(claimed: LoopAttempt, question: LoopQuestion): Promise<unknown> {
+    if (question.kind === 'grades') return await findGrades(db, question.digests)
+    if (question.kind === 'remember') return await rememberGrade(db, question.digest, question.graded)
+    return await writeReport(db, ids, claimed, question.report)
+  }
+
+  /** A process has ended: its loop did, or paused, or the process was lost. */
+  async function onEnd(claimed: LoopAttempt, how: string): Promise<void> {
+    const loop = await findAnyLoop(db, claimed.id)
+    if (loop === null || loop.attempt !== claimed.attempt) return
+    if (loop.sessionId !== null) await deleteSession(db, loop.sessionId)
+    if (loop.status === 'cancelled') await cancelJob(context, loop)
+    if (loop.status !== 'running') return
+    if (isStopped) return void (await releaseLoop(db, claimed, { waitMs: 0, isLoss: false }))
+    if (loop.losses + 1 >= MOST_LOSSES) {
+      const message = `the loop's process was lost ${MOST_LOSSES} times in one step; the last one: ${how}`
+      return await failLoop(db, ids, claimed, { code: 'loop_failed', message })
+    }
+    logger.warn({ loop_id: claimed.id, attempt: claimed.attempt, reason: how }, 'loop.process_lost')
+    const waitMs = Math.min(LONGEST_WAIT_MS, timing.retryMs * 2 ** loop.losses)
+    await releaseLoop(db, claimed, { waitMs, isLoss: true })
+  }
+
+  return {
+    look: async () => {
+      if (isStopped) return
+      looking ??= lookOnce()
+        .catch((error: unknown) => logger.error({ err: error }, 'loop.look_failed'))
+        .finally(() => {
+          looking = null
+        })
+      await looking
+    },
+    stop: async () => {
+      isStopped = true
+      await looking
+      for (const { child } of running.values()) child.kill('SIGKILL')
+      await Promise.all([...running.values()].map(({ ended }) => ended))
+    },
+  }
+}

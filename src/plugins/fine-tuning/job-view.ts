@@ -1,18 +1,18 @@
 /**
  * A fine-tuning job as OpenAI's client sees it: the row that keeps its request, and its training job.
  */
-import { setImmediate as othersTurn } from 'node:timers/promises'
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
-import { listEvents } from '#service/storage/events.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
-import { type FineTuningRecord, findFineTuningJob, setTrainedTokens } from './storage/jobs.js'
+import { writeResult } from './result-file.js'
+import { type FineTuningRecord, findFineTuningJob } from './storage/jobs.js'
 import { fromFineTuningId, toFineTuningJob } from './to-openai.js'
 import type { FineTuningJob } from './wire.js'
 
 export type JobView = ReturnType<typeof createJobView>
 
-export function createJobView({ db, clock }: Pick<ServiceContext, 'db' | 'clock'>) {
+export function createJobView(context: Pick<ServiceContext, 'db' | 'blobs' | 'clock'>) {
+  const { db, clock } = context
   async function require(principal: Principal, id: string): Promise<{ record: FineTuningRecord; job: JobRecord }> {
     const jobId = fromFineTuningId(id)
     const record = await findFineTuningJob(db, principal, jobId)
@@ -28,24 +28,9 @@ export function createJobView({ db, clock }: Pick<ServiceContext, 'db' | 'clock'
   async function toWire(record: FineTuningRecord, job: JobRecord | null | undefined): Promise<FineTuningJob> {
     if (job === null || job === undefined)
       throw new AppError('internal', 'internal_error', 'a fine-tuning job has no training job')
-    const isDone = job.status === 'completed' && record.trainedTokens === null
-    const trainedTokens = isDone ? await countTrainedTokens(job.id) : record.trainedTokens
-    return toFineTuningJob({ ...record, trainedTokens }, job, clock.nowMs())
-  }
-
-  /** Tokens the job trained on, over all its steps; counted once and remembered. */
-  async function countTrainedTokens(jobId: string): Promise<number> {
-    let total = 0
-    let after: string | undefined
-    for (;;) {
-      const page = await listEvents(db, jobId, { after, limit: 1000 })
-      for (const { data } of page.items) total += Number(data['num_trainable_tokens'] ?? 0)
-      after = page.items.at(-1)?.id
-      if (!page.hasMore) break
-      await othersTurn()
-    }
-    await setTrainedTokens(db, jobId, total)
-    return total
+    const isNew = job.status === 'completed' && record.resultFileId === null
+    const result = isNew ? await writeResult(context, record) : {}
+    return toFineTuningJob({ ...record, ...result }, job, clock.nowMs())
   }
 
   async function get(principal: Principal, id: string): Promise<FineTuningJob> {

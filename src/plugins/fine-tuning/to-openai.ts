@@ -45,7 +45,7 @@ export function toFineTuningJob(record: FineTuningRecord, job: JobRecord, nowMs:
     ...methodOf(record, job),
     model: String(request['model']),
     organization_id: job.entity,
-    result_files: [],
+    result_files: record.resultFileId === null ? [] : [record.resultFileId],
     seed: typeof request['seed'] === 'number' ? request['seed'] : 0,
     status: STATUSES[job.status],
     trained_tokens: record.trainedTokens,
@@ -81,6 +81,11 @@ function estimateFinish(job: JobRecord, nowMs: number): number | null {
   return toSeconds(nowMs + (Math.max(0, nowMs - startedAtMs) / gradientSteps) * remaining)
 }
 
+/** Number of the gradient step that an event tells of. */
+export function gradientStepOf({ data, position }: EventRecord): number {
+  return typeof data['gradient_step'] === 'number' ? data['gradient_step'] : position
+}
+
 export function toFineTuningEvent(event: EventRecord, job: JobRecord, trainedName: string): FineTuningEvent {
   const { data } = event
   const frame = {
@@ -105,7 +110,7 @@ export function toFineTuningEvent(event: EventRecord, job: JobRecord, trainedNam
         ? say('The job was cancelled', 'warn')
         : say(`The job failed: ${String(data['error_message'])}`, 'error')
     case 'gradient_step': {
-      const step = typeof data['gradient_step'] === 'number' ? data['gradient_step'] : event.position
+      const step = gradientStepOf(event)
       const total = job.numSequences ?? 0
       const validationLoss = data['val/loss']
       const metrics = {

@@ -53,6 +53,8 @@ beforeAll(async () => {
   await service.waitForJob(sft.id)
   const tuned = await post('/v1/fine_tuning/jobs', { model: 'trainyard/tiny-random', training_file: file.id })
   await service.waitForJob(tuned.id.replace('ftjob-', ''))
+  // who reads it makes its result file, which is one of the files
+  await service.json(`/v1/fine_tuning/jobs/${tuned.id}`)
   await post(`/v1/preview/models/${model}/log`, { split: 'val', trajectory_groups: [sampleGroup()] })
   const [asked, answer] = ['user', 'assistant'].map((role) => ({ role, content: role }))
   await post(`/v1/preview/models/${model}/marks`, { mark: 'good', messages: [asked], answer })

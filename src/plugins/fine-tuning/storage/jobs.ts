@@ -17,6 +17,8 @@ export interface FineTuningRecord {
   readonly trainedName: string
   readonly hyperparameters: JsonObject
   readonly trainedTokens: number | null
+  /** The result file that was made; it may have been deleted since. */
+  readonly resultFileId: string | null
   readonly createdAtMs: number
 }
 
@@ -24,7 +26,7 @@ type Owner = { readonly entity: string; readonly project: string | null }
 
 export async function insertFineTuningJob(
   db: Database,
-  job: Omit<FineTuningRecord, 'trainedTokens' | 'createdAtMs'>,
+  job: Omit<FineTuningRecord, 'trainedTokens' | 'resultFileId' | 'createdAtMs'>,
 ): Promise<void> {
   await fineTuningTables(db)
     .insertInto('fine_tuning_jobs')
@@ -37,6 +39,7 @@ export async function insertFineTuningJob(
       trained_name: job.trainedName,
       hyperparameters: JSON.stringify(job.hyperparameters),
       trained_tokens: null,
+      result_file_id: null,
       created_at_ms: databaseNowMs,
     })
     .onConflict((conflict) => conflict.doNothing())
@@ -77,9 +80,20 @@ export async function listFineTuningJobs(
   return toPage(rows, options.limit, toRecord)
 }
 
-export async function setTrainedTokens(db: Database, jobId: string, trainedTokens: number): Promise<void> {
-  const job = fineTuningTables(db).updateTable('fine_tuning_jobs').where('job_id', '=', jobId)
-  await job.set({ trained_tokens: trainedTokens }).execute()
+/** Notes what was counted when a job had ended. @returns whether nobody noted it before */
+export async function setResult(
+  db: Database,
+  jobId: string,
+  result: { readonly trainedTokens: number; readonly resultFileId: string },
+): Promise<boolean> {
+  const job = fineTuningTables(db)
+    .updateTable('fine_tuning_jobs')
+    .where('job_id', '=', jobId)
+    .where('result_file_id', 'is', null)
+  const { numUpdatedRows } = await job
+    .set({ trained_tokens: result.trainedTokens, result_file_id: result.resultFileId })
+    .executeTakeFirst()
+  return numUpdatedRows > 0n
 }
 
 /** Steps of a model that are what a job was asked for. */
@@ -108,6 +122,7 @@ function toRecord(row: Selectable<FineTuningJobsTable>): FineTuningRecord {
     trainedName: row.trained_name,
     hyperparameters: readObject(row.hyperparameters, 'hyperparameters of a fine-tuning job'),
     trainedTokens: row.trained_tokens,
+    resultFileId: row.result_file_id,
     createdAtMs: row.created_at_ms,
   }
 }

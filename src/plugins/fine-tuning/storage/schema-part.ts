@@ -4,6 +4,7 @@
 import type { Kysely } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up } from '../migrations/0009-fine-tuning.js'
+import { up as addResultFiles } from '../migrations/0051-result-files.js'
 import { listResultSteps } from './jobs.js'
 import type { FineTuningTables } from './tables.js'
 
@@ -30,7 +31,11 @@ async function indexFilters(db: Kysely<unknown>): Promise<void> {
 
 export const fineTuningSchema: SchemaPart = {
   tables,
-  migrations: { '0009-fine-tuning': { up }, '0012-filter-indexes': { up: indexFilters } },
+  migrations: {
+    '0009-fine-tuning': { up },
+    '0012-filter-indexes': { up: indexFilters },
+    '0051-result-files': { up: addResultFiles },
+  },
   postgresMigrations: {},
   firstTables: { statements: FIRST_TABLES },
   namedSteps: listResultSteps,

@@ -19,6 +19,8 @@ export interface FineTuningJobsTable {
   hyperparameters: string
   /** Counted once, after the job has ended. */
   trained_tokens: number | null
+  /** File with a line for each step; null until it is made. It may have been deleted since. */
+  result_file_id: string | null
   created_at_ms: number
 }
 

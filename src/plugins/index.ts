@@ -7,7 +7,6 @@ import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
-import { generate } from './generate/plugin.js'
 import { graders } from './graders/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
@@ -22,13 +21,14 @@ import { teacher } from './teacher/plugin.js'
 import { tinker } from './tinker/plugin.js'
 import { torch } from './torch/plugin.js'
 import { uploads } from './uploads/plugin.js'
+import { vllmGenerate } from './vllm-generate/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
 export const INSTALLED: Installed = {
   plugins: [
     responses,
-    generate,
+    vllmGenerate,
     messages,
     fineTuning,
     graders,

@@ -141,6 +141,8 @@ const BOUNDED_ELSEWHERE = ['generateChunkSchema.error.trainyard: unknown']
 const BY_BODY = [
   // a grader, a row and an answer
   ...['grader', 'item', 'model_sample'],
+  // refused unless they are empty
+  ...['content_parts', 'ec_transfer_params', 'features'],
   // texts, and blocks and items of conversations
   ...[
     'content',

@@ -75,11 +75,11 @@ describe('closed lists', () => {
       // a word of OpenAI's that happens to be ours
       'src/plugins/fine-tuning/to-openai.ts',
       'src/plugins/fine-tuning/wire.ts',
+      // loops are made of jobs that learn from rewards
+      'src/plugins/loops/loops.ts',
       // a supervised job on answers of a teacher
       'src/plugins/teacher/command.ts',
       'src/plugins/teacher/distill-examples.ts',
-      // loops are made of jobs that learn from rewards
-      'src/plugins/loops/loops.ts',
       // learns at the rate of rewards
       'src/sdk/rl/distill.ts',
       'src/sdk/rl/model.ts',

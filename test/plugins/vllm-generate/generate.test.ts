@@ -9,7 +9,7 @@ import {
   type GenerateResponse,
   generateChunkSchema,
   generateResponseSchema,
-} from '#plugins/generate/wire.js'
+} from '#plugins/vllm-generate/wire.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const PATH = '/inference/v1/generate'

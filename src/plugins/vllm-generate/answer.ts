@@ -10,15 +10,12 @@
 import { appliedTemperature } from '#base/sampling-record.js'
 import { append } from '#base/util/lists.js'
 import type { Usage } from '#contract/wire/chat-completions.js'
-import type {
-  DeltaEvent,
-  DrawRecord,
-  PositionLogprobs,
-  PromptPosition,
-  SamplingParameters,
-} from '#inference/host/protocol.js'
 import { toPromptLogprobs } from '#service/operations/generation/chat/chat-answer.js'
-import { createRecorders, type SamplingRecorder } from '#service/operations/generation/chat/sampling-recorder.js'
+import {
+  createRecorders,
+  type RepeatedSampling,
+  type SamplingRecorder,
+} from '#service/operations/generation/chat/sampling-recorder.js'
 import type { CompletionOptions } from '#service/operations/generation/completions/completion-request.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import type {
@@ -30,6 +27,10 @@ import type {
   LogprobsMode,
 } from './wire.js'
 
+type DeltaEvent = Extract<GenerationEvent, { type: 'delta' }>
+type PositionLogprobs = DeltaEvent['logprobs'][number]
+type DrawRecord = NonNullable<NonNullable<DeltaEvent['drawn']>[number]>
+type PromptPosition = Extract<GenerationEvent, { type: 'prompt' }>['positions'][number]
 type Identity = Pick<GenerateResponse, 'request_id' | 'model' | 'created' | 'output_mode' | 'logprobs_mode'>
 type Options = Pick<CompletionOptions, 'n' | 'logprobs' | 'promptLogprobs' | 'isStream' | 'continuousUsage'> & {
   readonly hasPromptIds: boolean
@@ -55,7 +56,7 @@ export interface AnswerBuilder {
 export function createAnswerBuilder(
   { logprobs_mode: wanted, ...identity }: Identity,
   options: Options,
-  sampling: SamplingParameters,
+  sampling: RepeatedSampling,
 ): AnswerBuilder {
   const temperature = appliedTemperature(sampling.temperature)
   const choices = createRecorders(options.n, sampling, options).map(emptyChoice)

@@ -3,8 +3,8 @@
  */
 import { definePlugin } from '#service/define-plugin.js'
 
-export const generate = definePlugin({
-  name: 'generate',
+export const vllmGenerate = definePlugin({
+  name: 'vllm-generate',
   endpoints: async () => (await import('./endpoints.js')).generateEndpoints,
   handlers: async (service) => (await import('./handlers.js')).generateHandlers(service),
 })

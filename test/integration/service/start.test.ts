@@ -22,7 +22,6 @@ const PARTS = [
   'clock watch',
   'sweeper',
   'bodies',
-  'engine nodes',
   'engines',
   'planner',
   'exporter',
@@ -34,6 +33,7 @@ const PARTS = [
   'samples',
   'probes',
   'outbox',
+  'engine nodes',
   'server',
 ]
 

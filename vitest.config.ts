@@ -22,7 +22,7 @@ const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts
 const ALONE = [
   'test/architecture/unfetched.test.ts',
   'test/integration/devices/**/*.test.ts',
-  'test/integration/engine-nodes/{engine-node,vllm}.test.ts',
+  'test/plugins/engine-nodes/{engine-node,vllm}.test.ts',
   'test/integration/api/access/limits.test.ts',
   'test/integration/api/fuzz/**/*.test.ts',
   'test/integration/inference/{core-sharing,engine-memory}.test.ts',
@@ -111,7 +111,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     quick: [
       'test/integration/numerics/**/*.test.ts',
       'test/integration/demo/**/*.test.ts',
-      'test/integration/engine-nodes/vllm-wire.test.ts',
+      'test/plugins/engine-nodes/vllm-wire.test.ts',
       'test/integration/inference/engine.test.ts',
       'test/integration/rl/{distill,session}.test.ts',
       'test/integration/storage/blob-stores.test.ts',
@@ -146,11 +146,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     files: ALONE,
     quick: ['test/integration/api/access/limits.test.ts'],
     // hours of kills, other versions of Node.js, and what needs gigabytes of Python
-    nightly: [
-      'test/nightly/**/*.test.ts',
-      'test/e2e/node-versions.test.ts',
-      'test/integration/engine-nodes/vllm.test.ts',
-    ],
+    nightly: ['test/nightly/**/*.test.ts', 'test/e2e/node-versions.test.ts', 'test/plugins/engine-nodes/vllm.test.ts'],
     options: { ...SERIAL, testTimeout: 600_000 },
   },
   ui: { files: ['test/ui/**/*.test.ts'], options: SERIAL },

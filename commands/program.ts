@@ -18,11 +18,6 @@ import type { Fetch } from '#sdk/client/light-fetch.js'
 /** The core's. Summaries repeat the command's own; a contract test compares them. */
 const OWN: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve, { group: 'begin' }),
-  entry(
-    'engine-node',
-    'Answer chats of a service on another machine',
-    async () => (await import('./service/engine-node.js')).engineNode,
-  ),
   entry('worker', 'Train jobs of a service on another machine', async () => (await import('./worker.js')).worker),
   entry(
     'init',

@@ -5,6 +5,7 @@
 import type { Installed } from '#service/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
+import { engineNodes } from './engine-nodes/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
@@ -48,6 +49,7 @@ export const INSTALLED: Installed = {
     ray,
     devices,
     torch,
+    engineNodes,
   ],
   bodyThread: 'plugins/body-thread.js',
 }

@@ -57,10 +57,6 @@ export interface ServiceTuning {
   readonly engineWatchdog?: EngineProcessOptions['watchdog']
   /** How long a server that says nothing counts as alive for those beside it, milliseconds. Default 15,000. */
   readonly serverLeaseMs?: number
-  /** How long an engine node that says nothing counts as alive, milliseconds. Default 15,000. */
-  readonly engineNodeLeaseMs?: number
-  /** How often an engine node is told to report, milliseconds. Default 5000. */
-  readonly engineNodeReportMs?: number
   /** Sizes and waits of a blob store at an address, whose plugin knows which. Defaults: beside the code they tune. */
   readonly blobStore?: object
   /** Wait before a broken download of a base model is opened again, milliseconds; doubles. Default 1000. */

@@ -197,7 +197,7 @@ describe('imports', () => {
       'src/cli/local/server-process.ts',
       'src/cli/local/user-program.ts',
       // what it was given was chosen for it, and it starts vLLM alone
-      'src/inference/node/group-leader.ts',
+      'src/plugins/engine-nodes/node/group-leader.ts',
     ])
   })
 

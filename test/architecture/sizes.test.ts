@@ -48,7 +48,7 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
     rule: 'process.exit',
     owners: [
       'src/inference/host/main.ts',
-      'src/inference/node/',
+      'src/plugins/engine-nodes/node/',
       'src/base/processes/ask-process.ts',
       'commands/main.ts',
       'src/cli/',

@@ -13,8 +13,6 @@ export const ENTRY_POINTS = [
   'inference/host/adapters/adapter-thread.js',
   'inference/host/main.js',
   'inference/host/text-thread.js',
-  'inference/node/group-leader.js',
-  'inference/node/main.js',
   'model/inspection/thread-main.js',
   'plugins/body-thread.js',
   'plugins/job-options.js',

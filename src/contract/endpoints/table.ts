@@ -5,7 +5,7 @@
 import type { z } from 'zod'
 import { ACCESS } from './access.js'
 import { type Endpoint, type JsonBody, type Key, type Method, TAGS } from './endpoint.js'
-import { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
+import type { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
 import type { FILE_FROM_MARKS, MARKS_OF_ANSWERS } from './marks.js'
@@ -26,13 +26,17 @@ export const ENDPOINTS = Object.freeze({
   ...FILES,
   ...ACCESS,
   ...SERVER,
-  ...ENGINE_NODE_LIST,
   ...WORKER,
-  ...ENGINE_NODE,
 })
 
 /** Rows of plugins that the client has methods for. */
-type OfPlugins = typeof PROBES & typeof MARKS_OF_ANSWERS & typeof FILE_FROM_MARKS & typeof WEBHOOKS & typeof LOOPS
+type OfPlugins = typeof PROBES &
+  typeof MARKS_OF_ANSWERS &
+  typeof FILE_FROM_MARKS &
+  typeof WEBHOOKS &
+  typeof LOOPS &
+  OfNodes
+type OfNodes = typeof ENGINE_NODE & typeof ENGINE_NODE_LIST
 type Endpoints = typeof ENDPOINTS & OfPlugins
 export type EndpointKey = keyof Endpoints
 export type EndpointOf<K extends EndpointKey> = Endpoints[K]

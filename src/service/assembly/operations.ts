@@ -16,8 +16,6 @@ import { createHubConnection } from '../operations/base-models/hub-connection.js
 import { createModelFactsBook } from '../operations/base-models/model-facts.js'
 import { resolveToolFormats } from '../operations/base-models/tool-formats.js'
 import type { ServiceContext } from '../operations/context.js'
-import { createEngineNodeHosts } from '../operations/engine-node-hosts.js'
-import { createEngineNodeService } from '../operations/engine-nodes.js'
 import { createFileService } from '../operations/files.js'
 import { createChatService } from '../operations/generation/chat/chat.js'
 import { createCompletionService } from '../operations/generation/completions/completions.js'
@@ -39,7 +37,6 @@ import { createWorkerApiService } from '../operations/training/worker-api.js'
 import { createWorkerClaimService } from '../operations/training/worker-claims.js'
 import { createTrajectoryLogService } from '../operations/trajectory-log.js'
 import { resolveHub } from '../options.js'
-import { NODE_LEASE_MS, NODE_REPORT_MS } from '../processes/engine-nodes.js'
 import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
 import type { Jobs } from './jobs.js'
@@ -187,12 +184,6 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
     workerApi: createWorkerApiService(context),
     sessionApi: createSessionApiService(context),
     workerClaims: createWorkerClaimService(context),
-    engineNodes: createEngineNodeService(context, {
-      engines: settings.engines,
-      leaseMs: options.tuning?.engineNodeLeaseMs ?? NODE_LEASE_MS,
-      reportMs: options.tuning?.engineNodeReportMs ?? NODE_REPORT_MS,
-      hosts: createEngineNodeHosts(settings.engineNodeHosts, lookUp),
-    }),
     modelMetrics: createModelMetricsService(context),
     modelNotes: createModelNotes(context),
   }

@@ -10,10 +10,10 @@ import { OPERATOR_ENTITY } from '../operations/access/tenant.js'
 import type { BaseModelEntry } from '../operations/context.js'
 import { type Exporter, openLater } from '../operations/models/exporter.js'
 import { openProcessLink } from '../processes/engine-link.js'
-import { createEngineNodes, type EngineNodes, NODE_LEASE_MS } from '../processes/engine-nodes.js'
 import { createEnginePool, type EnginePool } from '../processes/engine-pool.js'
 import type { EngineObserver, EngineProcessOptions } from '../processes/engine-process.js'
 import { createPlanner, type Planner } from '../processes/planner.js'
+import { createRemoteEngines, type RemoteEngines, type RemoteEnginesSeat } from '../processes/remote-engines.js'
 import { createSchemaChecker, type SchemaChecker } from '../processes/schema-checker.js'
 import { createWorkerPool, type WorkerPool } from '../processes/worker-pool.js'
 import type { DatabaseHandle } from '../storage/database.js'
@@ -24,7 +24,7 @@ import { type Start, startEnvironment, trainingVariables } from './start.js'
 export interface Processes {
   readonly engines: EnginePool
   /** Other machines that compute answers. */
-  readonly engineNodes: EngineNodes
+  readonly remoteEngines: RemoteEnginesSeat
   readonly metrics: Metrics
   readonly workers: WorkerPool
   readonly exporter: Exporter
@@ -51,12 +51,13 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
   const { options, settings, lifetimes, seams, logger } = start
   const environment = startEnvironment(start)
   const given = trainingVariables(start)
+  const remoteEngines = createRemoteEngines()
   const metrics = createMetrics({
     clock: systemClock,
     version: packageVersion(),
     countJobs: () => countJobsByStatus(db),
     countWorkers,
-    listEngineNodes: () => engineNodes.list().map(({ report }) => report),
+    listEngineNodes: remoteEngines.list,
     readFreeBytes: () =>
       statfs(preparedDir).then(
         ({ bavail, bsize }) => bavail * bsize,
@@ -68,7 +69,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
   /** By base model: hosts of one are counted together. */
   const observers = new Map<string, EngineObserver>()
   const observerOf = (name: string): EngineObserver => {
-    const observer = observers.get(name) ?? offering(metrics.engines.observer(name), engineNodes)
+    const observer = observers.get(name) ?? offering(metrics.engines.observer(name), remoteEngines)
     observers.set(name, observer)
     return observer
   }
@@ -82,12 +83,6 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     hasOwnNodes: ({ entity }) =>
       settings.engines === 'remote' && settings.engineNodeHosts.length > 0 && entity !== OPERATOR_ENTITY,
   })
-  const engineNodes = createEngineNodes({
-    clock: systemClock,
-    leaseMs: options.tuning?.engineNodeLeaseMs ?? NODE_LEASE_MS,
-    onChange: engines.setNodes,
-  })
-  lifetimes.add('engine nodes', () => engineNodes.stop())
   lifetimes.add('engines', () => engines.stop(ENGINE_END_MS))
 
   const planner = createPlanner({ environment, given, ...options.tuning?.plans })
@@ -106,7 +101,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
     onComputing: (isComputing) => engines.shareCores(isComputing),
   })
   lifetimes.add('workers', () => workers.stop())
-  return { engines, engineNodes, metrics, workers, exporter, planner, schemaChecker }
+  return { engines, remoteEngines, metrics, workers, exporter, planner, schemaChecker }
 }
 
 interface EngineInput {
@@ -143,12 +138,12 @@ function engineOptions(start: Start, { entry, preparedDir, isTenants, observer }
   }
 }
 
-/** Adapters of requests may be fetched by the nodes that get them. */
-function offering(observer: EngineObserver, nodes: EngineNodes): EngineObserver {
+/** Adapters of requests may be fetched by engines of other machines that get them. */
+function offering(observer: EngineObserver, remote: RemoteEngines): EngineObserver {
   return {
     ...observer,
     requested: (request) => {
-      nodes.offer(request)
+      remote.offer(request)
       observer.requested(request)
     },
   }

@@ -26,7 +26,6 @@ import { docsHandlers } from './routes/docs.js'
 import { fileHandlers } from './routes/files.js'
 import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
-import { engineNodeHandlers } from './routes/inference/engine-nodes.js'
 import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
@@ -48,7 +47,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...checkpointHandlers(options),
     ...completionHandlers(options),
     ...docsHandlers(options),
-    ...engineNodeHandlers(options),
     ...fileHandlers(options),
     ...healthHandlers(options),
     ...logHandlers(options),

@@ -19,7 +19,6 @@ import type { ActivityFeed } from '#service/operations/activity/feed.js'
 import type { VerifyService } from '#service/operations/backup/verify-storage.js'
 import type { BaseModelService } from '#service/operations/base-models/base-models.js'
 import type { Principal } from '#service/operations/context.js'
-import type { EngineNodeService } from '#service/operations/engine-nodes.js'
 import type { FileService } from '#service/operations/files.js'
 import type { ChatService } from '#service/operations/generation/chat/chat.js'
 import type { CompletionService } from '#service/operations/generation/completions/completions.js'
@@ -116,7 +115,6 @@ export interface AppOptions {
     readonly workerApi: WorkerApiService
     readonly sessionApi: SessionApiService
     readonly workerClaims: WorkerClaimService
-    readonly engineNodes: EngineNodeService
     readonly modelMetrics: ModelMetricsService
     readonly modelNotes: ModelNotes
   }

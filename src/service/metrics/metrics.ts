@@ -5,7 +5,7 @@
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Clock } from '#base/util/clock.js'
-import type { EngineNodeReport } from '#contract/processes/engine-node.js'
+import type { RemoteEngine } from '../processes/remote-engines.js'
 import { createEngineMetrics, type EngineMetrics, type EngineState } from './engine-metrics.js'
 
 /** One answered request. */
@@ -40,7 +40,7 @@ export interface MetricsSources {
   /** Workers by where they are and what they do. */
   readonly countWorkers: () => readonly WorkerCount[]
   /** Engine nodes that live. */
-  readonly listEngineNodes: () => readonly Pick<EngineNodeReport, 'engine' | 'is_leaving' | 'running' | 'waiting'>[]
+  readonly listEngineNodes: () => readonly Pick<RemoteEngine, 'engine' | 'is_leaving' | 'running' | 'waiting'>[]
   /** Room on the disk of the data directory; null where the system does not say. */
   readonly readFreeBytes?: () => Promise<number | null>
   /** Transactions that were done again because another ran beside them; null where none does. */

@@ -7,9 +7,9 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
-import type { EngineNodes } from '#service/processes/engine-nodes.js'
 import type { EnginePool } from '#service/processes/engine-pool.js'
 import type { Planner } from '#service/processes/planner.js'
+import type { RemoteEnginesSeat } from '#service/processes/remote-engines.js'
 import type { SchemaChecker } from '#service/processes/schema-checker.js'
 import type { Dispatcher } from '#service/queue/dispatcher.js'
 import type { SessionRunner } from '#service/queue/sessions/session-runner.js'
@@ -61,7 +61,7 @@ export interface ServiceContext {
   readonly sessions: SessionRunner
   readonly engines: EnginePool
   /** Other machines that compute answers. */
-  readonly engineNodes: EngineNodes
+  readonly remoteEngines: RemoteEnginesSeat
   readonly exporter: Exporter
   readonly planner: Planner
   readonly schemaChecker: SchemaChecker

@@ -6,9 +6,9 @@
  * none runs or waits, at most once a minute.
  */
 
-import type { EngineNodeReport } from '#contract/processes/engine-node.js'
 import type { CheckResult, SystemCheck, SystemCheckResponse } from '#contract/wire/health.js'
 import type { LoadedEvent } from '#inference/host/protocol.js'
+import type { RemoteEngine } from '#service/processes/remote-engines.js'
 import { findClaimableJob } from '#service/storage/jobs/states.js'
 import { readProbe, writeAndReadProbe } from '#service/storage/upkeep/health-probes.js'
 import type { ServiceContext } from './context.js'
@@ -54,7 +54,7 @@ type Context = Pick<
   | 'clock'
   | 'dispatcher'
   | 'engines'
-  | 'engineNodes'
+  | 'remoteEngines'
   | 'baseModels'
   | 'modelFacts'
   | 'trainWorkers'
@@ -203,13 +203,13 @@ async function checkQueue({ db, dispatcher, trainWorkers }: Context): Promise<st
   return `${here}, of other machines ${remote.filter(({ isBusy }) => isBusy).length} of ${remote.length}: ${namesOf(remote)}`
 }
 
-async function checkEngine({ ids, baseModels, engines, engineNodes }: Context): Promise<string> {
+async function checkEngine({ ids, baseModels, engines, remoteEngines }: Context): Promise<string> {
   const base = baseModels[0]
   if (base === undefined) throw new Error('no base model is configured')
   const engine = engines.engineOf(base.name)
   await engine.ping(ids.uuid(), CHECK_TIMEOUT_MS)
   const loaded = engine.loaded()
-  const nodes = engineNodes.list().map(({ report }) => report)
+  const nodes = remoteEngines.list()
   if (loaded?.precision === null && nodes.length > 0) return nodesOf(base.name, nodes)
   return `the engine of ${base.name} answers${loaded === null ? '' : `, served ${servedAs(loaded)}`}`
 }
@@ -231,7 +231,7 @@ function namesOf(workers: readonly { readonly name: string }[]): string {
 }
 
 /** How many nodes there are, and which serve the base model. */
-function nodesOf(baseModel: string, nodes: readonly EngineNodeReport[]): string {
+function nodesOf(baseModel: string, nodes: readonly RemoteEngine[]): string {
   const serving = nodes.filter(({ base_model: { name }, is_leaving: isLeaving }) => name === baseModel && !isLeaving)
   const those = serving.length === 0 ? '' : `: ${namesOf(serving)}`
   return `${serving.length} of ${nodes.length} engine nodes serve ${baseModel}${those}`

@@ -22,7 +22,6 @@ const PARTS = [
   'clock watch',
   'sweeper',
   'bodies',
-  'engine nodes',
   'engines',
   'planner',
   'exporter',
@@ -36,6 +35,7 @@ const PARTS = [
   'probes',
   'outbox',
   'demo',
+  'engine nodes',
   'server',
   'loops',
 ]

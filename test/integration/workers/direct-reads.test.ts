@@ -51,7 +51,7 @@ describe.skipIf(kind === undefined)('large files of other machines', () => {
       threads: 1,
       engines: 'remote',
       blobStore: `s3://data/p${count}?endpoint=${proxy.url}&style=path&direct=true`,
-      tuning: { blobStore: { directBytes: 1 }, engineNodeReportMs: 50 },
+      tuning: { blobStore: { directBytes: 1 }, plugins: { 'engine-nodes': { reportMs: 50 } } },
       seams: { environment: { ...process.env, ...server.environment } },
     })
   })

@@ -112,7 +112,7 @@ describe('a worker on another machine', { timeout: 240_000 }, () => {
     for (const folder of folders) await cp(join(packageRoot(), 'src/assets/spark'), folder, { recursive: true })
     await changeWeights(folders[1] ?? '')
     const base = (i: number) => ({ baseModels: [{ name: 'changing', sourcePath: folders[i] ?? '' }] })
-    await start({ ...base(0), engines: 'remote', tuning: { engineNodeReportMs: 50 } })
+    await start({ ...base(0), engines: 'remote', tuning: { plugins: { 'engine-nodes': { reportMs: 50 } } } })
     const { port } = new URL(service.url)
     const worker = await startWorker('box')
     const { body } = await service.json<{ key: string }>('/v1/preview/keys', { json: { scope: 'worker' } })

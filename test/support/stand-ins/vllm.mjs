@@ -12,7 +12,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { json } from 'node:stream/consumers'
-import { openOnnxNode } from '#inference/node/onnx-node.js'
+import { openOnnxNode } from '#plugins/engine-nodes/node/onnx-node.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 
 const VERSION = '0.33.0'

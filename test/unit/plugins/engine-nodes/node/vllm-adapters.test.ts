@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
-import { createVllmAdapters, loadNoChange, NO_CHANGE, writeNoChange } from '#inference/node/vllm-adapters.js'
 import { createAdapter, readAdapter, writeAdapter } from '#model/weights/adapter.js'
+import { createVllmAdapters, loadNoChange, NO_CHANGE, writeNoChange } from '#plugins/engine-nodes/node/vllm-adapters.js'
 
 let directory: string
 let server: Server

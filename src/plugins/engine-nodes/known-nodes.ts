@@ -6,7 +6,7 @@
 import type { Clock } from '#base/util/clock.js'
 import type { EngineNodeReport } from '#contract/processes/engine-node.js'
 import type { AdapterRef, EngineNode, RequestOwner } from '#inference/host/protocol.js'
-import type { GenerateRequest } from './engine-calls.js'
+import type { GenerateRequest } from '#service/processes/engine-calls.js'
 
 /** A node, whose it is, and how it is reached. */
 export interface KnownNode {
@@ -24,7 +24,7 @@ export interface OfferedAdapter {
   readonly owner: RequestOwner
 }
 
-export interface EngineNodes {
+export interface KnownNodes {
   /** The node with this id, if it is known. */
   get(id: string): KnownNode | null
   /** It was heard of. */
@@ -37,17 +37,13 @@ export interface EngineNodes {
   stop(): void
 }
 
-export interface EngineNodesOptions {
+export interface KnownNodesOptions {
   readonly clock: Clock
   readonly leaseMs: number
   /** Called with all nodes of a base model when something of them changed. */
   readonly onChange: (baseModel: string, nodes: readonly EngineNode[]) => void
 }
 
-/** Without a report for so long a node gets nothing more. */
-export const NODE_LEASE_MS = 15_000
-/** How often a node reports. */
-export const NODE_REPORT_MS = 5000
 /** Adapters that are remembered for nodes to fetch. */
 const MAX_OFFERED = 4096
 
@@ -56,7 +52,7 @@ interface Entry extends KnownNode {
   readonly reports: number
 }
 
-export function createEngineNodes({ clock, leaseMs, onChange }: EngineNodesOptions): EngineNodes {
+export function createKnownNodes({ clock, leaseMs, onChange }: KnownNodesOptions): KnownNodes {
   const nodes = new Map<string, Entry>()
   /** The one asked for last stands last. */
   const offers = new Map<string, OfferedAdapter>()

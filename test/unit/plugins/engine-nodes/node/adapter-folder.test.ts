@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { AppError } from '#base/errors/errors.js'
-import { openAdapterFolder } from '#inference/node/adapter-folder.js'
-import { until } from '../../../support/until.js'
+import { openAdapterFolder } from '#plugins/engine-nodes/node/adapter-folder.js'
+import { until } from '../../../../support/until.js'
 
 let directory: string
 beforeEach(async () => {

@@ -19,11 +19,11 @@ import {
 import type { BaseModelFiles } from '#contract/processes/worker.js'
 import type { EngineSetting } from '#contract/settings/service.js'
 import type { EngineNodeInfo } from '#contract/wire/engine-nodes.js'
-import type { NodePlace } from '#service/processes/engine-nodes.js'
+import { isOperator, ownerOf } from '#service/operations/access/tenant.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
-import { isOperator, ownerOf } from './access/tenant.js'
-import type { Principal, ServiceContext } from './context.js'
 import type { EngineNodeHosts } from './engine-node-hosts.js'
+import type { KnownNodes, NodePlace } from './known-nodes.js'
 
 export interface EngineNodeService {
   /**
@@ -40,7 +40,9 @@ export interface EngineNodeService {
   list(principal: Principal): readonly EngineNodeInfo[]
 }
 
-type Context = Pick<ServiceContext, 'blobs' | 'baseModels' | 'baseModelFiles' | 'engineNodes' | 'logger'>
+type Context = Pick<ServiceContext, 'blobs' | 'baseModels' | 'baseModelFiles' | 'logger'> & {
+  readonly nodes: KnownNodes
+}
 
 export interface EngineNodeRules {
   readonly engines: EngineSetting
@@ -55,7 +57,7 @@ const REACH_MS = 5000
 const MAX_IDENTITY_BYTES = 64 * 1024
 
 export function createEngineNodeService(context: Context, rules: EngineNodeRules): EngineNodeService {
-  const { blobs, engineNodes, logger } = context
+  const { blobs, nodes, logger } = context
   const version = packageVersion()
 
   function baseModelOf(name: string): ServiceContext['baseModels'][number] {
@@ -67,7 +69,7 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
   }
 
   function adapterOf(principal: Principal, digest: string) {
-    const adapter = engineNodes.offered(digest, ownerOf(principal))
+    const adapter = nodes.offered(digest, ownerOf(principal))
     if (adapter !== null) return adapter
     throw new NotFoundError('adapter_not_found', 'no engine node was asked to serve this adapter')
   }
@@ -119,14 +121,14 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
         )
       }
       await assertFits(report)
-      const before = engineNodes.get(report.id)
+      const before = nodes.get(report.id)
       const owner = ownerOf(principal)
       const isSame = before !== null && before.report.url === report.url && before.report.token === report.token
       if (before !== null && !isOwnedBy(before.owner, owner)) {
         throw new ConflictError('engine_node_taken', 'an engine node of another key has this id')
       }
       const place = isSame ? before.place : await reachedPlace(principal, report)
-      engineNodes.note({ report, owner, place })
+      nodes.note({ report, owner, place })
       return { report_seconds: rules.reportMs / 1000, lease_seconds: rules.leaseMs / 1000 }
     },
     baseModelFiles: (name) => context.baseModelFiles.describe(baseModelOf(name)),
@@ -143,7 +145,7 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
     },
     list: (principal) => {
       const { entity, project } = principal
-      return engineNodes
+      return nodes
         .list()
         .filter(
           ({ owner }) =>

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { isForProcessors } from '#inference/node/vllm-process.js'
+import { isForProcessors } from '#plugins/engine-nodes/node/vllm-process.js'
 
 let directory: string
 beforeEach(async () => {

@@ -7,7 +7,7 @@ import type { Environment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
 import { bundlePath } from '#base/processes/entry.js'
 import { readProgram, spawnProcess } from '#base/processes/start-process.js'
-import { MAX_VLLM_LOGPROBS } from '../remote/generate-body.js'
+import { MAX_VLLM_LOGPROBS } from '#inference/remote/generate-body.js'
 
 export interface VllmProcessOptions {
   /** Program, for example `/opt/vllm/bin/vllm`. */
@@ -51,7 +51,7 @@ export async function startVllm(options: VllmProcessOptions): Promise<VllmProces
   const url = `http://127.0.0.1:${port}`
   const leader = spawnProcess(
     process.execPath,
-    [bundlePath('inference/node/group-leader.js'), options.command, ...vllmArgs(options, port)],
+    [bundlePath('plugins/engine-nodes/node/group-leader.js'), options.command, ...vllmArgs(options, port)],
     {
       detached: true,
       inherits: {

@@ -76,7 +76,7 @@ it('has the same ids and log-probabilities; an adapter that it dropped is loaded
   ]
   const local: Answer[] = []
   for (const request of requests) local.push(await ask(request))
-  service = await service.restart({ engines: 'remote', tuning: { engineNodeReportMs: 50 } })
+  service = await service.restart({ engines: 'remote', tuning: { plugins: { 'engine-nodes': { reportMs: 50 } } } })
   await startNode()
   for (const [i, request] of requests.entries()) {
     const { status, body } = await ask(request)
@@ -90,7 +90,7 @@ it('has the same ids and log-probabilities; an adapter that it dropped is loaded
 it('that was killed is started again, and its requests are an error that says so', async () => {
   service = await createTestService({
     ...{ scripted: false, threads: 1, precision: 'f32', engines: 'remote' },
-    tuning: { engineNodeReportMs: 50 },
+    tuning: { plugins: { 'engine-nodes': { reportMs: 50 } } },
   })
   await startNode()
   const hold = join(directory, 'hold')

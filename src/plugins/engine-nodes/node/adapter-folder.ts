@@ -10,7 +10,7 @@ import { pipeline } from 'node:stream/promises'
 import { AppError, InvalidRequestError, isFullDisk } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
 import type { EngineAdapterFiles } from '#contract/processes/engine-node.js'
-import type { AdapterRef } from '../host/protocol.js'
+import type { AdapterRef } from '#inference/host/protocol.js'
 
 export interface AdapterSourceOptions {
   /** @throws {AppError} if the server has none of it for this node */

@@ -34,8 +34,8 @@ afterEach(async () => {
   await rm(directory, { recursive: true, force: true, maxRetries: 20 })
 })
 
-async function start(options: TestServiceOptions = {}): Promise<void> {
-  const tuning = { engineNodeReportMs: 50, ...options.tuning }
+async function start(options: TestServiceOptions = {}, ofNodes: object = {}): Promise<void> {
+  const tuning = { plugins: { 'engine-nodes': { reportMs: 50, ...ofNodes } } }
   service = await createTestService({ scripted: false, threads: 1, engines: 'remote', ...options, tuning })
 }
 
@@ -185,7 +185,7 @@ describe('an engine node', () => {
   })
 
   it('killed in the middle of a stream is a clear error, before the first token another node goes on', async () => {
-    await start({ tuning: { engineNodeLeaseMs: 600_000 } })
+    await start({}, { leaseMs: 600_000 })
     const first = await readyNode('first')
     const { body } = await service.json<Completion>('/v1/completions', {
       json: { model: BASE, prompt: 'Once', max_tokens: 2, temperature: 0 },
@@ -211,7 +211,7 @@ describe('an engine node', () => {
   })
 
   it('is forgotten when it is silent, and without one there is a sentence', async () => {
-    await start({ tuning: { engineNodeLeaseMs: 500 } })
+    await start({}, { leaseMs: 500 })
     const node = await readyNode()
     node.child.kill('SIGKILL')
     await until(async () => (await listNodes()).length === 0, 'a node that is forgotten')
@@ -235,7 +235,7 @@ describe('an engine node', () => {
   })
 
   it('that is silent and alive loses its requests to another one before their first token, and is taken back', async () => {
-    await start({ tuning: { engineNodeLeaseMs: 5000 } })
+    await start({}, { leaseMs: 5000 })
     const first = await readyNode('first')
     const expected = (await complete()).body.choices
     // as behind a cut network: connections stay open, and nothing comes

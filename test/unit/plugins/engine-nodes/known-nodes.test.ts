@@ -1,13 +1,13 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { systemClock } from '#base/util/clock.js'
 import { engineNodeReportSchema } from '#contract/processes/engine-node.js'
-import { createEngineNodes } from '#service/processes/engine-nodes.js'
+import { createKnownNodes } from '#plugins/engine-nodes/known-nodes.js'
 
 const OWNER = { entity: 'local', project: null }
 const PLACE = { address: null, isOperators: true }
 const DIGEST = 'a'.repeat(64)
 let told: string[] = []
-const nodes = createEngineNodes({
+const nodes = createKnownNodes({
   clock: systemClock,
   leaseMs: 600_000,
   onChange: (baseModel, all) => told.push(`${baseModel}: ${all.map(({ id }) => id).join()}`),

@@ -1,5 +1,5 @@
 /**
- * A body of the wire (`contract/processes/token-wire.ts`) as a request of our own engine: the other end of `remote/generate-body.ts`.
+ * A body of the wire (`contract/processes/token-wire.ts`) as a request of our own engine: the other end of `inference/remote/generate-body.ts`.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import {
@@ -8,8 +8,8 @@ import {
   type OwnRules,
   type SamplingParams,
 } from '#contract/processes/token-wire.js'
-import type { AdapterSource, GenerationRequest, GenerationRules } from '../engine/generation.js'
-import type { GrammarSpec } from '../grammar/grammar-spec.js'
+import type { AdapterSource, GenerationRequest, GenerationRules } from '#inference/engine/generation.js'
+import type { GrammarSpec } from '#inference/grammar/grammar-spec.js'
 
 /** What a body asks for beside the request itself. */
 export interface ReadBody {

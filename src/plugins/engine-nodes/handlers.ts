@@ -1,14 +1,20 @@
 /**
  * Engine nodes: what they ask with a key of scope `worker` (`contract/processes/engine-node.ts`), and the list of them.
  */
-import type { AppOptions } from '../../environment.js'
-import { mayLink, sendBlob, sendFile } from '../../file-answer.js'
-import { handlers } from '../../handlers.js'
+import { mayLink, sendBlob, sendFile } from '#service/http/file-answer.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { engineNodeEndpoints } from './endpoints.js'
+import { createEngineNodeService } from './engine-nodes.js'
+import type { StartedNodes } from './start.js'
 
 const BYTES = { 'content-type': 'application/octet-stream' }
 
-export function engineNodeHandlers({ services: { engineNodes } }: AppOptions) {
-  return handlers({
+export function engineNodeHandlers({
+  context,
+  started: { nodes, rules },
+}: PluginService<StartedNodes>): PluginHandlers<typeof engineNodeEndpoints> {
+  const engineNodes = createEngineNodeService({ ...context, nodes }, rules)
+  return {
     'POST /internal/engine/nodes': async ({ principal, body }) => engineNodes.report(principal, await body()),
     'GET /internal/engine/base-models/{base_model}': ({ params }) => engineNodes.baseModelFiles(params.base_model),
     'GET /internal/engine/base-models/{base_model}/files/{+file}': async ({ params, c }) => {
@@ -24,5 +30,5 @@ export function engineNodeHandlers({ services: { engineNodes } }: AppOptions) {
         BYTES['content-type'],
       ),
     'GET /v1/preview/engine-nodes': ({ principal }) => ({ data: [...engineNodes.list(principal)] }),
-  })
+  }
 }

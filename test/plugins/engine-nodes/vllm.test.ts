@@ -93,7 +93,7 @@ describe.skipIf(!isThere)('vLLM behind an engine node (CI_HEAVY=1)', { timeout: 
     })
     expect((await service.waitForJob(job.id)).status).toBe('completed')
     local = await askAll([...prompts, ...rules])
-    service = await service.restart({ engines: 'remote', tuning: { engineNodeReportMs: 200 } })
+    service = await service.restart({ engines: 'remote', tuning: { plugins: { 'engine-nodes': { reportMs: 200 } } } })
     const { body } = await service.json<{ key: string }>('/v1/preview/keys', { json: { scope: 'worker' } })
     node = startWorkerProcess({
       url: service.url,

@@ -8,7 +8,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { NODE_ENGINES, SERVICE_DEFAULTS } from '#contract/settings/service.js'
-import type { EngineNodeEvent } from '#service/processes/engine-node.js'
+import type { EngineNodeEvent } from './node-process.js'
 
 const MINUTE_MS = 60_000
 /** Below what service managers wait before they kill. */
@@ -78,7 +78,7 @@ export const engineNode = defineCommand({
     // address, key and name are right before anything is started
     await client.engineNodes.baseModelFiles(flags.baseModel)
     const { hostname } = await import('node:os')
-    const { startEngineNode } = await import('#service/processes/engine-node.js')
+    const { startEngineNode } = await import('./node-process.js')
     const name = (flags.name ?? hostname()).slice(0, 128) || 'engine'
     const node = startEngineNode({
       start: {

@@ -4,7 +4,7 @@
  */
 import { BlockList, isIP } from 'node:net'
 import { InvalidRequestError } from '#base/errors/errors.js'
-import type { NameService } from './address-rules.js'
+import type { NameService } from '#service/operations/address-rules.js'
 
 export interface EngineNodeHosts {
   /**

@@ -1,12 +1,12 @@
 /**
- * The process of an engine node (`inference/node/main.ts`), as the command that starts it sees it. Knows nothing of what it does.
+ * The process of an engine node (`plugins/engine-nodes/node/main.ts`), as the command that starts it sees it. Knows nothing of what it does.
  */
 import { fromErrorMessage } from '#base/errors/error-message.js'
 import { AppError } from '#base/errors/errors.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import { withHugePages, withMemoryGivenBack } from '#base/processes/malloc-tunables.js'
-import type { NodeCommand, NodeEvent, NodeStart } from '#inference/node/protocol.js'
-import { ENGINE_FLAGS } from './engine-link.js'
+import { ENGINE_FLAGS } from '#service/processes/engine-link.js'
+import type { NodeCommand, NodeEvent, NodeStart } from './node/protocol.js'
 
 export type EngineNodeEvent = Exclude<NodeEvent, { readonly type: 'failed' | 'stopped' }>
 
@@ -27,7 +27,7 @@ export interface EngineNode {
 const EXIT_MS = 10_000
 
 export function startEngineNode({ start, environment, onEvent }: EngineNodeOptions): EngineNode {
-  const child = startChild('inference/node/main.js', {
+  const child = startChild('plugins/engine-nodes/node/main.js', {
     environment: withMemoryGivenBack(withHugePages(environment)),
     // vLLM is a Python program, and the node calls its server; what it starts itself is given no proxies
     needs: ['computing', 'python', 'calling'],

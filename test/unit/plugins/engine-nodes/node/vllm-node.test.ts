@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
-import { openVllmNode } from '#inference/node/vllm-node.js'
 import { createAdapter, writeAdapter } from '#model/weights/adapter.js'
-import { until } from '../../../support/until.js'
+import { openVllmNode } from '#plugins/engine-nodes/node/vllm-node.js'
+import { until } from '../../../../support/until.js'
 
 let directory: string
 beforeEach(async () => {

@@ -33,7 +33,7 @@ export function openLocal({ name, baseModel }: Task): string {
   const models =
     path === null ? '' : `, baseModels: [{ name: ${JSON.stringify(base)}, sourcePath: ${JSON.stringify(path)} }]`
   const download = `const { baseModels } = local.client
-const isThere = async () => (await baseModels.list()).find((each) => each.name === ${JSON.stringify(base)})
+const isThere = async () => (await baseModels.details()).data.find((each) => each.name === ${JSON.stringify(base)})
 if ((await isThere())?.status !== 'ready') await baseModels.add({ hub: ${JSON.stringify(base)} })
 for (let model = await isThere(); model?.status !== 'ready'; model = await isThere()) {
   if (model?.status !== 'downloading') throw new Error(model?.error ?? 'the download of ${base} was interrupted: run this again')

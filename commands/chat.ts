@@ -4,6 +4,7 @@
 
 import { isJsonObject } from '#base/util/json.js'
 import { chatFlags, readMessageFile, readMessages, sampling } from '#cli/chat/chat-input.js'
+import { defaultSampling, untilRepeating } from '#cli/chat/defaults.js'
 import { runRepl } from '#cli/chat/repl.js'
 import { describeServed } from '#cli/chat/repl-state.js'
 import { loadJson, saveGroup } from '#cli/chat/save.js'
@@ -16,7 +17,7 @@ import { argument } from '#cli/command/flags.js'
 import { assertOneStep, resolveServed } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { answerOnce, streamAnswer } from '#cli/views/chat-output.js'
-import type { ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
+import type { ChatChunk, ChatRequestBody, ChatResponse } from '#contract/wire/chat-completions.js'
 import { Trajectory, TrajectoryGroup } from '#sdk/rl/trajectory.js'
 
 export const chat = defineCommand({
@@ -58,10 +59,14 @@ export const chat = defineCommand({
     if (isConversation) {
       const client = await connect()
       const served = await resolveServed(context, client, args.model, flags.step)
+      const given = sampling(flags)
+      const isTrainedOn = flags.save !== undefined
+      const own = isTrainedOn ? {} : await defaultSampling(client, served.model, given, signal)
       const session = createSession(client, {
         model: served.name,
         system: flags.system ?? null,
-        sampling: sampling(flags),
+        sampling: { ...own, ...given },
+        onRepeating: isTrainedOn ? null : () => output.warning(REPEATING),
         tools,
         schema,
       })
@@ -94,12 +99,14 @@ export const chat = defineCommand({
     const { system, messages: file } = flags
     const messages = await readMessages(io, { prompt: args.prompt, system, file, warn: output.warning })
     const client = await connect()
-    const { name: model } = await resolveServed(context, client, args.model, flags.step)
+    const { name: model, model: own } = await resolveServed(context, client, args.model, flags.step)
     const isRecorded = flags.logprobs || flags.save !== undefined
+    const given = sampling(flags)
     const request: ChatRequestBody = {
       model,
       messages,
-      ...sampling(flags),
+      ...(flags.save === undefined ? await defaultSampling(client, own, given, signal) : {}),
+      ...given,
       ...(isRecorded ? { logprobs: true, return_token_ids: true } : {}),
       ...(tools === null ? {} : { tools: [...tools] }),
       ...(schema === null
@@ -107,13 +114,21 @@ export const chat = defineCommand({
         : { response_format: { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } } }),
     }
     const isStreamed = flags.stream ?? (output.mode !== 'json' && (flags.count ?? 1) === 1)
+    // as JSON, and what is to be trained on, comes whole
+    const isWhole = output.mode === 'json' || isRecorded || schema !== null
+    const chunks = (): AsyncIterable<ChatChunk> => {
+      const all = client.chat.stream(request, { signal })
+      return isWhole ? all : untilRepeating(all, () => output.warning(REPEATING))
+    }
     const response = isStreamed
-      ? await streamAnswer(context, client.chat.stream(request, { signal }), flags.stats)
+      ? await streamAnswer(context, chunks(), flags.stats)
       : await answerOnce(context, () => client.chat.create(request, { signal }), flags.stats)
     if (flags.logprobs) printTokens(context, response)
     if (flags.save !== undefined) await saveGroup(flags.save, toGroup(request, response))
   },
 })
+
+const REPEATING = 'the answer began to repeat itself, and was ended there'
 
 async function readSchema(path: string, { io }: CommandContext): Promise<Readonly<Record<string, unknown>>> {
   const schema = await loadJson(path, io)

@@ -19,8 +19,14 @@ export const chatFlags = {
     '--step <n|latest>',
     'checkpoint to ask',
   ),
-  temperature: flag.number(0, 2)('--temperature <x>', '0 to 2, 0 for the likeliest token; default 1'),
-  topP: flag.number(0, 1)('--top-p <x>', 'nucleus sampling, 0 to 1; default 1'),
+  temperature: flag.number(0, 2)(
+    '--temperature <x>',
+    '0 to 2, 0 for the likeliest token; default that of the model’s files, else 0.8; 1 with --save and for base models',
+  ),
+  topP: flag.number(0, 1)(
+    '--top-p <x>',
+    'nucleus sampling, 0 to 1; default that of the model’s files, else 0.95; 1 with --save and for base models',
+  ),
   maxTokens: flag.integer(1)('--max-tokens <n>', 'longest answer'),
   seed: flag.integer(0)('--seed <n>', 'the same seed gives the same answer', { isAdvanced: true }),
   stop: flag.repeated((text) => text, '--stop <text>', 'end the answer before this text'),

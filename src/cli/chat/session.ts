@@ -8,6 +8,7 @@ import type { ChatChunk, ChatRequestBody, ChoiceLogprobs } from '#contract/wire/
 import type { Client } from '#sdk/client/client.js'
 import { joinChunks } from '#sdk/rl/join-chunks.js'
 import { type Answer, type Message, type Tool, Trajectory } from '#sdk/rl/trajectory.js'
+import { untilRepeating } from './defaults.js'
 
 /** A sampled token with its log-probability. */
 export type TokenLogprob = NonNullable<ChoiceLogprobs['content']>[number]
@@ -19,6 +20,8 @@ export interface Asking {
   sampling: Partial<ChatRequestBody>
   tools: readonly Tool[] | null
   schema: Readonly<Record<string, unknown>> | null
+  /** Told where an answer began to repeat itself, which ends it; null: answers come whole. */
+  readonly onRepeating?: (() => void) | null
 }
 
 export interface Session {
@@ -52,8 +55,8 @@ export function createSession(client: Client, asking: Asking): Session {
   }
 
   async function* stream(model: string, messages: readonly Message[], signal: AbortSignal): AsyncGenerator<ChatChunk> {
-    const { tools, schema, sampling } = asking
-    yield* client.chat.stream(
+    const { tools, schema, sampling, onRepeating = null } = asking
+    const chunks = client.chat.stream(
       {
         model,
         messages: [...systemMessages(), ...messages],
@@ -67,6 +70,7 @@ export function createSession(client: Client, asking: Asking): Session {
       },
       { signal },
     )
+    yield* onRepeating === null || schema !== null ? chunks : untilRepeating(chunks, onRepeating)
   }
 
   return {

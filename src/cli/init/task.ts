@@ -30,17 +30,18 @@ export interface Task {
 /** Starts the service with the base model, and takes the model from it. */
 export function openLocal({ name, baseModel }: Task): string {
   const { name: base, path, isHub } = baseModel
+  const hub = ', hub: { endpoint: process.env.HF_ENDPOINT || undefined, token: process.env.HF_TOKEN || undefined }'
   const models =
     path === null ? '' : `, baseModels: [{ name: ${JSON.stringify(base)}, sourcePath: ${JSON.stringify(path)} }]`
   const download = `const { baseModels } = local.client
-const isThere = async () => (await baseModels.list()).find((each) => each.name === ${JSON.stringify(base)})
+const isThere = async () => (await baseModels.details()).data.find((each) => each.name === ${JSON.stringify(base)})
 if ((await isThere())?.status !== 'ready') await baseModels.add({ hub: ${JSON.stringify(base)} })
 for (let model = await isThere(); model?.status !== 'ready'; model = await isThere()) {
   if (model?.status !== 'downloading') throw new Error(model?.error ?? 'the download of ${base} was interrupted: run this again')
   await new Promise((resolve) => setTimeout(resolve, 1000))
 }
 `
-  return `const local = await startLocal({ dataDir: './data'${models} })
+  return `const local = await startLocal({ dataDir: './data'${models}${isHub ? hub : ''} })
 ${isHub ? download : ''}const model = await new TrainableModel(local.client, { name: ${JSON.stringify(name)}, baseModel: ${JSON.stringify(base)} }).register()`
 }
 

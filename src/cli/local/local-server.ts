@@ -2,8 +2,8 @@
  * The server a command works with when it may also bring its own: the chosen one, the one that runs here, else a new one.
  *
  * A server that was chosen by flag, variable or config file is used whatever its state. Only when nothing was chosen and
- * nothing answers at the default address, or somebody else's server, is one started, with the default data directory, so that its models stay; a data
- * directory given as a flag asks for a server of one's own.
+ * nothing answers at the default address, or somebody else's server, is one started, with the default data directory, so
+ * that its models stay; a data directory given as a flag asks for a server of one's own.
  */
 
 import { readFile } from 'node:fs/promises'

@@ -193,6 +193,11 @@ export const baseModelSchema = z.object({
   device: z.string().nullable(),
   /** How its calls of tools are written: `hermes`, `glm`, …; null where its template shows none that are read. */
   tool_format: z.string().nullable(),
+  /**
+   * How its makers sample it, as its `generation_config.json` says: `temperature`, `top_p`, `top_k`. Requests that say
+   * nothing are sampled at temperature 1 all the same.
+   */
+  sampling: z.record(z.string(), z.number()).nullish(),
   downloaded_bytes: z.number().int().nullable(),
   total_bytes: z.number().int().nullable(),
   /** Your models that are trained from it. */

@@ -15,6 +15,7 @@ import { readTextFile } from '#model/weights/byte-file.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 import { modelWarnings } from './model-warnings.js'
+import { type OwnSampling, readOwnSampling } from './own-sampling.js'
 
 /** Facts of a base model that can be served. */
 export interface ModelFacts {
@@ -33,6 +34,8 @@ export interface ModelFacts {
   readonly toolFormat: ToolFormat | null
   /** Sentences: what its files lack, or say otherwise than it is served. */
   readonly warnings: readonly string[]
+  /** How its makers sample it; null where its files do not say it, absent where nobody has looked. */
+  readonly sampling?: OwnSampling | null
   /** SHA-256 of configuration and weights; null when it was not asked for. */
   readonly digest: string | null
 }
@@ -62,6 +65,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
       isChat: chatTemplate !== null,
       toolFormat: answerFormatOf(chatTemplate?.source ?? '').toolFormat,
       warnings: modelWarnings(source, text, config.vocabularySize),
+      sampling: await readOwnSampling(path),
       digest: options.hasDigest ? await source.digest() : null,
     }
   } finally {

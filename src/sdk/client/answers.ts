@@ -101,6 +101,7 @@ const baseModelFields = {
   serving_precision: maybe(text),
   device: maybe(text),
   tool_format: maybe(text),
+  sampling: maybe(nullOr(mapOf(number))),
   downloaded_bytes: maybe(number),
   total_bytes: maybe(number),
   models: maybe(number),

@@ -1,16 +1,17 @@
 /**
  * Does my own task work? Twenty of them (`tasks.js`) × seeds by the command line, on its defaults and its own advice alone:
  *
- *     npm run build && node test/bench/own-tasks/run.js [--tasks dates,units] [--seeds 1,2] [--minutes 10] [--rise 0.3] [--url
- *     URL]
- *         [--out FILE]
+ *     npm run build && node test/bench/own-tasks/run.js [--tasks dates,units] [--seeds 1,2] [--minutes 10] [--rise 0.3]
+ *         [--url URL] [--out FILE]
  *
  * The way: measure held-out prompts and do what that says (show right answers, or answers with rewards), until the held-out
  * reward has risen by `--rise`, or the time is over, or the product says that there is nothing to be had. Nothing is chosen
  * here: no rate, no passes, no form of a reward that grew with the results. Prints a table of Markdown with the failures, and
  * for each of them what its first job said, which somebody reads: does it say truly why not, and what to do?
+ *
+ * With `--out` each run is kept as a line as soon as it is over, and those that the file has are not run again.
  */
-import { appendFile } from 'node:fs/promises'
+import { appendFile, readFile } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { openCommandLine } from '../newcomer/command-line.js'
 import { treeSeconds } from '../support/processes.js'
@@ -29,7 +30,7 @@ const { values } = parseArgs({
 /** What names examples, rewards, or the end as the next thing, wherever it is said. */
 const SHOW = /train (sft|distill)/
 const REWARD = /(\brollout\b|train rl)/
-const DONE = /(nothing left to teach|little is left to learn|^learned:)/
+const DONE = /(nothing left to teach|little is left to learn|^learned:|base-models list)/
 /** The same examples again teach what they taught. */
 const MOST_SHOWN = 2
 const PROMPTS_PER_JOB = 16
@@ -121,13 +122,24 @@ const failure = ({ task, seed, said }) =>
     ...said.filter(({ after }) => after <= 1).flatMap(({ of, lines }) => lines.map((each) => `- ${of}: ${each}`)),
   ].join('\n')
 
+/** Runs that the file has, by task and seed; without a file none. */
+async function readRuns() {
+  const text = values.out === undefined ? '' : await readFile(values.out, 'utf8').catch(() => '')
+  // a line that a kill cut off is run again
+  const whole = text.slice(0, text.lastIndexOf('\n') + 1)
+  return whole.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line)]))
+}
+
+const kept = await readRuns()
 const door = await openCommandLine({ url: values.url })
 try {
   const runs = []
   for (const name of values.tasks.split(',')) {
     for (const seed of values.seeds.split(',').map(Number)) {
-      runs.push(await oneRun(door, name, seed))
-      if (values.out !== undefined) await appendFile(values.out, `${JSON.stringify(runs.at(-1))}\n`)
+      const before = kept.find((run) => run.task === name && run.seed === seed)
+      runs.push(before ?? (await oneRun(door, name, seed)))
+      if (before === undefined && values.out !== undefined)
+        await appendFile(values.out, `${JSON.stringify(runs.at(-1))}\n`)
     }
   }
   const failed = runs.filter(({ hasRisen }) => !hasRisen)

@@ -70,7 +70,7 @@ export async function startFakeHub(): Promise<FakeHub> {
       response.writeHead(401, { 'x-error-code': 'GatedRepo' }).end()
       return
     }
-    const [, listed] = /^\/api\/models\/(.+)\/revision\/main$/.exec(path) ?? []
+    const [, listed] = /^\/api\/models\/([^/]+\/[^/]+)(?:\/revision\/main)?$/.exec(path) ?? []
     if (listed !== undefined) return (faults.listing ?? ((other) => describe(listed, other)))(response)
     const [, repository = '', name = ''] =
       /^\/(?:cdn\/)?([^/]+\/[^/]+)\/(?:resolve\/[0-9a-f]{40}\/)?(.+)$/.exec(path) ?? []

@@ -48,8 +48,8 @@ const QUOTED_CHARACTERS = 60
  * @param estimator of the job that trains on them; default `group`
  * @returns `groups` (total, flat: those that do not train), `reward` (mean, std_dev: mean deviation inside groups, min, max, standard_error: of the
  *   mean, by groups; where its range is known `share`, `least_share` and `most_share` of it), `answers` (total, distinct: mean
- *   share of different answers in a group, cut, cut_at: tokens of the longest of those, cut_reward, whole_reward, unoffered: they call a
- *   tool not offered), `labels`
+ *   share of different answers in a group, cut, cut_at: tokens of the longest of those, cut_reward, whole_reward, unoffered:
+ *   they call a tool not offered), `labels`
  *   (share of all answers that are this one and earned more than the least reward; only where nearly all answers are a few short ones)
  */
 export function answerFacts(groups: readonly AnsweredGroup[], estimator?: AdvantageEstimator): Facts {

@@ -246,6 +246,7 @@ class BaseModels implements BaseModelService {
       serving_precision: engine?.loaded()?.precision ?? null,
       device: deviceOf(engine?.loaded() ?? null),
       tool_format: this.#context.toolFormatOf(name) ?? known?.toolFormat ?? null,
+      sampling: known?.sampling ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
       models: await countModelsOf(this.#context.db, name, principal),

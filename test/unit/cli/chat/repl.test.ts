@@ -100,13 +100,13 @@ test('/show says which step answers and what is set', async () => {
   const { stderr } = await converse(['/set temperature 0.2', '/system short', '/step 3', '/compare 2', '/show'])
   expect(stderr).toMatch(/email-agent:step12 \(latest\) · .*\/help/)
   expect(stderr).toMatch(
-    /model +email-agent:step3 · .*\nsettings +temperature 0\.2\ncompared +with step 2\nsystem: short\n/,
+    /model +email-agent:step3 · .*\nsettings +temperature 0\.2, top_p 0\.95\ncompared +with step 2\nsystem: short\n/,
   )
 })
 test('/set alone shows what is set, as /system does', async () => {
   const { stderr, bodies } = await converse(['/set', '/set temperature 0.2', '/set max_tokens 9', '/set', 'a'])
-  expect(stderr).toContain('settings: the defaults\n')
-  expect(stderr).toContain('settings: temperature 0.2, max_tokens 9\n')
+  expect(stderr).toContain('settings: temperature 0.8, top_p 0.95\n')
+  expect(stderr).toContain('settings: temperature 0.2, top_p 0.95, max_tokens 9\n')
   expect(stderr).not.toContain('error')
   expect(bodies).toMatchObject([{ temperature: 0.2, max_completion_tokens: 9 }])
 })

@@ -869,6 +869,29 @@ describe('chat', () => {
     })
     expect((await run(['chat', 'email-agent', 'hi'], chatRoutes('Dana.'), { tty: true })).stdout).toBe('Dana.\n')
   })
+  test('a model of one’s own is asked as the makers of its base model do it, and flags or --save say otherwise', async () => {
+    const sampled = async (argv: readonly string[], own: object | null = null) => {
+      const facts = { name: MODEL.base_model, sampling: own }
+      const routes = { ...chatRoutes('x'), [`GET /v1/preview/base-models/${MODEL.base_model}`]: { body: facts } }
+      const { requests, stderr } = await run(['chat', ...argv], routes)
+      const asked = requests.find(({ path }) => path === '/v1/chat/completions')
+      if (asked === undefined) throw new Error(stderr)
+      const { temperature, top_p } = asked.body as { temperature?: number; top_p?: number }
+      return [temperature, top_p]
+    }
+    expect(await sampled(['email-agent', 'hi'])).toEqual([0.8, 0.95])
+    expect(await sampled(['email-agent', 'hi'], { temperature: 0.6, top_p: 0.9 })).toEqual([0.6, 0.9])
+    expect(await sampled(['email-agent', 'hi', '--temperature', '0'])).toEqual([0, undefined])
+    expect(await sampled(['email-agent', 'hi', '--save', join(folder, 'saved.jsonl')])).toEqual([undefined, undefined])
+    expect(await sampled(['trainyard/tiny-random', 'hi'])).toEqual([undefined, undefined])
+  })
+  test('an answer that repeats itself is ended and said, as JSON it comes whole', async () => {
+    const circles = `I am. ${'so it is. '.repeat(40)}`
+    const ended = await run(['chat', 'email-agent', 'hi'], chatRoutes(circles, 'length'))
+    expect(ended.stderr).toBe('warning: the answer began to repeat itself, and was ended there\n')
+    const json = await run(['chat', 'email-agent', 'hi', '--json'], chatRoutes(circles))
+    expect(JSON.parse(json.stdout).choices[0].message.content).toBe(circles)
+  })
   test('the model is named as the inference API wants it, with its step', async () => {
     const { requests } = await run(
       ['chat', 'email-agent:step3', 'a', 'b', '--system', 's', '--temperature', '0', '--stop', 'x'],

@@ -1,0 +1,54 @@
+/** The lines of a written program that start its service, run against a client in place of one. */
+import { expect, test } from 'vitest'
+import { openLocal, type Task } from '../../../../src/cli/init/task.js'
+
+const task = (baseModel: Task['baseModel']): Task => ({
+  ...{ name: 'mine', baseModel, source: 'examples', language: 'program' },
+  ...{ training: [], heldOut: [], hasAnswers: true, isTypeScript: false },
+})
+
+/** Runs them; a base model that is asked for is downloading first, and ready when it is looked at again. */
+async function run(lines: string, known: readonly object[]) {
+  const asked: unknown[] = []
+  const states = [...known]
+  const baseModels = {
+    details: async () => ({ data: states.length > 1 ? [states.shift()] : states }),
+    add: async (body: object) => {
+      asked.push(body)
+      states.unshift({ name: 'acme/small', status: 'downloading' }, { name: 'acme/small', status: 'ready' })
+    },
+  }
+  const started: object[] = []
+  const startLocal = async (options: object) => {
+    started.push(options)
+    return { client: { baseModels } }
+  }
+  class TrainableModel {
+    readonly options: object
+    constructor(_client: object, options: object) {
+      this.options = options
+    }
+    register() {
+      return this.options
+    }
+  }
+  const names = ['startLocal', 'TrainableModel', 'process', 'setTimeout']
+  const body = new Function(...names, `return (async () => { ${lines}\nreturn model })()`)
+  const environment = { env: { HF_ENDPOINT: 'http://hub:1', HF_TOKEN: '' } }
+  return { model: await body(startLocal, TrainableModel, environment, (go: () => void) => go()), started, asked }
+}
+
+test('a base model of a hub is downloaded from the hub of the environment, once, and waited for', async () => {
+  const lines = openLocal(task({ name: 'acme/small', path: null, isHub: true }))
+  const first = await run(lines, [])
+  expect(first.asked).toEqual([{ hub: 'acme/small' }])
+  expect(first.started).toEqual([{ dataDir: './data', hub: { endpoint: 'http://hub:1', token: undefined } }])
+  expect(first.model).toEqual({ name: 'mine', baseModel: 'acme/small' })
+  expect((await run(lines, [{ name: 'acme/small', status: 'ready' }])).asked).toEqual([])
+})
+
+test('one of this machine is given at the start', async () => {
+  const { started, model } = await run(openLocal(task({ name: 'small', path: '/models/small', isHub: false })), [])
+  expect(started).toEqual([{ dataDir: './data', baseModels: [{ name: 'small', sourcePath: '/models/small' }] }])
+  expect(model).toEqual({ name: 'mine', baseModel: 'small' })
+})

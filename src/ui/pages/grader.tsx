@@ -234,7 +234,7 @@ function Scores({ group, grades }: { readonly group: RolloutGroupDetail; readonl
                 <th scope="row" class="number">
                   {member.index}
                 </th>
-                <td data-label="Text">
+                <td data-label="Text" class="text">
                   <span class="raw">
                     {member.answer === '' ? '(no answer)' : withoutTurns(member.answer.slice(0, CHARACTERS))}
                     {member.answer.length > CHARACTERS && '…'}

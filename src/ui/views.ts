@@ -46,6 +46,7 @@ const OWN: readonly View[] = [
     section: 'Jobs',
     load: async () => (await import('./pages/trajectory.js')).TrajectoryPage,
   },
+  { pattern: '/jobs/:id/grader', section: 'Jobs', load: async () => (await import('./pages/grader.js')).GraderPage },
   { pattern: '/data', section: 'Data', load: async () => (await import('./pages/data.js')).DataPage },
   { pattern: '/train', section: 'Train', load: async () => (await import('./pages/train.js')).TrainPage },
   { pattern: '/play', section: 'Play', load: async () => (await import('./pages/play.js')).PlayPage },

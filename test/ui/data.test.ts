@@ -22,13 +22,14 @@ const file = (name: string, text: string) => ({ name, mimeType: 'application/jso
 let service: TestService
 let browser: Browser
 let token: string
+let modelId: string
 
 describe.skipIf(CHROMIUM === null)('the page of data', () => {
   beforeAll(async () => {
     service = await createTestService()
     browser = await launchBrowser()
     token = (await service.json<{ token: string }>('/v1/preview/sessions', { json: { name: 'test' } })).body.token
-    await service.createModel('learner')
+    modelId = await service.createModel('learner')
   })
   afterAll(async () => {
     await browser?.close()
@@ -62,6 +63,31 @@ describe.skipIf(CHROMIUM === null)('the page of data', () => {
     const { body } = await service.json<{ data: { filename: string }[] }>('/v1/files')
     expect(body.data.map(({ filename }) => filename)).toEqual(['good.jsonl'])
     expect(await problems()).toEqual([])
+    await context.close()
+  })
+
+  test('the rows that a job trained on stand on its page as text, the first of many', async () => {
+    const rows = [
+      JSON.stringify({ prompt: `Is it ${HOSTILE}?`, completion: 'x'.repeat(3000), weight: 0.5 }),
+      GOOD,
+    ].join('\n')
+    const { body } = await service.json<{ id: string }>('/v1/preview/sft-training-jobs', {
+      json: {
+        model_id: modelId,
+        training_data_url: `data:application/jsonl;base64,${Buffer.from(rows).toString('base64')}`,
+        config: { epochs: 1 },
+      },
+    })
+    expect((await service.waitForJob(body.id)).status).toBe('completed')
+    const window = await openWindow(browser, service.url, { token })
+    const { context, page } = window
+    await page.goto(`/ui/jobs/${body.id}`)
+    const rowsOfJob = page.getByRole('region', { name: 'What it trained on' })
+    await rowsOfJob.getByText('The first 8 rows are shown, there are more.').waitFor()
+    await expectSound(window, 'trained-rows')
+    expect(await rowsOfJob.locator('tbody tr').count()).toBe(8)
+    const first = await rowsOfJob.locator('tbody tr').first().locator('td').allTextContents()
+    expect(first).toEqual([`Is it ${HOSTILE}?`, `${'x'.repeat(280)}…`, '–', '0.5'])
     await context.close()
   })
 

@@ -1,6 +1,6 @@
 /**
- * From a fresh server to a curve that grows without a terminal: the demo is run by a button, one at a time, seen by whose it is, stopped,
- * and leaves its model and nothing else.
+ * From a fresh server to a curve that grows without a terminal: the demo is run by a button, one at a time, seen by whose it is,
+ * stopped, and leaves its model and nothing else.
  */
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

@@ -81,6 +81,7 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
     ['group', `/ui/jobs/${jobId}/groups/0?diff=1&sort=reward`, 'mark'],
     ['trajectory', `/ui/jobs/${jobId}/groups/0/1?c=probability&at=9`, '[data-token="9"]'],
     ['trajectory-ratio', `/ui/jobs/${jobId}/groups/0/0?c=ratio&at=9`, '[data-token="9"]'],
+    ['grader', `/ui/jobs/${jobId}/grader`, 'text=Reward it had'],
     ['trajectory-flat', `/ui/jobs/${jobId}/groups/1/0`, 'text=It did not train'],
   ]
 
@@ -95,6 +96,39 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
       // text of models and data is text
       expect(await page.locator('main img, main script, main a[href^="javascript"]').count(), name).toBe(0)
     }
+    await context.close()
+  })
+
+  test('a reward is written and tried on the answers that were kept, beside those they had; faults are said', async () => {
+    const { context, page, problems } = await signedIn()
+    await page.goto(`/ui/jobs/${jobId}`)
+    await page.getByRole('link', { name: 'Try a reward' }).click()
+    await page.waitForURL('**/grader')
+    await page.getByLabel('Answers to').selectOption('0')
+    const cells = async (n: number) => (await page.locator('tbody tr').nth(n).locator('td').allTextContents()).slice(1)
+    await page.getByRole('button', { name: 'Score 4 answers' }).click()
+    // a question mark is what the first example asks for
+    await page.locator('tbody tr').nth(3).getByText('no errors').waitFor()
+    expect([await cells(0), await cells(1)]).toEqual([
+      ['0', '1', 'no errors'],
+      ['1', '0', 'no errors'],
+    ])
+    // what templates do not find is an error of the answer, with its place
+    await page.getByLabel('Begin with').selectOption({ label: 'is near to a field of the row' })
+    await page.getByRole('button', { name: 'Score 4 answers' }).click()
+    await page.locator('tbody tr').nth(3).getByText('item.answer').waitFor()
+    expect((await cells(0))[2]).toContain('Invalid variable error')
+    await page.getByLabel('The row, as item').fill('{"answer": "Oh no, I am sorry. What happened?"}')
+    await page.getByRole('button', { name: 'Score 4 answers' }).click()
+    await page.locator('tbody tr').nth(3).getByText('no errors').waitFor()
+    expect((await cells(0)).slice(0, 2)).toEqual(['0', '1'])
+    await page.getByLabel('The grader').fill('{"type": "sum"}')
+    await page.getByRole('button', { name: 'Score 4 answers' }).click()
+    await page.getByRole('alert').getByText('sum').first().waitFor()
+    await page.getByLabel('The grader').fill('{')
+    expect(await page.getByRole('button', { name: 'Score 4 answers' }).isDisabled()).toBe(true)
+    // the browser names the refusal, too
+    expect((await problems()).filter((text) => !text.includes('status of 400'))).toEqual([])
     await context.close()
   })
 

@@ -40,6 +40,25 @@ export function smooth(values: readonly (number | null)[], weight: number): (num
   })
 }
 
+/** How many times the least value goes into the greatest before a plain scale shows a flat line. */
+const DECADES = 1000
+
+/** Whether a log scale shows more: every value has a place on it, and they span decades. */
+export function spansDecades(values: readonly (number | null)[]): boolean {
+  const known = values.filter((value) => value !== null)
+  const least = known.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY)
+  const greatest = known.reduce((a, b) => Math.max(a, b), 0)
+  return least > 0 && greatest / least >= DECADES
+}
+
+/** Places at which another loop begins, or steps of single jobs do: what came before says little of what comes then. */
+export function boundariesOf(curves: Pick<Curves, 'session_ids' | 'job_ids'>): readonly number[] {
+  const { session_ids: sessions, job_ids: jobs } = curves
+  // of the base model, and of steps that were deleted, nobody knows who made them
+  const isMade = (i: number): boolean => (sessions[i] ?? jobs[i] ?? null) !== null
+  return sessions.flatMap((id, i) => (isMade(i - 1) && isMade(i) && id !== sessions[i - 1] ? [i] : []))
+}
+
 /** Where the best value is, of equals the newest; null for no value. @param wants which end is the better one */
 export function bestOf(values: readonly (number | null)[], wants: 'high' | 'low'): number | null {
   let best: number | null = null

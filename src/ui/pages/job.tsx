@@ -12,7 +12,7 @@ import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import type { MetricName } from '../data/curves.js'
+import { type MetricName, spansDecades } from '../data/curves.js'
 import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural, toWords } from '../data/format.js'
 import { useJobEvents } from '../data/job-events.js'
 import { withProgress } from '../data/job-progress.js'
@@ -100,6 +100,9 @@ function Shown(props: {
           <p class="actions">
             <a class="button primary" href={hrefOf(groupsPath(job.id))}>
               Rollouts
+            </a>
+            <a class="button" href={hrefOf(`/jobs/${encodeURIComponent(job.id)}/grader`)}>
+              Try a reward
             </a>
           </p>
         )}
@@ -328,6 +331,7 @@ function GradientCharts({ events }: { readonly events: readonly TrainingEvent[] 
             lines={lines}
             wants={wants}
             smoothing={0}
+            beginsLogarithmic={lines.every(({ values }) => spansDecades(values))}
             height={130}
             group="job"
           />

@@ -11,7 +11,7 @@ import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
+import { boundariesOf, type Curves, defaultKeys, nameOf, pathOfPoint, positionsOf } from '../data/curves.js'
 import { formatAgo, formatNumber, plural } from '../data/format.js'
 import { takeProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
@@ -97,6 +97,7 @@ function Charts({ modelId, curves }: { readonly modelId: string; readonly curves
   const chosen = asked.filter((key) => curves.series[key] !== undefined)
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
   const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
+  const boundaries = useMemo(() => boundariesOf(curves), [curves])
   const lines = useMemo(
     () =>
       new Map(
@@ -127,6 +128,7 @@ function Charts({ modelId, curves }: { readonly modelId: string; readonly curves
                 wants={wants}
                 smoothing={smoothing}
                 isLogarithmic={isLogarithmic}
+                boundaries={boundaries}
                 group="model"
                 onPoint={point}
                 onPick={(at) => keep(curves.steps[at] ?? 0)}

@@ -40,6 +40,9 @@ export function RolloutsPage(): JSX.Element {
     <>
       <Title text="Rollouts">
         <p class="actions">
+          <a class="button" href={hrefOf(`/jobs/${encodeURIComponent(id)}/grader`)}>
+            Try a reward
+          </a>
           <a class="button" href={hrefOf(`/jobs/${encodeURIComponent(id)}`)}>
             The job
           </a>

@@ -43,7 +43,7 @@ export function Chart(given: ChartProps): JSX.Element {
   latest.current = props
   const [at, setAt] = useState<number | null>(null)
   const { height = 170, title, steps, lines, positions } = props
-  const isLogarithmic = isPositive(props) && (props.isLogarithmic === true || query.value.getAll('lg').includes(title))
+  const isLogarithmic = isOnLogScale(props)
   const colours = look.value
   const zoom = zoomInAddress()
   const shape = JSON.stringify([
@@ -202,6 +202,12 @@ function Tools(props: {
       </button>
     </p>
   )
+}
+
+/** As the page has it, else as the chart begins, unless the address has the other. */
+function isOnLogScale(chart: ChartProps): boolean {
+  const isOther = query.value.getAll('lg').includes(chart.title)
+  return isPositive(chart) && (chart.isLogarithmic === true || isOther !== (chart.beginsLogarithmic === true))
 }
 
 /** A log scale has a place for each of its values. */

@@ -37,6 +37,10 @@ export interface ChartProps {
   /** Weight of what was before, 0 to below 1. */
   readonly smoothing: number
   readonly isLogarithmic?: boolean
+  /** A log scale is what it begins with; readers may want the other. */
+  readonly beginsLogarithmic?: boolean
+  /** Places in `positions` at which another run begins. */
+  readonly boundaries?: readonly number[]
   readonly height?: number
   /** Whether lines have points at positions of their own: between two of them there is no gap. */
   readonly isJoined?: boolean
@@ -136,6 +140,7 @@ export function optionsOf(latest: () => ChartProps, frame: Frame): uPlot.Options
       ready: [(self) => self.over.addEventListener('dblclick', () => onZoom(null))],
       draw: [
         (self) => drawBase(self, latest(), axis.stroke),
+        (self) => drawBoundaries(self, latest(), axis.stroke),
         (self) => {
           for (const { values } of latest().lines) markBest(self, latest(), { values, colour: best })
         },
@@ -164,6 +169,27 @@ function drawBase(plot: uPlot, { lines, steps, positions, unit }: ChartProps, co
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`
     ctx.textAlign = 'right'
     ctx.fillText('base model', bbox.left + bbox.width - 4 * devicePixelRatio, y - 4 * devicePixelRatio)
+    ctx.restore()
+  }
+}
+
+/** A dotted line where another run begins. */
+function drawBoundaries(plot: uPlot, { boundaries = [], positions }: ChartProps, colour: string): void {
+  const { min, max } = plot.scales['x'] ?? {}
+  const { ctx, bbox } = plot
+  for (const index of boundaries) {
+    // between the step that was there and the first of the new run
+    const at = ((positions[index - 1] ?? 0) + (positions[index] ?? 0)) / 2
+    if (at < (min ?? at) || at > (max ?? at)) continue
+    const x = plot.valToPos(at, 'x', true)
+    ctx.save()
+    ctx.strokeStyle = colour
+    ctx.lineWidth = devicePixelRatio
+    ctx.setLineDash([devicePixelRatio, 3 * devicePixelRatio])
+    ctx.beginPath()
+    ctx.moveTo(x, bbox.top)
+    ctx.lineTo(x, bbox.top + bbox.height)
+    ctx.stroke()
     ctx.restore()
   }
 }

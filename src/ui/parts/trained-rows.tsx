@@ -140,7 +140,7 @@ function Table(props: {
 
 function Text({ label, text }: { readonly label: string; readonly text: string }): JSX.Element {
   return (
-    <td data-label={label}>
+    <td data-label={label} class="text">
       <span class="raw">
         {text === '' ? <span class="soft">–</span> : withoutTurns(text.slice(0, CHARACTERS))}
         {text.length > CHARACTERS && '…'}

@@ -1,6 +1,6 @@
 /** Curves of the page: smoothing, and sentences. */
 import { describe, expect, test } from 'vitest'
-import { defaultKeys, describeCurve, smooth } from '../../../../src/ui/data/curves.js'
+import { boundariesOf, defaultKeys, describeCurve, smooth, spansDecades } from '../../../../src/ui/data/curves.js'
 
 describe('smoothing', () => {
   test('without weight it changes nothing, and gaps stay gaps', () => {
@@ -63,4 +63,22 @@ test('charts at first: rewards, then numbers of the reward that change, then how
     keys: [],
   }
   expect(defaultKeys(curves)).toEqual(['train/reward', 'train/words', 'data/step_trainer_tokens', 'loss/grad_norm'])
+})
+
+describe('a log scale', () => {
+  test.each([
+    [[8, 1, 2e-5], true],
+    [[8, null, 0.008], true],
+    [[8, 4, 0.01], false],
+    [[8, 0, 2e-5], false],
+    [[8, -1, 2e-5], false],
+    [[null], false],
+    [[], false],
+  ])('of %j: %s', (values, isWide) => expect(spansDecades(values)).toBe(isWide))
+})
+
+test('a run begins where another loop made the step; deleted steps and the base model are no run', () => {
+  const job_ids = [null, 'a', 'b', null, null, null, 'c', null, 'd']
+  const session_ids = [null, null, null, 'S', 'S', 'T', null, null, null]
+  expect(boundariesOf({ job_ids, session_ids })).toEqual([3, 5, 6])
 })

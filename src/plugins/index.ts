@@ -3,6 +3,7 @@
  * one, the rows of the first come first.
  */
 import type { Installed } from '#service/plugin.js'
+import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
@@ -28,6 +29,7 @@ export const INSTALLED: Installed = {
     fineTuning,
     graders,
     uploads,
+    batches,
     wandb,
     tinker,
     marks,

@@ -32,6 +32,7 @@ const PARTS = [
   'remote data',
   'responses',
   'uploads',
+  'batches',
   'samples',
   'probes',
   'outbox',

@@ -60,6 +60,13 @@ beforeAll(async () => {
   const upload = await service.json<{ id: string }>('/v1/uploads', {
     json: { bytes: 1, filename: 'secret', mime_type: 'text/plain', purpose: 'batch' },
   })
+  const requests = await service.json<{ id: string }>('/v1/files?filename=secret-requests&purpose=batch', {
+    method: 'POST',
+    body: JSON.stringify({ custom_id: 'secret', method: 'POST', url: '/v1/completions', body: { prompt: 'secret' } }),
+  })
+  const batch = await service.json<{ id: string }>('/v1/batches', {
+    json: { input_file_id: requests.body.id, endpoint: '/v1/completions', completion_window: '24h' },
+  })
   const loop = await (await openTinker(service)).createRun()
   ids = {
     training_run_id: loop.id,
@@ -75,6 +82,7 @@ beforeAll(async () => {
     mark_id: mark.body.id,
     file_id: file.id,
     upload_id: upload.body.id,
+    batch_id: batch.body.id,
     webhook_id: hook.body.id,
     delivery_id: 'any',
     probe_id: probe.body.id,

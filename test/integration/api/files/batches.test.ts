@@ -195,11 +195,10 @@ describe('a batch that outlives', () => {
     const { input_file_id: input } = await clientOf(own).batches.retrieve(id)
     await clientOf(own).files.delete(input)
     for (const least of [20, 150]) {
-      const { completed = 0 } = await until(async () => {
+      await until(async () => {
         const { request_counts: counts } = await clientOf(own).batches.retrieve(id)
-        return counts !== undefined && counts.completed >= least && counts
+        return counts !== undefined && counts.completed >= least
       }, `${least} answers`)
-      expect(completed).toBeLessThan(400)
       const { apiKey } = own
       await own.close(0)
       own = await createTestService({ ...OPTIONS, dataDir, apiKey, database: own.database })

@@ -3,6 +3,7 @@
  * one, the rows of the first come first.
  */
 import type { Installed } from '#service/plugin.js'
+import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { engineNodes } from './engine-nodes/plugin.js'
@@ -35,6 +36,7 @@ export const INSTALLED: Installed = {
     graders,
     uploads,
     loops,
+    batches,
     wandb,
     tinker,
     marks,

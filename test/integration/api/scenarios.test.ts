@@ -188,8 +188,6 @@ describe('models', () => {
       ['POST', '/messages', 'POST /v1/messages'],
       ['POST', '/v1/messages/batches', 'POST /v1/messages'],
       ['POST', '/v1/threads', 'POST /v1/responses'],
-      ['POST', '/v1/batches', 'POST /v1/chat/completions'],
-      ['POST', '/v1/uploads', 'POST /v1/files'],
       ['POST', '/v1/responses/resp_1/cancel', 'a closed connection'],
     ].map(
       ([method, path, instead]): Scenario => ({

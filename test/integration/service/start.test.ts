@@ -31,6 +31,7 @@ const PARTS = [
   'remote data',
   'responses',
   'uploads',
+  'batches',
   'samples',
   'probes',
   'outbox',

@@ -5,10 +5,12 @@
  * anything else is logged with its cause and becomes a plain 500.
  */
 import type { ErrorHandler } from 'hono'
+import { matchedRoutes } from 'hono/route'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { AppError, type ErrorCategory } from '#base/errors/errors.js'
 import { type ErrorBody, RequestValidationError, toProblem, type ValidationProblem } from '#contract/wire/errors.js'
 import type { AppEnvironment, AppOptions, ErrorForm, RequestContext } from '../environment.js'
+import { createRouteFinder } from '../handlers.js'
 
 interface Mapping {
   readonly status: ContentfulStatusCode
@@ -51,8 +53,12 @@ const SHOWN_INTERNAL_CODES: ReadonlySet<string> = new Set([
 ])
 
 export function handleErrors(
-  options: Pick<AppOptions, 'logger' | 'translateError' | 'errorForms'>,
+  options: Pick<AppOptions, 'logger' | 'translateError' | 'errorForms' | 'table'>,
 ): ErrorHandler<AppEnvironment> {
+  const routeOf = createRouteFinder(options.table)
+  // its SDKs raise `BadRequestError` for a 400
+  const isOpenAi = (c: RequestContext): boolean =>
+    matchedRoutes(c).some((bound) => bound.method !== 'ALL' && routeOf(bound)?.origin === 'OpenAI')
   return function respondWithError(raw, c) {
     const error = toAppError(options.translateError(raw) ?? translatedCause(raw, options) ?? raw)
     if (error.category === 'internal' || error.category === 'unavailable') {
@@ -68,7 +74,7 @@ export function handleErrors(
     if (isFinal(error)) c.header('x-should-retry', 'false')
     const form = options.errorForms.find(({ paths }) => paths.test(c.req.path))
     if (form !== undefined) return respondIn(form, c, error)
-    return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error)
+    return isChatRoute(c) ? respondToChat(c, error) : respondToPreview(c, error, isOpenAi(c))
   }
 }
 
@@ -129,9 +135,10 @@ function respondToChat(c: RequestContext, error: AppError): Response {
   return c.json(body, status)
 }
 
-function respondToPreview(c: RequestContext, error: AppError): Response {
+/** @param isOpenAi 400 for a field that is wrong */
+function respondToPreview(c: RequestContext, error: AppError, isOpenAi: boolean): Response {
   const problems = problemsOf(error, c.req.method === 'GET' ? 'query' : 'body')
-  const status = problems === null || isOpenAiRoute(c) ? statusOf(error) : 422
+  const status = problems === null || isOpenAi ? statusOf(error) : 422
   if (status === 401) c.header('www-authenticate', 'Bearer')
   const body: ErrorBody = {
     detail: problems ?? error.message,
@@ -170,11 +177,6 @@ function chatMessage(error: AppError): string {
   return error.category === 'internal' && !SHOWN_INTERNAL_CODES.has(error.code)
     ? 'Internal server error'
     : error.message
-}
-
-/** Routes of OpenAI's API answer 400 to a field that is wrong, for its SDKs raise `BadRequestError` then. */
-function isOpenAiRoute(c: RequestContext): boolean {
-  return /^\/v1\/(?:files|fine_tuning)(?:\/|$)/.test(c.req.path)
 }
 
 function isChatRoute(c: RequestContext): boolean {

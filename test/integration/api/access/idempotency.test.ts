@@ -73,6 +73,13 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
     const request = { model: 'trainyard/tiny-random', training_file: file.body['id'], seed: n }
     return send('/v1/fine_tuning/jobs', request, headers)
   },
+  '/v1/batches': async (n, headers) => {
+    const line = { custom_id: `${n}`, method: 'POST', url: '/v1/completions', body: { prompt: 'x' } }
+    const init = { method: 'POST', body: JSON.stringify(line), headers: { 'idempotency-key': `requests ${n}` } }
+    const file = await service.json<{ id: string }>('/v1/files?filename=requests&purpose=batch', init)
+    const request = { input_file_id: file.body.id, endpoint: '/v1/completions', completion_window: '24h' }
+    return send('/v1/batches', request, headers)
+  },
   '/v1/files': (n, headers) => upload(`{"messages":[],"n":${n}}\n`, headers),
 }
 /** Routes that say the same however often they are called, with or without a key. */
@@ -87,6 +94,7 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/loops/:loop_id/resume',
   '/v1/preview/verify',
   '/v1/preview/demo',
+  '/v1/batches/:batch_id/cancel',
 ]
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [

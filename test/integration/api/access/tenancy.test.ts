@@ -67,6 +67,13 @@ beforeAll(async () => {
   })
   // nothing of it is to run
   await service.json(`/v1/preview/loops/${loop.body.id}/cancel`, { method: 'POST' })
+  const requests = await service.json<{ id: string }>('/v1/files?filename=secret-requests&purpose=batch', {
+    method: 'POST',
+    body: JSON.stringify({ custom_id: 'secret', method: 'POST', url: '/v1/completions', body: { prompt: 'secret' } }),
+  })
+  const batch = await service.json<{ id: string }>('/v1/batches', {
+    json: { input_file_id: requests.body.id, endpoint: '/v1/completions', completion_window: '24h' },
+  })
   ids = {
     training_run_id: training.id,
     loop_id: loop.body.id,
@@ -82,6 +89,7 @@ beforeAll(async () => {
     mark_id: mark.body.id,
     file_id: file.id,
     upload_id: upload.body.id,
+    batch_id: batch.body.id,
     webhook_id: hook.body.id,
     delivery_id: 'any',
     probe_id: probe.body.id,

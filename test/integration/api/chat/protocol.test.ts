@@ -124,7 +124,7 @@ describe('other routes (8)', () => {
       expect([rest.data.map(({ id }) => id), rest.has_more]).toEqual([['local/p/n2499'], false])
       expect((await own.json<Page>('/v1/models?after=local/p/n2499')).body).toMatchObject({ data: [], last_id: '' })
       const unknown = await own.json<{ error: { code: string } }>('/v1/models?after=nobody')
-      expect([unknown.status, unknown.body.error.code]).toEqual([422, 'invalid_cursor'])
+      expect([unknown.status, unknown.body.error.code]).toEqual([400, 'invalid_cursor'])
       // what comes and goes is seen at once, though the list is kept
       const ids = async () => (await own.json<Page>('/v1/models')).body.data.map(({ id }) => id)
       const made = await own.json<{ id: string }>('/v1/preview/models', {

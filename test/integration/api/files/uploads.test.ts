@@ -77,8 +77,8 @@ describe('an upload', () => {
   })
 
   it('is refused where bytes, parts, digest or purpose are not what was said', async () => {
-    await expect(begin(1, { purpose: 'poetry' as never })).rejects.toMatchObject({ status: 422, param: 'purpose' })
-    await expect(begin(8 * 1024 ** 3 + 1)).rejects.toMatchObject({ status: 422 })
+    await expect(begin(1, { purpose: 'poetry' as never })).rejects.toMatchObject({ status: 400, param: 'purpose' })
+    await expect(begin(8 * 1024 ** 3 + 1)).rejects.toMatchObject({ status: 400 })
     const expiring = begin(1, { expires_after: { anchor: 'created_at', seconds: 3600 } })
     await expect(expiring).rejects.toMatchObject({ param: 'expires_after' })
     const upload = await begin(4)

@@ -53,7 +53,17 @@ export async function createOneOfEach(
   const tuned = await api.call('POST', '/v1/fine_tuning/jobs', { model: BASE, training_file: file })
   const webhook = await api.call('POST', '/v1/preview/webhooks', { url: 'http://127.0.0.1:9/' })
   const apiKey = await api.call('POST', '/v1/preview/keys', { name: 'fuzzed', scope: 'read' })
-  const upload = await api.call('POST', '/v1/uploads', { bytes: 8, filename: 'rows.jsonl', purpose: 'batch' })
+  const begin = () => api.call('POST', '/v1/uploads', { bytes: 8, filename: 'rows.jsonl', purpose: 'batch' })
+  const uploads = [await begin(), await begin()]
+  const form = new FormData()
+  form.set('purpose', 'batch')
+  form.set('file', new Blob(['{"custom_id":"a","method":"POST","url":"/v1/completions","body":{}}']), 'requests')
+  const { id: requests } = await api.call('POST', '/v1/files', form)
+  const batch = await api.call('POST', '/v1/batches', {
+    input_file_id: requests,
+    endpoint: '/v1/completions',
+    completion_window: '24h',
+  })
   const answer = await api.call('POST', '/v1/responses', { model: BASE, input: 'hi' })
   await api.call('POST', `${of}/log`, { split: 'val', trajectory_groups: [sampleGroup()] })
   // with a job that may still wait or run when it is deleted
@@ -81,7 +91,9 @@ export async function createOneOfEach(
     training_job_id: job.id,
     fine_tuning_job_id: tuned.id,
     file_id: file,
-    upload_id: upload.id,
+    upload_id: uploads[0].id,
+    batch_id: batch.id,
+    input_file_id: requests,
     training_file: file,
     training_data_url: file,
     webhook_id: webhook.id,
@@ -107,6 +119,7 @@ export async function createOneOfEach(
     ...known,
     model_id: spare.id,
     training_job_id: spareJob.id,
+    upload_id: uploads[1].id,
     mark_id: marks[1].id,
     probe_id: probes[1].id,
     session_id: sessions[1].id,

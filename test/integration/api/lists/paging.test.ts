@@ -80,6 +80,13 @@ async function addFile(headers = {}): Promise<string> {
   return (await ok<{ id: string }>('/v1/files', { method: 'POST', body: form, headers })).id
 }
 
+async function addBatch(headers = {}): Promise<string> {
+  const line = { custom_id: `${++count}`, method: 'POST', url: '/v1/completions', body: { prompt: 'x', max_tokens: 1 } }
+  const init = { method: 'POST', body: JSON.stringify(line), headers }
+  const { id } = await ok('/v1/files?purpose=batch', init)
+  return post('/v1/batches', { input_file_id: id, endpoint: line.url, completion_window: '24h' }, headers)
+}
+
 async function tune(headers = {}): Promise<string> {
   return post(TUNING, { model: 'trainyard/tiny-random', training_file: await addFile(headers) }, headers)
 }
@@ -247,6 +254,12 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
       }),
     ]),
   ),
+  '/v1/batches': async () => ({
+    path: '/v1/batches?',
+    isNewestFirst: true,
+    add: addBatch,
+    foreign: () => addBatch(other),
+  }),
   [TUNING]: async () => ({ path: `${TUNING}?`, isNewestFirst: true, add: tune, foreign: () => tune(other) }),
   '/v1/preview/sessions': async () => {
     const add = (headers = {}) => post('/v1/preview/sessions', {}, headers)

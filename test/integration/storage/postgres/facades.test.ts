@@ -1,4 +1,4 @@
-/** The facade of W&B and the webhooks on PostgreSQL: the tests of SQLite once more, as they stand. */
+/** The facade of W&B, webhooks and batches on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({
@@ -6,5 +6,6 @@ onPostgres({
   tenancy: () => import('../../../integration/api/wandb/tenancy.test.js'),
   adapters: () => import('../../../integration/api/wandb/adapters.test.js'),
   webhooks: () => import('../../../integration/api/webhooks/webhooks.test.js'),
+  batches: () => import('../../../integration/api/files/batches.test.js'),
   'outbox-turns': () => import('../../../unit/plugins/webhooks/outbox-turns.test.js'),
 })

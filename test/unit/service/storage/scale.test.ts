@@ -6,6 +6,7 @@
 import { CompiledQuery, SqliteQueryCompiler } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
+import { countOpen, listBatches } from '#plugins/batches/storage/batches.js'
 import { listFineTuningJobs } from '#plugins/fine-tuning/storage/jobs.js'
 import { deleteResponse, findResponse } from '#plugins/responses/storage/stored-responses.js'
 import { listArtifactFiles } from '#plugins/wandb/storage/artifacts.js'
@@ -91,6 +92,9 @@ describe('statements of requests', () => {
     ['keys', (db) => listApiKeys(db, { entity: 'local', project: null }, { limit: 100 })],
     ['files', (db) => listFiles(db, { entity: 'local', project: null }, { limit: 100, order: 'desc' })],
     ['files of a project', (db) => listFiles(db, { entity: 'local', project: 'p' }, { limit: 100, order: 'asc' })],
+    ['batches', (db) => listBatches(db, { entity: 'local', project: null }, { limit: 100 })],
+    ['batches of a project', (db) => listBatches(db, { entity: 'local', project: 'p' }, { limit: 100 })],
+    ['batches of an entity that have not ended', (db) => countOpen(db, 'local')],
     ['fine-tuning jobs', (db) => listFineTuningJobs(db, { entity: 'local', project: null }, { limit: 100 })],
     ['webhooks', (db) => listWebhooks(db, { entity: 'local', project: null }, { limit: 100 })],
     ['listeners of an event', (db) => listListeners(db, { entity: 'local', project: 'p' }, 'training_job.failed')],

@@ -44,6 +44,7 @@ const naming = online.filter(
       'models create',
       'base-models list',
       'jobs list',
+      'loops list',
       'sessions list',
       'whoami',
       'train options',

@@ -10,7 +10,7 @@ import { readGrader } from '#sdk/graders/spec.js'
 import type { ServiceContext } from '#service/operations/context.js'
 import { requestCancel } from '#service/queue/outcome.js'
 import type { Database } from '#service/storage/database.js'
-import { findFile } from '#service/storage/files.js'
+import { deleteFileRow, findFile } from '#service/storage/files.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { findModel } from '#service/storage/models.js'
@@ -22,6 +22,7 @@ import {
   insertLoop,
   insertLoopEvent,
   type LoopTenant,
+  listLeftFiles,
   listLoopEvents,
   listLoops,
   type StoredLoop,
@@ -132,6 +133,7 @@ export function createLoopService(context: Context): LoopsOfTenants {
         await say(transaction, loop.id, 'Loop cancelled')
       })
       await cancelJob(context, cancelled)
+      await forgetFiles(db, cancelled)
       return cancelled
     },
     events: async (owner, id, { after, limit }) => {
@@ -156,6 +158,14 @@ export async function cancelJob(
     const isOver = error instanceof ConflictError || error instanceof NotFoundError
     if (!isOver) logger.error({ err: error, job_id: jobId }, 'loop.job_not_cancelled')
   }
+}
+
+/** A process that was killed, and a loop that is cancelled, leave files of groups. */
+export async function forgetFiles(db: Database, loop: StoredLoop): Promise<void> {
+  const isOver = UNENDED.every((status) => status !== loop.status)
+  const { graded } = loop.progress as { readonly graded?: { readonly fileId: string } | null }
+  const left = await listLeftFiles(db, loop, isOver ? null : (graded?.fileId ?? null))
+  for (const id of left) await deleteFileRow(db, id)
 }
 
 /** What is to be done, complete: options of jobs that nobody named are those that were measured for models of this size. */

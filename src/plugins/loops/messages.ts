@@ -64,3 +64,6 @@ export type FromProcess =
 export type ToProcess =
   | LoopStart
   | { readonly type: 'answer'; readonly number: number; readonly answer: unknown; readonly error: string | null }
+
+/** What the file of a step's groups is called, in which a process leaves them to those after it. */
+export const groupsFile = (loopId: string, step: number | '%'): string => `loop-${loopId}-${step}.json`

@@ -10,4 +10,44 @@ export const loops = definePlugin({
   start: async (core) => (await import('./start.js')).startLoops(core),
   tables: async () => (await import('./storage/schema-part.js')).loopSchema,
   processes: ['plugins/loops/process/main.js'],
+  commands: {
+    after: 'jobs cancel',
+    rows: [
+      {
+        path: 'loops create',
+        summary: 'Train by a grader on the server, step by step',
+        load: async () => (await import('./commands/create.js')).createLoopCommand,
+      },
+      {
+        path: 'loops list',
+        summary: 'List loops, newest first',
+        load: async () => (await import('./commands/list.js')).listLoopsCommand,
+      },
+      {
+        path: 'loops get',
+        summary: 'Show a loop',
+        load: async () => (await import('./commands/get.js')).getLoopCommand,
+      },
+      {
+        path: 'loops watch',
+        summary: 'Watch a loop to its end',
+        load: async () => (await import('./commands/watch.js')).watchLoopCommand,
+      },
+      {
+        path: 'loops pause',
+        summary: 'Pause a loop at the next border of phases',
+        load: async () => (await import('./commands/act.js')).pauseLoop,
+      },
+      {
+        path: 'loops resume',
+        summary: 'Let a paused loop go on',
+        load: async () => (await import('./commands/act.js')).resumeLoop,
+      },
+      {
+        path: 'loops cancel',
+        summary: 'End a loop and the job of its step',
+        load: async () => (await import('./commands/act.js')).cancelLoop,
+      },
+    ],
+  },
 })

@@ -9,7 +9,7 @@ import type { ServiceContext } from '#service/operations/context.js'
 import { deleteSession, insertSession, newSessionToken } from '#service/storage/access/sessions.js'
 import { findApiKeyById } from '#service/storage/api-keys.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { cancelJob } from './loops.js'
+import { cancelJob, forgetFiles } from './loops.js'
 import type { FromProcess, LoopQuestion, ToProcess } from './messages.js'
 import { claimLoop, type LoopAttempt, listDueLoops, listHeld, releaseLoop, renewLoop } from './storage/claims.js'
 import { findGrades, forgetOldGrades, rememberGrade } from './storage/grades.js'
@@ -154,6 +154,7 @@ export function createLoopSupervisor(context: Context, url: string, timing: Loop
     const loop = await findAnyLoop(db, claimed.id)
     if (loop === null || loop.attempt !== claimed.attempt) return
     if (loop.sessionId !== null) await deleteSession(db, loop.sessionId)
+    await forgetFiles(db, loop)
     if (loop.status === 'cancelled') await cancelJob(context, loop)
     if (loop.status !== 'running') return
     if (isStopped) return void (await releaseLoop(db, claimed, { waitMs: 0, isLoss: false }))

@@ -41,6 +41,8 @@ export function createClient(options: ClientOptions) {
     ...createInferenceCalls(http),
     ...createAccessCalls(http),
     baseUrl: options.baseUrl,
+    /** Requests of what the core does not know: endpoints of plugins. */
+    http,
     /** What an OpenAI client needs to reach the same service. */
     connection: () => ({ baseURL: `${options.baseUrl.replace(/\/+$/, '')}/v1`, apiKey: options.apiKey }),
     /** What jobs trained on. */

@@ -6,7 +6,6 @@ import { AppError } from '#base/errors/errors.js'
 import type { JsonValue } from '#base/util/json.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import type { Client } from '#sdk/client/client.js'
-import type { Http } from '#sdk/client/http.js'
 import type { LoopSpec } from '../loop-service.js'
 
 /** Ends the loop: another process would come no further. */
@@ -20,11 +19,11 @@ export class LoopFailedError extends AppError {
 const MOST_JOBS = 2
 
 /** The groups of a step, as they were stored. */
-export const readJob = (text: string): JsonValue => JSON.parse(text) as JsonValue
+export const readGroups = (text: string): JsonValue => JSON.parse(text) as JsonValue
 
 /** Trains on a step's groups and waits for the checkpoint. @throws {LoopFailedError} with the words of a job that failed twice */
 export async function trainOnce(
-  { client, http }: { readonly client: Client; readonly http: Http },
+  client: Pick<Client, 'http' | 'trainingJobs'>,
   step: {
     readonly spec: Pick<LoopSpec, 'modelId' | 'training'>
     readonly groups: JsonValue
@@ -33,7 +32,7 @@ export async function trainOnce(
   },
 ) {
   for (let count = 1; ; count += 1) {
-    const submitted = await http.json<Pick<TrainingJob, 'id'>>({
+    const submitted = await client.http.json<Pick<TrainingJob, 'id'>>({
       method: 'POST',
       path: '/v1/preview/training-jobs',
       json: { model_id: step.spec.modelId, trajectory_groups: step.groups, experimental_config: step.spec.training },

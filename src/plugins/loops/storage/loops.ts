@@ -9,6 +9,7 @@ import { type Database, databaseNowMs } from '#service/storage/database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from '#service/storage/paging.js'
 import { readObject, readOneOf, storableText } from '#service/storage/row-values.js'
 import type { LoopEvaluation, LoopEvent, LoopRecord, LoopSpec } from '../loop-service.js'
+import { groupsFile } from '../messages.js'
 import { type LoopEventsTable, type LoopsTable, loopTables } from './tables.js'
 
 /** Whose loops: those of an entity, or of one project of it. */
@@ -175,6 +176,22 @@ export async function listLoopSteps(db: Database, modelId: string): Promise<read
     ...(base === null || !UNENDED.some((word) => word === status) ? [] : [base]),
     ...readEvaluations(evaluations).map(({ checkpointStep }) => checkpointStep),
   ])
+}
+
+/** Files in which a loop's processes left each other groups, and which none needs any more. @param keptId that of the step that runs */
+export async function listLeftFiles(
+  db: Database,
+  { id, owner }: Pick<StoredLoop, 'id' | 'owner'>,
+  keptId: string | null,
+): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom('files')
+    .select('id')
+    .where('entity', '=', owner.entity)
+    .where('purpose', '=', 'user_data')
+    .where('filename', 'like', groupsFile(id, '%'))
+    .execute()
+  return rows.flatMap((row) => (row.id === keptId ? [] : row.id))
 }
 
 function loopsOf(db: Database, { entity, project }: LoopTenant) {

@@ -200,6 +200,17 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
       isNewestFirst: true,
     }
   },
+  '/v1/preview/loops': async () => {
+    const grader = { type: 'string_check', input: '{{sample.output_text}}', reference: 'a', operation: 'eq' }
+    const add = async (headers = {}) => {
+      const json = { model_id: await addModel(headers), prompts_file: await addFile(headers), grader, steps: 1 }
+      const id = await post('/v1/preview/loops', json, headers)
+      // listed, and not run
+      await ok(`/v1/preview/loops/${id}/cancel`, { method: 'POST', headers })
+      return id
+    }
+    return { path: '/v1/preview/loops?', isNewestFirst: true, add, foreign: () => add(other) }
+  },
   '/v1/preview/webhooks': async () => {
     const add = (headers = {}) => post('/v1/preview/webhooks', { url: `http://${host()}/` }, headers)
     return {
@@ -268,6 +279,8 @@ const OTHERS = [
   `${RL}/{training_job_id}/groups`,
   '/v1/preview/models/{model_id}/probes/{probe_id}/answers',
   `${RL}/{training_job_id}/events`,
+  // test/integration/plugins/loops.test.ts
+  '/v1/preview/loops/{loop_id}/events',
   `${TUNING}/{fine_tuning_job_id}/events`,
   `${TUNING}/{fine_tuning_job_id}/checkpoints`,
   '/v1/responses/{response_id}/input_items',

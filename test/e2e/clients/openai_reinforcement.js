@@ -21,8 +21,16 @@ const { graders } = client.fineTuning.alpha
 seen.validated = (await graders.validate({ grader })).grader.type === 'string_check'
 seen.graded = (await graders.run({ grader, item: { answer: '4' }, model_sample: 'it is 4' })).reward
 
-const rows = [2, 3, 4, 5, 6, 7, 8, 9].map((n) => ({
-  messages: [{ role: 'user', content: `Say a number, best ${n}.` }],
+const near = {
+  type: 'text_similarity',
+  name: 'near',
+  evaluation_metric: 'fuzzy_match',
+  input: '{{sample.output_text}}',
+  reference: '{{item.answer}}',
+}
+const mail = (n) => `Hello, where is order ${n}? Regards, Tom. Which number is the order?`
+const rows = [20, 21, 22, 23, 24, 25, 26, 27].map((n) => ({
+  messages: [{ role: 'user', content: mail(n) }],
   answer: `${n}`,
 }))
 const text = rows.map((row) => `${JSON.stringify(row)}\n`).join('')
@@ -56,7 +64,7 @@ for (const wanted of [
   }
 }
 
-let job = await create(grader)
+let job = await create(near)
 seen.created = [job.object, job.method.type, job.method.reinforcement.hyperparameters.batch_size]
 
 async function waitFor(status) {

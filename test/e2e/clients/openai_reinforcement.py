@@ -22,9 +22,15 @@ graders = client.fine_tuning.alpha.graders
 seen["validated"] = graders.validate(grader=grader).grader.type == "string_check"
 seen["graded"] = graders.run(grader=grader, item={"answer": "4"}, model_sample="it is 4").reward
 
-rows = [
-    {"messages": [{"role": "user", "content": f"Say a number, best {n}."}], "answer": str(n)} for n in range(2, 10)
-]
+near = {
+    "type": "text_similarity",
+    "name": "near",
+    "evaluation_metric": "fuzzy_match",
+    "input": "{{sample.output_text}}",
+    "reference": "{{item.answer}}",
+}
+mail = "Hello, where is order {}? Regards, Tom. Which number is the order?"
+rows = [{"messages": [{"role": "user", "content": mail.format(n)}], "answer": str(n)} for n in range(20, 28)]
 text = "".join(json.dumps(row) + "\n" for row in rows)
 file = client.files.create(file=("rows.jsonl", io.BytesIO(text.encode())), purpose="fine-tune")
 
@@ -54,7 +60,7 @@ for wanted in ({"type": "python", "source": "x", "name": "x"}, {**grader, "refer
         refused.append(error.param)
 seen["refused"] = refused
 
-job = create(grader)
+job = create(near)
 seen["created"] = [job.object, job.method.type, job.method.reinforcement.hyperparameters.batch_size]
 
 

@@ -5,7 +5,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
 import { createTestService, type TestService } from '../../../support/service/create-test-service.js'
-import { until } from '../../../support/until.js'
 
 const JOBS = '/v1/fine_tuning/jobs'
 const GRADER = {
@@ -34,7 +33,8 @@ let service: TestService
 let rows: string
 let examples: string
 beforeAll(async () => {
-  service = await createTestService()
+  // no loop begins: what becomes of one that does is seen by the SDKs
+  service = await createTestService({ tuning: { plugins: { loops: { pollMs: 2_000_000_000 } } } })
   const row = (i: number): string => {
     const answer = i === 3 ? {} : { answer: `${i}` }
     return JSON.stringify({ messages: [{ role: 'user', content: `Number ${i}?` }], ...answer })
@@ -66,12 +66,6 @@ async function created(reinforcement: object, more: object = {}): Promise<Job> {
   return body
 }
 const post = (id: string, act: string) => service.json<Job & Refusal>(`${JOBS}/${id}/${act}`, { method: 'POST' })
-const becomes = (id: string, status: string) =>
-  until(async () => {
-    const { body } = await service.json<Job>(`${JOBS}/${id}`)
-    return body.status === status ? body : null
-  }, `${status} of ${id}`)
-
 describe('refused', () => {
   const M = 'method.reinforcement'
   const sized = (hyperparameters: object) => ({ grader: GRADER, hyperparameters })
@@ -207,16 +201,14 @@ describe('a job', () => {
 
   it('pauses, goes on, and is cancelled once; nobody else sees it', async () => {
     const job = await created({ grader: GRADER, hyperparameters: { n_epochs: 50, batch_size: 1 } })
-    expect((await post(job.id, 'pause')).status).toBe(200)
-    await becomes(job.id, 'paused')
+    expect((await post(job.id, 'pause')).body.status).toBe('paused')
     const { key } = await service.createKey({ entity: 'others' })
     const headers = { authorization: `Bearer ${key}` }
     for (const path of ['', '/events', '/checkpoints']) {
       expect((await service.fetch(`${JOBS}/${job.id}${path}`, { headers })).status).toBe(404)
     }
     expect((await service.fetch(`${JOBS}/${job.id}/resume`, { method: 'POST', headers })).status).toBe(404)
-    const resumed = await post(job.id, 'resume')
-    expect(['queued', 'running']).toContain(resumed.body.status)
+    expect((await post(job.id, 'resume')).body.status).toBe('queued')
     expect((await post(job.id, 'cancel')).body.status).toBe('cancelled')
     for (const act of ['cancel', 'pause', 'resume']) {
       const late = await post(job.id, act)

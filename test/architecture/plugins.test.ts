@@ -1,5 +1,6 @@
 /**
- * The core knows no plugin: it imports none, and names none. A plugin is a folder with a manifest that the list has, and imports no other.
+ * The core knows no plugin: it imports none, and names none. A plugin is a folder with a manifest that the list has, and imports no other
+ * but those that its manifest needs.
  *
  * `plugins.json` lists the lines of the core that still have a plugin's name in them, with how many: the list only shrinks. Words of other APIs that
  * happen to be the same stand in `words` of the plugin, and are no names.
@@ -45,11 +46,14 @@ describe('plugins', () => {
     )
   })
 
-  test('are imported by their own folder and the list alone, and the list takes manifests', () => {
+  test('are imported by their own folder, who needs them and the list alone, and the list takes manifests', () => {
     const others = files.flatMap(({ path: file, imports }) =>
       imports.flatMap(({ target }) => {
         const plugin = /^src\/plugins\/([^/]+)\//.exec(target ?? '')?.[1]
         if (plugin === undefined || file.startsWith(`src/plugins/${plugin}/`)) return []
+        // which does nothing without it
+        const own = INSTALLED.plugins.find(({ name }) => file.startsWith(`src/plugins/${name}/`))
+        if (own?.needs?.includes(plugin) === true) return []
         return file === 'src/plugins/index.ts' && target?.endsWith('/plugin.ts') === true ? [] : [`${file} → ${target}`]
       }),
     )

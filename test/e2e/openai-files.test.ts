@@ -86,7 +86,7 @@ test('TypeScript: upload, list, content, fine-tune, chat, train on, cancel, dele
   await expect(refused).rejects.toThrow(OpenAI.BadRequestError)
 })
 
-test("TypeScript: preferences in OpenAI's rows move the model to the preferred answer; other methods are refused", {
+test("TypeScript: preferences in OpenAI's rows move the model to the preferred answer; unknown methods are refused", {
   timeout: 900_000,
 }, async () => {
   const answer = (content: string) => [{ role: 'assistant', content }]
@@ -103,7 +103,7 @@ test("TypeScript: preferences in OpenAI's rows move the model to the preferred a
     await expect(failure).rejects.toThrow(OpenAI.BadRequestError)
     await expect(failure).rejects.toMatchObject(words)
   }
-  await refused({ method: { type: 'reinforcement' } }, { param: 'method.type', code: 'unsupported_method' })
+  await refused({ method: { type: 'distillation' } }, { param: 'method.type', code: 'unsupported_method' })
   await refused({ method: { type: 'dpo', supervised: {} } }, { param: 'method.supervised' })
   await refused({ method: { type: 'dpo' }, hyperparameters: { n_epochs: 1 } }, { param: 'hyperparameters' })
   await refused({ method: { type: 'supervised' } }, { message: expect.stringContaining('Line 1') })

@@ -47,6 +47,18 @@ const rows = endpoints({
     scope: 'write',
     answer: fineTuningJobSchema,
   },
+  'POST /v1/fine_tuning/jobs/{fine_tuning_job_id}/pause': {
+    ...openAi,
+    summary: 'Pause a reinforcement job when its sampling, grading or training of now has ended',
+    scope: 'write',
+    answer: fineTuningJobSchema,
+  },
+  'POST /v1/fine_tuning/jobs/{fine_tuning_job_id}/resume': {
+    ...openAi,
+    summary: 'Let a paused reinforcement job go on',
+    scope: 'write',
+    answer: fineTuningJobSchema,
+  },
   'GET /v1/fine_tuning/jobs/{fine_tuning_job_id}/events': {
     ...openAi,
     summary: 'List events of a fine-tuning job, newest first',

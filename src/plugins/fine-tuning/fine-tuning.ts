@@ -1,9 +1,9 @@
 /**
- * OpenAI's fine-tuning API: each job is an ordinary SFT or preference job of an ordinary model, and a row that keeps
- * OpenAI's fields of the request, to be shown again.
+ * OpenAI's fine-tuning API: each job is an ordinary SFT or preference job of an ordinary model, or a loop of RL jobs, and a row
+ * that keeps OpenAI's fields of the request, to be shown again.
  */
 import { setImmediate as othersTurn } from 'node:timers/promises'
-import { AppError, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, ConflictError, InvalidRequestError } from '#base/errors/errors.js'
 import { DEFAULT_PAGE_LIMIT, type List, toList } from '#contract/wire/list.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import type { ModelService } from '#service/operations/models/models.js'
@@ -12,9 +12,15 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listEvents } from '#service/storage/events.js'
 import { unknownCursor } from '#service/storage/paging.js'
 import { findJobs } from '#service/storage/training-jobs.js'
+import type { LoopService } from '../loops/loop-service.js'
 import { createJob } from './create-job.js'
+import { assertSupported } from './create-parts.js'
+import { methodOf } from './hyperparameters.js'
 import { createJobView, type JobView } from './job-view.js'
+import { createReinforcementJob } from './reinforcement/create.js'
+import { createReinforcementView, type ReinforcementView } from './reinforcement/view.js'
 import { findFineTuningJob, listFineTuningJobs } from './storage/jobs.js'
+import { findFineTuningLoop, listFineTuningLoops } from './storage/loops.js'
 import { fromFineTuningId, toFineTuningCheckpoint, toFineTuningEvent } from './to-openai.js'
 import type {
   CreateFineTuningJobRequest,
@@ -29,6 +35,9 @@ interface FineTuningService {
   get(principal: Principal, id: string): Promise<FineTuningJob>
   list(principal: Principal, query: FineTuningPageQuery): Promise<List<FineTuningJob>>
   cancel(principal: Principal, id: string): Promise<FineTuningJob>
+  /** @throws {InvalidRequestError} `unsupported_method` for any but a reinforcement job */
+  pause(principal: Principal, id: string): Promise<FineTuningJob>
+  resume(principal: Principal, id: string): Promise<FineTuningJob>
   /** Newest first. */
   events(principal: Principal, id: string, query: FineTuningPageQuery): Promise<List<FineTuningEvent>>
   checkpoints(principal: Principal, id: string, query: FineTuningPageQuery): Promise<List<FineTuningCheckpoint>>
@@ -39,16 +48,47 @@ const METADATA_PAGE = 100
 const EVENT_PREFIX = 'ftevent-'
 
 export function createFineTuningService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts'>,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts' | 'engines'>,
   { models, trainingJobs }: { readonly models: ModelService; readonly trainingJobs: TrainingJobService },
+  loops: LoopService,
 ): FineTuningService {
   const view = createJobView(context)
+  const reinforcement = createReinforcementView(context, loops)
+
+  async function change(principal: Principal, id: string, act: 'pause' | 'resume'): Promise<FineTuningJob> {
+    const found = await reinforcement.find(principal, id)
+    if (found !== null) return reinforcement.toWire(principal, await reinforcement.change(principal, found, act))
+    await view.require(principal, id)
+    throw new InvalidRequestError('unsupported_method', `only reinforcement jobs ${act}: ${id.slice(0, 100)}`, {
+      param: 'fine_tuning_job_id',
+    })
+  }
+
   return {
-    ...createJobLists(context, view),
-    create: (principal, request, headers) =>
-      createJob({ context, models, trainingJobs, view }, principal, { request, headers }),
-    get: view.get,
+    ...createJobLists(context, view, reinforcement),
+    create: async (principal, request, headers) => {
+      assertSupported(request)
+      const method = methodOf(request)
+      if (method !== 'reinforcement') {
+        return createJob({ context, models, trainingJobs, view }, principal, { request, method, headers })
+      }
+      const parts = { context, models, loops, view: reinforcement }
+      const { loopId } = await createReinforcementJob(parts, principal, { request, headers })
+      const made = await reinforcement.find(principal, loopId)
+      if (made === null) throw new ConflictError('job_deleted', 'the job was deleted while it was created')
+      return reinforcement.toWire(principal, made)
+    },
+    get: async (principal, id) => {
+      const found = await reinforcement.find(principal, id)
+      return found === null ? view.get(principal, id) : reinforcement.toWire(principal, found)
+    },
+    pause: (principal, id) => change(principal, id, 'pause'),
+    resume: (principal, id) => change(principal, id, 'resume'),
     cancel: async (principal, id) => {
+      const found = await reinforcement.find(principal, id)
+      if (found !== null) {
+        return reinforcement.toWire(principal, await reinforcement.change(principal, found, 'cancel'))
+      }
       const { job } = await view.require(principal, id)
       try {
         await trainingJobs.cancel(principal, job.id)
@@ -63,12 +103,27 @@ export function createFineTuningService(
 }
 
 /** Lists of jobs, and of what came of one: its events and checkpoints. */
-function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView) {
-  /** The training job of the fine-tuning job after which a list goes on. */
+function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView, reinforcement: ReinforcementView) {
+  /** The training job, or loop, of the fine-tuning job after which a list goes on. */
   async function requireCursor(principal: Principal, after: string): Promise<string> {
-    const jobId = fromFineTuningId(after)
-    if ((await findFineTuningJob(db, principal, jobId)) === null) throw unknownCursor(after)
-    return jobId
+    const id = fromFineTuningId(after)
+    const found = (await findFineTuningJob(db, principal, id)) ?? (await findFineTuningLoop(db, principal, id))
+    if (found === null) throw unknownCursor(after)
+    return id
+  }
+
+  /** Rows of both kinds, newest first: ids say when they were made. */
+  async function pageOf(principal: Principal, page: { readonly after: string | undefined; readonly limit: number }) {
+    const [jobs, loops] = [
+      await listFineTuningJobs(db, principal, page),
+      await listFineTuningLoops(db, principal, page),
+    ]
+    const merged = [
+      ...jobs.items.map((record) => ({ id: record.jobId, record })),
+      ...loops.items.map((record) => ({ id: record.loopId, record })),
+    ].sort((a, b) => (a.id < b.id ? 1 : -1))
+    const hasMore = jobs.hasMore || loops.hasMore || merged.length > page.limit
+    return { items: merged.slice(0, page.limit), hasMore }
   }
 
   return {
@@ -78,27 +133,36 @@ function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView) {
       const found: FineTuningJob[] = []
       let after = query.after === undefined ? undefined : await requireCursor(principal, query.after)
       for (;;) {
-        const page = await listFineTuningJobs(db, principal, { after, limit: wanted === null ? limit : METADATA_PAGE })
-        const jobs = await findJobs(
-          db,
-          page.items.map(({ jobId }) => jobId),
-        )
-        for (const record of page.items) {
+        const page = await pageOf(principal, { after, limit: wanted === null ? limit : METADATA_PAGE })
+        const rows = page.items.flatMap(({ record }) => ('jobId' in record ? [record.jobId] : []))
+        const jobs = await findJobs(db, rows)
+        for (const { record } of page.items) {
           if (wanted !== null && !wanted(record.request['metadata'])) continue
           if (found.length === limit) return toList(found, true)
-          found.push(await view.toWire(record, jobs.get(record.jobId)))
+          if ('jobId' in record) {
+            found.push(await view.toWire(record, jobs.get(record.jobId)))
+            continue
+          }
+          const loop = await reinforcement.withLoop(principal, record)
+          if (loop !== null) found.push(await reinforcement.toWire(principal, loop))
         }
-        after = page.items.at(-1)?.jobId
+        after = page.items.at(-1)?.id
         if (!page.hasMore || wanted === null) return toList(found, page.hasMore)
         // metadata has no index
         await othersTurn()
       }
     },
     events: async (principal: Principal, id: string, query: FineTuningPageQuery): Promise<List<FineTuningEvent>> => {
+      const limit = query.limit ?? DEFAULT_PAGE_LIMIT
+      const loop = await reinforcement.find(principal, id)
+      if (loop !== null) {
+        const { items, hasMore } = await reinforcement.events(principal, loop, { after: query.after, limit })
+        return toList(items, hasMore)
+      }
       const { record, job } = await view.require(principal, id)
       const page = await listEvents(db, job.id, {
         after: query.after?.startsWith(EVENT_PREFIX) === true ? query.after.slice(EVENT_PREFIX.length) : query.after,
-        limit: query.limit ?? DEFAULT_PAGE_LIMIT,
+        limit,
         order: 'desc',
       })
       const events = page.items.map((event) => toFineTuningEvent(event, job, record.trainedName))
@@ -109,14 +173,19 @@ function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView) {
       id: string,
       query: FineTuningPageQuery,
     ): Promise<List<FineTuningCheckpoint>> => {
-      const { record, job } = await view.require(principal, id)
-      const checkpoint = job.step === null ? null : await findCheckpoint(db, job.modelId, job.step)
-      const all = checkpoint === null ? [] : [toFineTuningCheckpoint(checkpoint, job, record.trainedName)]
-      const { after } = query
-      if (after === undefined) return toList(all, false)
-      if (all.every(({ id }) => id !== after)) throw unknownCursor(after)
-      return toList<FineTuningCheckpoint>([], false)
+      const loop = await reinforcement.find(principal, id)
+      const all = loop === null ? await checkpointsOf(principal, id) : await reinforcement.checkpoints(loop)
+      const from = query.after === undefined ? 0 : all.findIndex((each) => each.id === query.after) + 1
+      if (query.after !== undefined && from === 0) throw unknownCursor(query.after)
+      const end = from + (query.limit ?? DEFAULT_PAGE_LIMIT)
+      return toList(all.slice(from, end), end < all.length)
     },
+  }
+
+  async function checkpointsOf(principal: Principal, id: string): Promise<readonly FineTuningCheckpoint[]> {
+    const { record, job } = await view.require(principal, id)
+    const checkpoint = job.step === null ? null : await findCheckpoint(db, job.modelId, job.step)
+    return checkpoint === null ? [] : [toFineTuningCheckpoint(checkpoint, job, record.trainedName)]
   }
 }
 

@@ -10,8 +10,8 @@ import {
   type CreateFineTuningJobRequest,
   type DpoHyperparameters,
   FINE_TUNING_METHODS,
-  type FineTuningMethod,
   JOB_KIND_OF_METHOD,
+  type RowMethod,
 } from './wire.js'
 
 /** What was chosen: shown on the job, and the configuration of the training job. */
@@ -26,28 +26,41 @@ export interface ChosenHyperparameters {
   readonly config: JsonObject
 }
 
-/** @throws {InvalidRequestError} `unsupported_method` for anything but supervised fine-tuning and preferences */
-export function methodOf({ method }: CreateFineTuningJobRequest): FineTuningMethod {
-  if (method === null || method === undefined) return 'supervised'
-  const known = FINE_TUNING_METHODS.find((name) => name === method.type)
-  if (known !== undefined) return known
-  throw new InvalidRequestError(
-    'unsupported_method',
-    `method.type must be one of ${FINE_TUNING_METHODS.join(', ')}, got "${method.type.slice(0, 64)}"`,
-    { param: 'method.type', hint: 'reinforcement learning is POST /v1/preview/training-jobs' },
-  )
+/** @throws {InvalidRequestError} `unsupported_method` for any other; `invalid_value` for words of another than its own */
+export function methodOf({ method, hyperparameters }: CreateFineTuningJobRequest) {
+  const type = method?.type ?? 'supervised'
+  const known = FINE_TUNING_METHODS.find((name) => name === type)
+  if (known === undefined) {
+    throw new InvalidRequestError(
+      'unsupported_method',
+      `method.type must be one of ${FINE_TUNING_METHODS.join(', ')}, got "${type.slice(0, 64)}"`,
+      { param: 'method.type' },
+    )
+  }
+  const other = FINE_TUNING_METHODS.find((name) => name !== known && (method?.[name] ?? null) !== null)
+  if (other !== undefined) {
+    throw new InvalidRequestError('invalid_value', `method.${other} does not belong to method.type "${known}"`, {
+      param: `method.${other}`,
+    })
+  }
+  const isInside = (method?.[known]?.hyperparameters ?? null) !== null
+  if ((hyperparameters ?? null) !== null && (isInside || known !== 'supervised')) {
+    throw new InvalidRequestError(
+      'invalid_value',
+      `hyperparameters must stand in method.${known}${known === 'supervised' ? ' or beside it, not in both' : ''}`,
+      { param: 'hyperparameters' },
+    )
+  }
+  return known
 }
 
-/**
- * @param parameters of the base model; null where nobody knows them
- * @throws {InvalidRequestError} `unsupported_method`; `invalid_value` if given twice or for another method
- */
+/** @param parameters of the base model; null where nobody knows them */
 export function chooseHyperparameters(
   request: CreateFineTuningJobRequest,
+  method: RowMethod,
   { parameters, exampleCount }: { readonly parameters: number | null; readonly exampleCount: number },
 ): ChosenHyperparameters {
-  const method = methodOf(request)
-  const wanted = requested(request, method)
+  const wanted: DpoHyperparameters = request.method?.[method]?.hyperparameters ?? request.hyperparameters ?? {}
   const epochs = given(wanted.n_epochs) ?? defaultEpochs(exampleCount)
   const batchSize = given(wanted.batch_size) ?? 'auto'
   const multiplier = given(wanted.learning_rate_multiplier) ?? 1
@@ -69,31 +82,9 @@ export function chooseHyperparameters(
 }
 
 /** What was measured for a base model of this size, as the command line takes it; else the published default. */
-function defaultRate(method: FineTuningMethod, parameters: number | null): number {
+function defaultRate(method: RowMethod, parameters: number | null): number {
   const kind = JOB_KIND_OF_METHOD[method]
   return measuredRate(kind, parameters) ?? publishedRate(kind)
-}
-
-function requested(
-  { method, hyperparameters }: CreateFineTuningJobRequest,
-  wanted: FineTuningMethod,
-): DpoHyperparameters {
-  const other = FINE_TUNING_METHODS.find((name) => name !== wanted && (method?.[name] ?? null) !== null)
-  if (other !== undefined) {
-    throw new InvalidRequestError('invalid_value', `method.${other} does not belong to method.type "${wanted}"`, {
-      param: `method.${other}`,
-    })
-  }
-  const inside = method?.[wanted]?.hyperparameters ?? null
-  const outside = hyperparameters ?? null
-  if (outside !== null && (inside !== null || wanted !== 'supervised')) {
-    throw new InvalidRequestError(
-      'invalid_value',
-      `hyperparameters must stand in method.${wanted}${wanted === 'supervised' ? ' or beside it, not in both' : ''}`,
-      { param: 'hyperparameters' },
-    )
-  }
-  return inside ?? outside ?? {}
 }
 
 function given<T>(value: T | 'auto' | null | undefined): T | null {

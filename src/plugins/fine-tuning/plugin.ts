@@ -1,10 +1,11 @@
 /**
- * OpenAI's fine-tuning API over jobs and models of the core.
+ * OpenAI's fine-tuning API over jobs and models of the core, and loops.
  */
 import { definePlugin } from '#service/define-plugin.js'
 
 export const fineTuning = definePlugin({
   name: 'fine-tuning',
+  needs: ['loops'],
   endpoints: async () => (await import('./endpoints.js')).fineTuningEndpoints,
   handlers: async (service) => (await import('./handlers.js')).fineTuningHandlers(service),
   tables: async () => (await import('./storage/schema-part.js')).fineTuningSchema,

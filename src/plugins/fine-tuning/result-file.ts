@@ -1,12 +1,13 @@
 /**
- * The result file of a job: CSV with a line for each gradient step, under OpenAI's columns. It is written when the job is first read
- * after its end, from its events, and is then a file like any other: its owner may delete it.
+ * The result file of a job: CSV with a line for each gradient step, under OpenAI's columns. It is written when the job is first
+ * read after its end, from its events, and is then a file like any other: its owner may delete it.
  *
  * Deviates: cells of what is not measured here (how many tokens were guessed right) are empty.
  */
 import { setImmediate as othersTurn } from 'node:timers/promises'
 import type { JsonObject } from '#base/util/json.js'
 import type { ServiceContext } from '#service/operations/context.js'
+import type { Database } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { findFile, insertFile } from '#service/storage/files.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
@@ -23,50 +24,62 @@ const COLUMNS: Readonly<Record<string, string>> = {
 }
 const PAGE = 1000
 
-type Result = Pick<FineTuningRecord, 'trainedTokens' | 'resultFileId'>
-
 /** Writes the result file of a job that has succeeded, and counts the tokens it trained on, over all its steps. */
 export async function writeResult(
-  { db, blobs }: Pick<ServiceContext, 'db' | 'blobs'>,
+  context: Pick<ServiceContext, 'db' | 'blobs'>,
   record: FineTuningRecord,
-): Promise<Result> {
-  const { jobId, entity, project } = record
+): Promise<Pick<FineTuningRecord, 'trainedTokens' | 'resultFileId'>> {
   let trainedTokens = 0
-  async function* lines(): AsyncGenerator<string> {
-    yield toLine(['step', ...Object.keys(COLUMNS)])
+  async function* lines(): AsyncGenerator<readonly string[]> {
+    yield ['step', ...Object.keys(COLUMNS)]
     let after: string | undefined
     for (;;) {
-      const page = await listEvents(db, jobId, { after, limit: PAGE })
+      const page = await listEvents(context.db, record.jobId, { after, limit: PAGE })
       for (const event of page.items) {
         const { type, data } = event
         trainedTokens += Number(data['num_trainable_tokens'] ?? 0)
         if (type !== 'gradient_step') continue
-        yield toLine([String(gradientStepOf(event)), ...Object.values(COLUMNS).map((name) => cell(data, name))])
+        yield [String(gradientStepOf(event)), ...Object.values(COLUMNS).map((name) => cell(data, name))]
       }
       after = page.items.at(-1)?.id
       if (!page.hasMore) return
       await othersTurn()
     }
   }
-  const { sha256, sizeBytes } = await blobs.put(lines())
-  const file = {
-    id: `file-${jobId}`,
-    ...{ entity, project, sha256, sizeBytes },
-    filename: 'step_metrics.csv',
-    purpose: 'fine-tune-results',
-    artifact: null,
-    problem: null,
+  const resultFileId = await storeResult(context, record, lines(), (db, id) =>
+    setResult(db, record.jobId, { trainedTokens, resultFileId: id }),
+  )
+  return { trainedTokens, resultFileId }
+}
+
+/**
+ * Stores a job's result file.
+ *
+ * @param note notes which it is, in the same transaction @returns its id
+ */
+export async function storeResult(
+  { db, blobs }: Pick<ServiceContext, 'db' | 'blobs'>,
+  job: Pick<FineTuningRecord, 'jobId' | 'entity' | 'project'>,
+  lines: AsyncIterable<readonly string[]>,
+  note: (db: Database, id: string) => Promise<boolean>,
+): Promise<string> {
+  async function* text(): AsyncGenerator<string> {
+    for await (const cells of lines) yield `${cells.join(',')}\n`
   }
+  const { entity, project } = job
+  const id = `file-${job.jobId}`
+  const { sha256, sizeBytes } = await blobs.put(text())
   await inTransaction(db, async (transaction) => {
-    const isFirst = await setResult(transaction, jobId, { trainedTokens, resultFileId: file.id })
-    if (isFirst && (await findFile(transaction, record, file)) === null) await insertFile(transaction, file)
+    if (!(await note(transaction, id)) || (await findFile(transaction, job, { id })) !== null) return
+    await insertFile(transaction, {
+      ...{ id, entity, project, sha256, sizeBytes },
+      ...{ filename: 'step_metrics.csv', purpose: 'fine-tune-results', artifact: null, problem: null },
+    })
   })
-  return { trainedTokens, resultFileId: file.id }
+  return id
 }
 
 function cell(data: JsonObject, name: string): string {
   const value = data[name]
   return typeof value === 'number' ? String(value) : ''
 }
-
-const toLine = (cells: readonly string[]): string => `${cells.join(',')}\n`

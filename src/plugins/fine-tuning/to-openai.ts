@@ -25,14 +25,32 @@ export const toFineTuningId = (jobId: string): string => `${JOB_PREFIX}${jobId}`
 /** The training job's id in `ftjob-…`; any other text stays, and names nothing. */
 export const fromFineTuningId = (id: string): string => (id.startsWith(JOB_PREFIX) ? id.slice(JOB_PREFIX.length) : id)
 
+/** What jobs of every method have of the request, and of when it was. */
+export function frameOf(
+  { request, entity, resultFileId }: Pick<FineTuningRecord, 'request' | 'entity' | 'resultFileId'>,
+  { id, createdAtMs, endedAtMs }: Pick<JobRecord, 'id' | 'createdAtMs' | 'endedAtMs'>,
+) {
+  return {
+    id: toFineTuningId(id),
+    object: 'fine_tuning.job',
+    created_at: toSeconds(createdAtMs),
+    finished_at: endedAtMs === null ? null : toSeconds(endedAtMs),
+    model: String(request['model']),
+    organization_id: entity,
+    result_files: resultFileId === null ? [] : [resultFileId],
+    seed: typeof request['seed'] === 'number' ? request['seed'] : 0,
+    training_file: String(request['training_file']),
+    validation_file: text(request, 'validation_file'),
+    integrations: [] as never[],
+    metadata: (request['metadata'] ?? null) as Record<string, string> | null,
+    user_provided_suffix: text(request, 'suffix'),
+  } as const
+}
+
 export function toFineTuningJob(record: FineTuningRecord, job: JobRecord, nowMs: number): FineTuningJob {
-  const { request } = record
   const isFailed = job.status === 'failed'
   return {
-    id: toFineTuningId(job.id),
-    object: 'fine_tuning.job',
-    created_at: toSeconds(job.createdAtMs),
-    finished_at: job.endedAtMs === null ? null : toSeconds(job.endedAtMs),
+    ...frameOf(record, job),
     estimated_finish: estimateFinish(job, nowMs),
     error: isFailed
       ? {
@@ -43,17 +61,8 @@ export function toFineTuningJob(record: FineTuningRecord, job: JobRecord, nowMs:
       : null,
     fine_tuned_model: job.status === 'completed' && job.step !== null ? `${record.trainedName}:step${job.step}` : null,
     ...methodOf(record, job),
-    model: String(request['model']),
-    organization_id: job.entity,
-    result_files: record.resultFileId === null ? [] : [record.resultFileId],
-    seed: typeof request['seed'] === 'number' ? request['seed'] : 0,
     status: STATUSES[job.status],
     trained_tokens: record.trainedTokens,
-    training_file: String(request['training_file']),
-    validation_file: text(request, 'validation_file'),
-    integrations: [],
-    metadata: (request['metadata'] ?? null) as Record<string, string> | null,
-    user_provided_suffix: text(request, 'suffix'),
   }
 }
 
@@ -147,6 +156,6 @@ function text(request: JsonObject, name: string): string | null {
   return typeof value === 'string' ? value : null
 }
 
-function toSeconds(ms: number): number {
+export function toSeconds(ms: number): number {
   return Math.floor(ms / 1000)
 }

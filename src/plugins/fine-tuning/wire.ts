@@ -1,8 +1,8 @@
 /**
  * OpenAI's fine-tuning API over this engine: `/v1/fine_tuning/jobs` in the words of OpenAI's reference.
  *
- * A base model as `model` makes a new model; the name of a trained one trains that one on. Methods other than supervised and dpo,
- * and integrations, are refused by name.
+ * A base model as `model` makes a new model; the name of a trained one trains that one on. Integrations, and Azure's tools of
+ * reinforcement jobs, are refused by name.
  */
 import { z } from 'zod'
 import { DPO } from '#contract/jobs/dpo.js'
@@ -10,7 +10,7 @@ import { metadataSchema } from '#contract/wire/compatible/metadata.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { laxInteger, laxNumber } from '#contract/wire/lax.js'
 import { listSchema } from '#contract/wire/list.js'
-import { kept } from '#contract/wire/maxima.js'
+import { kept, word } from '#contract/wire/maxima.js'
 
 const auto = z.literal('auto')
 
@@ -29,11 +29,52 @@ const dpoHyperparametersSchema = hyperparametersSchema.extend({
 })
 export type DpoHyperparameters = z.infer<typeof dpoHyperparametersSchema>
 
-/** How a job learns, in OpenAI's words; the methods that are known there and not here are refused by name. */
-export const FINE_TUNING_METHODS = ['supervised', 'dpo'] as const
-export type FineTuningMethod = (typeof FINE_TUNING_METHODS)[number]
+const REASONING_EFFORTS = ['default', 'low', 'medium', 'high'] as const
+
+/** Bounds are those of OpenAI's service. */
+export const reinforcementHyperparametersSchema = z.object({
+  /** Prompts of a step. */
+  batch_size: z.union([auto, laxInteger({ min: 1, max: 256 })]).nullish(),
+  /** Times eight answers to a prompt. */
+  compute_multiplier: z.union([auto, laxNumber({ min: 1e-5, max: 10 })]).nullish(),
+  /** Steps between evaluations. */
+  eval_interval: z.union([auto, laxInteger({ min: 1, max: 1_000_000 })]).nullish(),
+  /** Answers to a row that is held out. */
+  eval_samples: z.union([auto, laxInteger({ min: 1, max: 64 })]).nullish(),
+  /** Times the rate that suits the size of the model. */
+  learning_rate_multiplier: z.union([auto, laxNumber({ min: 1e-6, max: 1e4 })]).nullish(),
+  n_epochs: z.union([auto, laxInteger({ min: 1, max: 50 })]).nullish(),
+  reasoning_effort: z.enum(REASONING_EFFORTS).nullish(),
+})
+export type ReinforcementHyperparameters = z.infer<typeof reinforcementHyperparametersSchema>
+
+const limit = laxInteger({ min: 1 }).nullish()
+
+const reinforcementSchema = z.object({
+  /** Its fields are read by `sdk/graders/spec.ts`. */
+  grader: kept(z.record(z.string(), z.json())),
+  hyperparameters: reinforcementHyperparametersSchema.nullish(),
+  /** As of chat completions: the form of all answers. */
+  response_format: kept(z.looseObject({ type: word() })).nullish(),
+  /** Ours: where one is reached the job pauses. */
+  limits: z.object({ max_grader_tokens: limit, max_seconds: limit, max_endpoint_calls: limit }).nullish(),
+  /** Azure's, which are refused by name. */
+  tools: kept(z.json()).nullish(),
+  max_episode_steps: kept(z.json()).nullish(),
+})
+export type ReinforcementRequest = z.infer<typeof reinforcementSchema>
+
+/** How a job learns, in OpenAI's words. */
+export const FINE_TUNING_METHODS = ['supervised', 'dpo', 'reinforcement'] as const
+type FineTuningMethod = (typeof FINE_TUNING_METHODS)[number]
+/** Those that learn from answers that a file has. */
+export type RowMethod = Exclude<FineTuningMethod, 'reinforcement'>
 /** What each of them is here. */
-export const JOB_KIND_OF_METHOD: Readonly<Record<FineTuningMethod, JobKind>> = { supervised: 'sft', dpo: 'dpo' }
+export const JOB_KIND_OF_METHOD: Readonly<Record<FineTuningMethod, JobKind>> = {
+  supervised: 'sft',
+  dpo: 'dpo',
+  reinforcement: 'rl',
+}
 
 export const createFineTuningJobRequestSchema = z.object({
   model: z.string().min(1).max(1024),
@@ -44,6 +85,7 @@ export const createFineTuningJobRequestSchema = z.object({
       type: z.string().max(64),
       supervised: z.object({ hyperparameters: hyperparametersSchema.nullish() }).nullish(),
       dpo: z.object({ hyperparameters: dpoHyperparametersSchema.nullish() }).nullish(),
+      reinforcement: reinforcementSchema.nullish(),
     })
     .nullish(),
   /** OpenAI's older place of the same numbers. */
@@ -56,7 +98,7 @@ export const createFineTuningJobRequestSchema = z.object({
 })
 export type CreateFineTuningJobRequest = z.infer<typeof createFineTuningJobRequestSchema>
 
-export const FINE_TUNING_STATUSES = ['queued', 'running', 'succeeded', 'failed', 'cancelled'] as const
+export const FINE_TUNING_STATUSES = ['queued', 'running', 'paused', 'succeeded', 'failed', 'cancelled'] as const
 
 const chosenHyperparametersSchema = z.object({
   batch_size: z.union([auto, z.number()]),
@@ -84,6 +126,20 @@ export const fineTuningJobSchema = z.object({
       supervised: z.object({ hyperparameters: chosenHyperparametersSchema }),
     }),
     z.object({ type: z.literal('dpo'), dpo: z.object({ hyperparameters: chosenDpoHyperparametersSchema }) }),
+    z.object({
+      type: z.literal('reinforcement'),
+      reinforcement: z.object({
+        grader: z.record(z.string(), z.json()),
+        hyperparameters: chosenHyperparametersSchema.extend({
+          compute_multiplier: z.number(),
+          eval_interval: z.number(),
+          eval_samples: z.number(),
+          reasoning_effort: z.enum(REASONING_EFFORTS),
+        }),
+        response_format: z.record(z.string(), z.json()).nullable(),
+        limits: z.record(z.string(), z.json()).nullable(),
+      }),
+    }),
   ]),
   model: z.string(),
   organization_id: z.string(),

@@ -20,10 +20,16 @@ export function checkGrader(grader: Grader, path = 'grader'): void {
  * @param rows the rows that will be graded
  */
 export function pathsOfNoRow(grader: Grader, rows: readonly JsonObject[]): readonly string[] {
+  return rowPathsOf(grader)
+    .filter((path) => !rows.some((item) => valueAt(path, { item, sample: {} }) !== undefined))
+    .map(({ text }) => text)
+}
+
+/** Paths of rows that templates name, each once. */
+export function rowPathsOf(grader: Grader): readonly Path[] {
   const paths = templatesOf(grader, 'grader').flatMap(({ at, template }) => pathsAt(at, template))
   const ofRows = paths.filter(({ steps: [namespace] }) => namespace === 'item')
-  const missing = ofRows.filter((path) => !rows.some((item) => valueAt(path, { item, sample: {} }) !== undefined))
-  return [...new Set(missing.map(({ text }) => text))]
+  return [...new Map(ofRows.map((path) => [path.text, path])).values()]
 }
 
 interface Template {

@@ -4,11 +4,12 @@
 import type { Kysely } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up } from '../migrations/0009-fine-tuning.js'
+import { up as addLoops } from '../migrations/0051-reinforcement.js'
 import { up as addResultFiles } from '../migrations/0051-result-files.js'
 import { listResultSteps } from './jobs.js'
 import type { FineTuningTables } from './tables.js'
 
-const tables: Readonly<Record<keyof FineTuningTables, TableFacts>> = { fine_tuning_jobs: {} }
+const tables: Readonly<Record<keyof FineTuningTables, TableFacts>> = { fine_tuning_jobs: {}, fine_tuning_loops: {} }
 
 const FIRST_TABLES = `
 create table fine_tuning_jobs (
@@ -34,6 +35,7 @@ export const fineTuningSchema: SchemaPart = {
   migrations: {
     '0009-fine-tuning': { up },
     '0012-filter-indexes': { up: indexFilters },
+    '0051-reinforcement': { up: addLoops },
     '0051-result-files': { up: addResultFiles },
   },
   postgresMigrations: {},

@@ -24,8 +24,23 @@ export interface FineTuningJobsTable {
   created_at_ms: number
 }
 
+export interface FineTuningLoopsTable {
+  loop_id: string
+  entity: string
+  project: string
+  request_digest: string
+  request: string
+  trained_name: string
+  hyperparameters: string
+  /** JSON object: what was worth saying of the request. */
+  notes: string
+  result_file_id: string | null
+  created_at_ms: number
+}
+
 /** No interface: Kysely wants an index. */
 export type FineTuningTables = {
+  fine_tuning_loops: FineTuningLoopsTable
   fine_tuning_jobs: FineTuningJobsTable
 }
 

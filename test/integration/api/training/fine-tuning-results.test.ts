@@ -1,5 +1,6 @@
 /**
- * Result files of OpenAI's fine-tuning jobs: a line for each gradient step with the numbers of the events, a file like others, made once.
+ * Result files of OpenAI's fine-tuning jobs: a line for each gradient step with the numbers of the events, a file like others,
+ * made once.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'

@@ -30,7 +30,6 @@ export interface Task {
 /** Starts the service with the base model, and takes the model from it. */
 export function openLocal({ name, baseModel }: Task): string {
   const { name: base, path, isHub } = baseModel
-  const hub = ', hub: { endpoint: process.env.HF_ENDPOINT || undefined, token: process.env.HF_TOKEN || undefined }'
   const models =
     path === null ? '' : `, baseModels: [{ name: ${JSON.stringify(base)}, sourcePath: ${JSON.stringify(path)} }]`
   const download = `const { baseModels } = local.client
@@ -41,7 +40,7 @@ for (let model = await isThere(); model?.status !== 'ready'; model = await isThe
   await new Promise((resolve) => setTimeout(resolve, 1000))
 }
 `
-  return `const local = await startLocal({ dataDir: './data'${models}${isHub ? hub : ''} })
+  return `const local = await startLocal({ dataDir: './data'${models} })
 ${isHub ? download : ''}const model = await new TrainableModel(local.client, { name: ${JSON.stringify(name)}, baseModel: ${JSON.stringify(base)} }).register()`
 }
 

@@ -7,6 +7,7 @@ import { rmSync } from 'node:fs'
 import { mkdtemp, readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { readEnvironment } from '#base/environment.js'
 import { createLifetimes, type Lifetimes, startOrEnd } from '#base/util/lifetimes.js'
 import { removeTree } from '#base/util/move-file.js'
 import { type Client, createClient } from '#sdk/client/client.js'
@@ -28,7 +29,7 @@ export interface LocalService {
 const CLOSE_MS = 5000
 
 /**
- * Starts the service on any free port of this machine.
+ * Starts the service on any free port of this machine; its hub is that of `HF_ENDPOINT` and `HF_TOKEN`, as of `trainyard serve`.
  *
  * @example
  * const local = await startLocal()
@@ -40,7 +41,9 @@ export async function startLocal(options: LocalOptions = {}): Promise<LocalServi
   const lifetimes = createLifetimes()
   return startOrEnd(lifetimes, async () => {
     const dataDir = options.dataDir ?? (await makeTemporaryFolder(lifetimes))
-    const service = await createService({ port: 0, logLevel: 'warn', ...options, dataDir })
+    const { HF_ENDPOINT: endpoint, HF_TOKEN: token } = readEnvironment()
+    const hub = { endpoint: endpoint || undefined, token: token || undefined }
+    const service = await createService({ port: 0, logLevel: 'warn', hub, ...options, dataDir })
     lifetimes.add('service', (deadlineMs) => service.close(deadlineMs))
     const apiKey = service.createdApiKey ?? (await readFile(service.apiKeyFile, 'utf8')).trim()
     return {

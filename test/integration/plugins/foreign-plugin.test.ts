@@ -212,7 +212,7 @@ describe('a plugin outside of the package', () => {
     try {
       const help = await cli(['serve', '--help'], { home: folder })
       expect(help.stdout).toContain('--reward-most-words <n>')
-      expect((await cli(['--help'], { home: folder })).stdout).toContain('Say what a reward is given for')
+      expect((await cli(['help', 'all'], { home: folder })).stdout).toContain('Say what a reward is given for')
       const train = await cli(['train', 'rl', '--help'], { home: folder })
       expect(train.stdout).toContain('--reward-word-cost <x>')
       const set = JSON.parse((await cli(['config', 'list', '--json'], { home: folder })).stdout) as { key: string }[]

@@ -27,7 +27,7 @@ export interface AnswerParts extends AskingParts {
   readonly files: Pick<FileService, 'upload'>
   /** Lines that may wait for their turn. */
   readonly mostWaiting: number
-  /** How long an answer waits for others to be written with, and how soon it is seen that a batch was cancelled elsewhere. Default 5 s */
+  /** How long an answer waits for others to be written with, and how soon a cancellation elsewhere is seen. Default 5 s */
   readonly flushMs?: number
 }
 

@@ -1,6 +1,6 @@
 /**
- * Asks the server's own API for a line of a batch, for whoever made the batch and behind all requests of people. What cannot be had now (an
- * engine that loads, a full queue) is asked again until the batch ends; a failure of the server three times.
+ * Asks the server's own API for a line of a batch, for whoever made the batch and behind all requests of people. What cannot be
+ * had now (an engine that loads, a full queue) is asked again until the batch ends; a failure of the server three times.
  */
 import { AppError } from '#base/errors/errors.js'
 import { createTurns } from '#base/util/turns.js'
@@ -12,12 +12,18 @@ import type { BatchRecord } from './storage/batches.js'
 
 /** Behind every request that is not put behind by its own client: the scheduler takes lower numbers first. */
 export const BATCH_PRIORITY = 100_000_000
+/** For so long after a request of others no line is asked beside another one: their clients may send the next soon. */
+const QUIET_MS = 500
+/** Between two looks for requests of others. */
+const LOOK_MS = 50
 /** How often a line is asked that the server fails at. */
 const TRIES = 3
 
 export interface AskingParts extends Pick<PluginStart, 'ask'> {
   /** Lines that are answered side by side, of all batches. */
   readonly atOnce: number
+  /** Requests that are being answered, those of lines among them. */
+  readonly countRequests: () => number
   /** Lines of one key that are asked in a minute; null: as many as are answered. */
   readonly perMinute: number | null
   /** Before what could not be had is asked for again: at first, and at most. Default a second, a minute. */
@@ -41,6 +47,9 @@ interface Asked {
 export function createAsking({ clock }: Pick<ServiceContext, 'clock'>, parts: AskingParts, mostWaiting: number) {
   const { atOnce, perMinute, retryMs = 1000, longestRetryMs = 60_000 } = parts
   const turns = createTurns({ what: 'lines of batches', mostWaiting, mostOfOneKey: mostWaiting, atOnce })
+  /** Lines that are asked now, and when others were last seen to ask. */
+  let running = 0
+  let busyMs = Number.NEGATIVE_INFINITY
   const limiter = perMinute === null ? null : createRateLimiter(perMinute, clock)
 
   async function untilAllowed(keyId: string, signal: AbortSignal): Promise<void> {
@@ -49,6 +58,18 @@ export function createAsking({ clock }: Pick<ServiceContext, 'clock'>, parts: As
       if (taken === undefined || taken.isAllowed || signal.aborted) return
       await pause(taken.retryMs, signal)
     }
+  }
+
+  /** Counts a line that is asked: one at a time where others ask, for each that is computed beside their answers slows these. */
+  async function enter(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted && running > 0) {
+      const nowMs = clock.monotonicMs()
+      if (parts.countRequests() > running) busyMs = nowMs
+      if (nowMs - busyMs > QUIET_MS) break
+      await pause(LOOK_MS, signal)
+    }
+    // in the same turn, or two that see the same end would both begin
+    running++
   }
 
   async function askOnce(principal: Principal, { batch, line, signal }: Asked): Promise<LineAnswer> {
@@ -76,7 +97,14 @@ export function createAsking({ clock }: Pick<ServiceContext, 'clock'>, parts: As
     /** @returns true where the signal ended the wait */
     turn: async (keyId: string, signal: AbortSignal, task: () => Promise<boolean>): Promise<boolean> => {
       try {
-        return await turns.take(keyId, signal, task)
+        return await turns.take(keyId, signal, async () => {
+          await enter(signal)
+          try {
+            return await task()
+          } finally {
+            running--
+          }
+        })
       } catch (error) {
         if (signal.aborted && !(error instanceof AppError)) return true
         throw error

@@ -11,10 +11,10 @@ import { readLines } from '#formats/rows/json-lines.js'
 import type { BatchError, BatchUsage } from './wire.js'
 
 /** Source: OpenAI API reference, batches. */
-export const MOST_LINES = 50_000
+const MOST_LINES = 50_000
 export const MOST_INPUT_BYTES = 200 * 1024 ** 2
 /** Of one line. It is parsed where every request is answered, a moment for each megabyte. */
-export const MOST_LINE_BYTES = 4 * 1024 ** 2
+const MOST_LINE_BYTES = 4 * 1024 ** 2
 const MOST_CUSTOM_ID = 512
 /** Errors that are told; the file has to be mended all the same. */
 const MOST_ERRORS = 100
@@ -27,7 +27,7 @@ export interface BatchLine {
   readonly body: string
 }
 
-export interface CheckedLines {
+interface CheckedLines {
   readonly count: number
   /** None: all lines may be asked. */
   readonly errors: readonly BatchError[]

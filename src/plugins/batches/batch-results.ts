@@ -12,7 +12,7 @@ import { type Attempt, change, NO_USAGE, readAttempt } from './storage/batches.j
 import { insertPiece } from './storage/pieces.js'
 import type { BatchUsage } from './wire.js'
 
-export interface BatchResult {
+interface BatchResult {
   readonly line: number
   /** As it stands in a file, with its line end. */
   readonly text: string
@@ -20,7 +20,7 @@ export interface BatchResult {
   readonly usage: BatchUsage
 }
 
-export interface BatchResults {
+interface BatchResults {
   /** Keeps an answer; the promise settles when there is room for another. */
   add(result: BatchResult): Promise<void>
   /** Writes what is there. @throws {ConflictError} `batch_taken_over` when another attempt has the batch */

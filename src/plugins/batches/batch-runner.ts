@@ -1,6 +1,6 @@
 /**
- * Answers batches, those of a few keys side by side. What is done lies in the database, so that a stop or a kill of the server costs the
- * answers since the last piece, which are computed again.
+ * Answers batches, those of a few keys side by side. What is done lies in the database, so that a stop or a kill of the server
+ * costs the answers since the last piece, which are computed again.
  */
 import { createDeferred } from '#base/util/deferred.js'
 import type { PluginStart } from '#service/plugin.js'

@@ -22,7 +22,7 @@ import {
 } from './storage/batches.js'
 import type { Batch, CreateBatchRequest } from './wire.js'
 
-export interface BatchService {
+interface BatchService {
   create(principal: Principal, request: CreateBatchRequest, idempotencyKey: string | null): Promise<Batch>
   list(principal: Principal, query: PageQuery): Promise<List<Batch>>
   get(principal: Principal, id: string): Promise<Batch>
@@ -143,7 +143,7 @@ function tooMany(open: number): AppError {
 
 const toSeconds = (timeMs: number): number => Math.floor(timeMs / 1000)
 
-export function toWireBatch(batch: BatchRecord): Batch {
+function toWireBatch(batch: BatchRecord): Batch {
   const endedAs = (status: BatchRecord['status']): number | null =>
     batch.status === status && batch.endedAtMs !== null ? toSeconds(batch.endedAtMs) : null
   const at = (timeMs: number | null): number | null => (timeMs === null ? null : toSeconds(timeMs))

@@ -13,7 +13,7 @@ export function formatLines(numbers: readonly number[]): string {
   return ranges.map(([first, last]) => (first === last ? String(first) : `${first}-${last}`)).join(',')
 }
 
-export interface LineSet {
+interface LineSet {
   has(number: number): boolean
 }
 

@@ -26,6 +26,7 @@ export async function startBatches(core: PluginStart): Promise<BatchWaker> {
       if (isStopped) return
       runner ??= createBatchRunner(context, {
         ask,
+        countRequests: () => context.engines.all().reduce((sum, engine) => sum + engine.requestCount(), 0),
         files: createFileService(context),
         atOnce: Math.max(
           1,

@@ -33,7 +33,7 @@ export const BATCH_STATUSES = [
 ] as const
 export type BatchStatus = (typeof BATCH_STATUSES)[number]
 
-export const batchErrorSchema = z.object({
+const batchErrorSchema = z.object({
   code: z.string(),
   line: z.number().int().nullable(),
   message: z.string(),
@@ -41,7 +41,7 @@ export const batchErrorSchema = z.object({
 })
 export type BatchError = z.infer<typeof batchErrorSchema>
 
-export const batchUsageSchema = z.object({
+const batchUsageSchema = z.object({
   input_tokens: z.number().int(),
   input_tokens_details: z.object({ cached_tokens: z.number().int() }),
   output_tokens: z.number().int(),

@@ -49,6 +49,8 @@ export interface EngineProcess {
   shareCores(isShared: boolean): void
   /** Which nodes may compute for it; without effect where the host computes itself. */
   setNodes(nodes: readonly EngineNode[]): void
+  /** How many requests run or wait. */
+  requestCount(): number
   /** Process id of the running host, for tests of its death. */
   pid(): number | null
   /** Fails every request that runs or waits with `error`. */
@@ -137,6 +139,7 @@ export function createEngineProcess(options: EngineProcessOptions): EngineProces
     forgetAdapter: (digest) => supervisor.send({ type: 'forget_adapter', digest }),
     shareCores: (isShared) => supervisor.shareCores(isShared),
     setNodes: (nodes) => supervisor.setNodes(nodes),
+    requestCount: () => calls.size() + arriving,
     pid: () => supervisor.pid(),
     failRequests: (error) => {
       for (const giveUp of loading) giveUp(error)

@@ -27,6 +27,8 @@ const OWNER: Principal = {
 let database: OpenDatabase
 let runner: BatchRunner
 let aheadMs: number
+/** Requests of people that are being answered. */
+let others: number
 let context: Awaited<ReturnType<typeof open>>
 /** What the next questions are answered, by the `prompt` of a line. */
 let say: (prompt: string, principal: Principal, signal: AbortSignal) => Promise<Response>
@@ -37,6 +39,7 @@ async function open() {
   ;(await openDataDir(directory)).unlock()
   database = await openDatabase(join(directory, 'rows.sqlite3'))
   aheadMs = 0
+  others = 0
   const clock = { nowMs: () => Date.now() + aheadMs, monotonicMs: () => performance.now() }
   const blobs = await createLocalBlobs(join(directory, 'blobs'), clock)
   const logger = createLogger({ level: 'silent' })
@@ -48,7 +51,7 @@ beforeEach(async () => {
   asked.length = 0
   runner = createBatchRunner(context, {
     files: createFileService(context),
-    ...{ atOnce: 2, perMinute: null, flushMs: 10, retryMs: 1, longestRetryMs: 2 },
+    ...{ atOnce: 2, perMinute: null, countRequests: () => others, flushMs: 10, retryMs: 1, longestRetryMs: 2 },
     ask: async (principal, request) => {
       const { prompt } = (await request.json()) as { prompt: string }
       asked.push(prompt)
@@ -158,7 +161,7 @@ it('goes on from its pieces, and refuses what an earlier attempt still writes', 
   asked.length = 0
   runner = createBatchRunner(context, {
     files: createFileService(context),
-    ...{ atOnce: 2, perMinute: null, flushMs: 10 },
+    ...{ atOnce: 2, perMinute: null, countRequests: () => others, flushMs: 10 },
     ask: async (_, request) => {
       const { prompt } = (await request.json()) as { prompt: string }
       asked.push(prompt)
@@ -169,4 +172,22 @@ it('goes on from its pieces, and refuses what an earlier attempt still writes', 
   const batch = await untilIn(id, 'completed')
   expect(asked).toEqual(['open'])
   expect((await read(batch.output_file_id)).map((line) => line['custom_id'])).toEqual(['a', 'b', 'open'])
+})
+
+it('asks one line at a time while people ask, and a few when they are silent', async () => {
+  let open = 0
+  let most = 0
+  say = async (prompt) => {
+    open++
+    most = Math.max(most, open)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+    open--
+    return answer(prompt)
+  }
+  others = 8
+  await untilIn(await submit(['a', 'b', 'c', 'd', 'e', 'f']), 'completed')
+  expect(most).toBe(1)
+  others = 0
+  await untilIn(await submit(Array.from({ length: 200 }, (_, i) => `${i}`)), 'completed')
+  expect(most).toBe(2)
 })

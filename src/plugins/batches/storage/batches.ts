@@ -10,7 +10,7 @@ import { readOneOf, storableText } from '#service/storage/row-values.js'
 import { BATCH_STATUSES, type BatchError, type BatchStatus, type BatchUsage } from '../wire.js'
 import { type BatchesTable, batchTables } from './tables.js'
 
-export interface NewBatch {
+interface NewBatch {
   readonly id: string
   readonly entity: string
   readonly project: string | null

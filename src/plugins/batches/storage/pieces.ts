@@ -4,7 +4,7 @@
 import type { Database } from '#service/storage/database.js'
 import { batchTables } from './tables.js'
 
-export interface PieceRecord {
+interface PieceRecord {
   readonly lines: string
   readonly outputSha256: string | null
   readonly errorSha256: string | null

@@ -191,6 +191,8 @@ const KEPT = [
   'POST /v1/preview/sft-training-jobs .config',
   'POST /v1/preview/sft-training-jobs .experimental_config',
   'POST /v1/preview/dpo-training-jobs .config',
+  'POST /v1/preview/loops .sampling',
+  'POST /v1/preview/loops .config',
   'POST /v1/fine_tuning/jobs .integrations',
   ...['create_session', 'create_model', 'save_weights', 'save_weights_for_sampler', 'load_weights'].map(
     (name) => `POST /api/v1/${name} .user_metadata`,

@@ -76,6 +76,7 @@ describe('closed lists', () => {
       'src/plugins/fine-tuning/to-openai.ts',
       'src/plugins/fine-tuning/wire.ts',
       // loops are made of jobs that learn from rewards
+      'src/plugins/loops/commands/create.ts',
       'src/plugins/loops/loops.ts',
       // a supervised job on answers of a teacher
       'src/plugins/teacher/command.ts',

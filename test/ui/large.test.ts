@@ -67,7 +67,8 @@ describe.skipIf(CHROMIUM === null)('the page of a large server', () => {
     await rows.nth(49).waitFor()
     expect(await rows.count()).toBe(50)
     expectOneList(asked)
-    expect(asked.length, asked.join('\n')).toBeLessThanOrEqual(5)
+    // running and queued jobs, base models, models, the demo
+    expect(asked.length, asked.join('\n')).toBeLessThanOrEqual(6)
     expect(await elements()).toBeLessThan(MOST_ELEMENTS)
     asked.length = 0
     await page.getByRole('button', { name: 'More' }).click()

@@ -77,6 +77,7 @@ const MAY_BE_EMPTY: ReadonlySet<string> = new Set([
   'POST /internal/worker/jobs/{job_id}/heartbeat',
   'POST /tokenize',
   'POST /v1/preview/base-models',
+  'POST /v1/preview/demo',
   'POST /files/{entity}/{project}/{run}/file_stream',
   RESPONSES,
   'POST /v1/responses/input_tokens',

@@ -31,7 +31,6 @@ import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
 import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
-import { watchJob } from '../views/watch.js'
 import { givenOptions } from './option-flags.js'
 
 export type Hyperparameters = Record<string, JsonValue>
@@ -278,6 +277,7 @@ async function reportSubmitted(
     return output.hint(command`trainyard jobs watch ${job.id}`)
   }
   output.event({ object: 'training_job', ...job }, text)
+  const { watchJob } = await import('../views/watch.js')
   await watchJob(context, client, job.id, { said: job.warnings ?? [] })
   output.hint(command`trainyard chat ${shortName(model, config)}`)
 }

@@ -21,11 +21,11 @@ import type { AdapterModule } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { ThreadsChange } from '../engine/scheduling/core-sharing.js'
 import type { GrammarLease } from '../grammar/grammar-cache.js'
-import { createRoutedEngine, type RoutedEngine } from '../remote/routed-engine.js'
+import type { RoutedEngine } from '../remote/routed-engine.js'
 import { type AnswerGrammars, createGrammars, leaseFor, releasing } from './answer-grammars.js'
 import { ChoiceText } from './choice-text.js'
 import { toLoadError } from './load-error.js'
-import { type LocalEngine, type LocalEngineParts, openLocalEngine, readConfig } from './local-engine.js'
+import type { LocalEngine, LocalEngineParts } from './local-engine.js'
 import { PromptText } from './prompt-text.js'
 import type {
   EngineNode,
@@ -37,6 +37,7 @@ import type {
   LoadedEvent,
   TextCommand,
 } from './protocol.js'
+import { readConfig } from './read-config.js'
 import { type HostRequest, maxPromptTokens, toGenerationRequest } from './request.js'
 import { createTextDesk, type TextDesk } from './text-desk.js'
 import type { PreparedPrompt } from './text-work.js'
@@ -169,7 +170,7 @@ class EngineHost implements Host {
     }
   }
 
-  /** An engine of this process, or one whose tokens nodes compute. */
+  /** An engine of this process, or one whose tokens nodes compute; what the other one is made of is not loaded. */
   async #openEngine(
     command: LoadCommand,
     { config, textModel }: Pick<LocalEngineParts, 'config' | 'textModel'>,
@@ -185,13 +186,18 @@ class EngineHost implements Host {
       ...idle,
     }
     const { engines = 'local' } = command
-    if (engines === 'local') return { ...(await openLocalEngine(command, { ...parts, onRested })), routed: null }
+    const openLocal = async (more: Pick<LocalEngineParts, 'onRested'> = {}): Promise<LocalEngine> => {
+      const { openLocalEngine } = await import('./local-engine.js')
+      return await openLocalEngine(command, { ...parts, ...more })
+    }
+    if (engines === 'local') return { ...(await openLocal({ onRested })), routed: null }
+    const { createRoutedEngine } = await import('../remote/routed-engine.js')
     const routed = createRoutedEngine({
       baseModel: command.baseModel,
       contextLength: Math.min(command.maxContextLength ?? config.contextLength, config.contextLength),
       vocabularySize: config.vocabularySize,
       eosTokenIds: textModel.eosTokenIds,
-      openLocal: engines === 'auto' ? async () => (await openLocalEngine(command, parts)).engine : null,
+      openLocal: engines === 'auto' ? async () => (await openLocal()).engine : null,
     })
     return { engine: routed, routed, facts: { precision: null } }
   }

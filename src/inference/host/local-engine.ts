@@ -2,9 +2,7 @@
  * The engine that computes in this process: precision chosen, weights prepared, sessions loaded.
  */
 import { type DecoderConfig, parameterCount } from '#model/architectures/decoder-config.js'
-import { decoderConfigOf } from '#model/architectures/registry.js'
 import type { TextModel } from '#model/text/text-model.js'
-import { openWeights } from '#model/weights/base-weights.js'
 import { engineThreadsFor, threadsBesideJob } from '#numerics/runtime/default-threads.js'
 import { onDevice, type Runtime } from '#numerics/runtime/runtime.js'
 import { createEngine, type Engine } from '../engine/engine.js'
@@ -72,15 +70,5 @@ export async function openLocalEngine(command: LoadCommand, parts: LocalEnginePa
       threadsBesideJob: fewThreads,
       ...(device === undefined ? {} : { device }),
     },
-  }
-}
-
-/** What a base model's files describe. */
-export async function readConfig(sourcePath: string): Promise<DecoderConfig> {
-  const source = await openWeights(sourcePath)
-  try {
-    return decoderConfigOf(source)
-  } finally {
-    await source.close()
   }
 }

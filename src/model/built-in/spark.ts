@@ -12,8 +12,6 @@ import { packageRoot } from '#base/util/package-root.js'
 import { openByteFile, readTextFile } from '#model/weights/byte-file.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
 
-/** Name of the built-in base model. */
-export const SPARK_NAME = 'trainyard/spark'
 /** The file that lists the others with their digests. */
 export const DIGESTS_FILE = 'digests.json'
 

@@ -15,9 +15,6 @@ import { encodeSafetensors, writeFlushed } from '#model/weights/safetensors.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { BYTE_TOKENIZER_IDS, BYTE_VOCABULARY_SIZE, byteTokenizerConfig, byteTokenizerJson } from './byte-tokenizer.js'
 
-/** Name of the built-in random model in the product. */
-export const TINY_RANDOM_NAME = 'trainyard/tiny-random'
-
 /** Sizes and switches of a random model; the field names are those of `DecoderConfig`. */
 export interface RandomModel {
   readonly family: 'llama' | 'mistral' | 'qwen2' | 'qwen3'

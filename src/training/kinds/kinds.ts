@@ -1,23 +1,19 @@
 /**
- * How each kind of job is opened: a folder each. A new kind is a new entry here.
+ * How each kind of job is opened: a folder each, loaded for a job of the kind. A new kind is a new entry here.
  */
 import { type OptionsOf, readOptions } from '#contract/jobs/kinds.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import type { RefusedRows } from '#formats/rows/examples/batches.js'
 import type { RowSource } from '#formats/rows/json-lines.js'
-import { type PreferenceText, readPreferenceBatches } from '#formats/rows/preference-data.js'
-import { readSftBatches, type SftText } from '#formats/rows/sft-data.js'
-import { readUnpairedBatches } from '#formats/rows/unpaired-data.js'
-import { openDpo } from './dpo/open-dpo.js'
-import { openRl } from './rl/open-rl.js'
-import { openSft } from './sft/open-sft.js'
+import type { PreferenceText } from '#formats/rows/preference-data.js'
+import type { SftText } from '#formats/rows/sft-data.js'
 import type { OpenJob, TrainingStart } from './start.js'
 
 const OPEN: { readonly [K in JobKind]: (start: TrainingStart<K>) => Promise<OpenJob> } = {
-  rl: openRl,
-  sft: openSft,
-  dpo: openDpo,
+  rl: async (start) => (await import('./rl/open-rl.js')).openRl(start),
+  sft: async (start) => (await import('./sft/open-sft.js')).openSft(start),
+  dpo: async (start) => (await import('./dpo/open-dpo.js')).openDpo(start),
 }
 
 /** A row as a chat template renders it, or what the template refuses. */
@@ -26,29 +22,35 @@ type RowText = SftText & PreferenceText
 
 /** Rows of a kind one by one; none for a kind whose rows no template renders. */
 const RENDER: {
-  readonly [K in JobKind]?: (source: RowSource, text: RowText, options: OptionsOf<K>) => RenderedRows
+  readonly [K in JobKind]?: (source: RowSource, text: RowText, options: OptionsOf<K>) => Promise<RenderedRows>
 } = {
-  sft: (source, text, { assistant_turns: assistantTurns }) =>
-    readSftBatches(source, { text, assistantTurns, ...EACH_ROW }),
-  dpo: (source, text, { loss_type: loss }) =>
-    loss === 'kto'
-      ? readUnpairedBatches(source, { text, ...EACH_ROW })
-      : readPreferenceBatches(source, { text, ...EACH_ROW }),
+  sft: async (source, text, { assistant_turns: assistantTurns }) => {
+    const { readSftBatches } = await import('#formats/rows/sft-data.js')
+    return readSftBatches(source, { text, assistantTurns, ...EACH_ROW })
+  },
+  dpo: async (source, text, { loss_type: loss }) => {
+    if (loss === 'kto') {
+      const { readUnpairedBatches } = await import('#formats/rows/unpaired-data.js')
+      return readUnpairedBatches(source, { text, ...EACH_ROW })
+    }
+    const { readPreferenceBatches } = await import('#formats/rows/preference-data.js')
+    return readPreferenceBatches(source, { text, ...EACH_ROW })
+  },
 }
 const EACH_ROW = { batchSize: 1, maxLength: Number.MAX_SAFE_INTEGER } as const
 
 /** Renders the rows of a job one by one. */
-export function renderRows<K extends JobKind>(
+export async function* renderRows<K extends JobKind>(
   kind: K,
   {
     config,
     source,
     text,
   }: { readonly config: WorkerJob['config']; readonly source: RowSource; readonly text: RowText },
-): RenderedRows {
+): AsyncGenerator<{ readonly refused: RefusedRows }> {
   const render = RENDER[kind]
   if (render === undefined) throw new Error(`no rows of ${kind} jobs are rendered`)
-  return render(source, text, readOptions(kind, config))
+  yield* await render(source, text, readOptions(kind, config))
 }
 
 /**

@@ -34,7 +34,6 @@ import { createJobRuntime, jobComputing } from './job-runtime.js'
 import { keepSessions } from './kept-sessions.js'
 import { createOwnFiles, OWN_FILES } from './own-files.js'
 import { type AttemptOptions, CancelledError, runJob } from './run-job.js'
-import { runSession } from './session/run-session.js'
 import { createWorkerClient, type WorkerClient } from './worker-client.js'
 
 const LOG_LEVELS: readonly LogLevel[] = ['debug', 'info', 'warn', 'error', 'silent']
@@ -172,6 +171,7 @@ async function openBaseModel(folders: WorkerFolders, { client, heartbeat, open }
 
 /** Holds a training session until the server takes it back. A stale or failed one ends the process: the session goes on elsewhere. */
 async function holdSession({ identity, folders }: Task, tools: Tools): Promise<boolean> {
+  const { runSession } = await import('./session/run-session.js')
   await runSession({ ...tools, identity, folders, clock: systemClock })
   return true
 }

@@ -124,8 +124,8 @@ test('a kind compiles once its definition, its folder and its checks are there',
 
   await mkdir(join(copy.path, 'src/training/kinds/echo'))
   await copy.write('src/training/kinds/echo/open-echo.ts', OPEN)
-  await copy.insertBefore(TRAINERS, 'import { openRl }', "import { openEcho } from './echo/open-echo.js'\n")
-  await copy.insertBefore(TRAINERS, 'dpo: openDpo', 'echo: openEcho,\n  ')
+  const echo = "echo: async (start) => (await import('./echo/open-echo.js')).openEcho(start),\n  "
+  await copy.insertBefore(TRAINERS, 'dpo: async (start)', echo)
   const trained = await copy.build()
   expect(trained).not.toContain(TRAINERS)
   expect(trained).toContain(REQUESTS)

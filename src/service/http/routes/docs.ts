@@ -1,27 +1,31 @@
 /**
- * `/docs` for people and `/openapi.json` for programs. Open: they say nothing that the package does not say.
+ * `/docs` for people and `/openapi.json` for programs. Open: they say nothing that the package does not say. What makes them is
+ * loaded by the first request for one.
  */
 import { NotFoundError } from '#base/errors/errors.js'
-import { CONTENT_SECURITY_POLICY, STYLE } from '../docs/page.js'
-import { createDocumentation } from '../docs/pages.js'
+import type { Documentation } from '../docs/pages.js'
 import type { AppOptions, RequestContext } from '../environment.js'
 import { handlers } from '../handlers.js'
-import { createOpenApiDocument } from '../openapi/document.js'
 
 /** As the document says where it is served itself. */
 const OWN_SERVER = '"servers":[{"url":"/"}]'
 
 export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'table'>) {
-  const documentation = createDocumentation(options.table)
+  let loading: Promise<Documentation> | null = null
+  const documentation = (): Promise<Documentation> => {
+    loading ??= import('../docs/pages.js').then(({ createDocumentation }) => createDocumentation(options.table))
+    return loading
+  }
   let openApi: string | null = null
 
   async function answerPage(c: RequestContext, name: string): Promise<Response> {
-    const html = await documentation.page(name)
+    const html = await (await documentation()).page(name)
     if (html === null) {
       throw new NotFoundError('not_found', `there is no page "${name.slice(0, 100)}"`, {
         hint: 'GET /docs lists the pages',
       })
     }
+    const { CONTENT_SECURITY_POLICY } = await import('../docs/page.js')
     const prefix = new URL(options.publicAddress.of(c)).pathname.replace(/\/$/, '')
     return c.body(below(prefix, html), 200, {
       'content-type': 'text/html; charset=utf-8',
@@ -32,7 +36,8 @@ export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddres
   }
 
   return handlers({
-    'GET /openapi.json': ({ c }) => {
+    'GET /openapi.json': async ({ c }) => {
+      const { createOpenApiDocument } = await import('../openapi/document.js')
       openApi ??= JSON.stringify(createOpenApiDocument(options.table, options.version))
       const address = options.publicAddress.of(c)
       const text =
@@ -43,7 +48,7 @@ export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddres
     },
     'GET /docs': ({ c }) => answerPage(c, ''),
     'GET /docs/pictures/{file}': async ({ params: { file }, c }) => {
-      const picture = await documentation.picture(file)
+      const picture = await (await documentation()).picture(file)
       if (picture === null) throw new NotFoundError('not_found', `there is no picture "${file.slice(0, 100)}"`)
       return c.body(new Uint8Array(picture.bytes), 200, {
         'content-type': picture.type,
@@ -51,7 +56,10 @@ export function docsHandlers(options: Pick<AppOptions, 'version' | 'publicAddres
       })
     },
     'GET /docs/{page}': async ({ params: { page }, c }) => {
-      if (page === 'style.css') return c.body(STYLE, 200, { 'content-type': 'text/css; charset=utf-8' })
+      if (page === 'style.css') {
+        const { STYLE } = await import('../docs/page.js')
+        return c.body(STYLE, 200, { 'content-type': 'text/css; charset=utf-8' })
+      }
       return answerPage(c, page)
     },
   })

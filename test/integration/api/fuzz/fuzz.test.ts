@@ -2,7 +2,8 @@
  * A fuzzer that knows the schemas: for every route it makes requests that nearly fit, mutates them, and sends them to a server in a
  * process of its own with its real engine and workers. Routes whose bodies have a form of their own are asked more often.
  *
- * What else comes in: what workers and engine nodes say is in `workers.test.ts`, what nodes answer in `test/plugins/engine-nodes/strangers.test.ts`.
+ * What else comes in: what workers and engine nodes say is in `workers.test.ts`, what nodes answer in
+ * `test/plugins/engine-nodes/strangers.test.ts`.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'

@@ -191,6 +191,8 @@ const KEPT = [
   'POST /v1/preview/sft-training-jobs .config',
   'POST /v1/preview/sft-training-jobs .experimental_config',
   'POST /v1/preview/dpo-training-jobs .config',
+  'POST /v1/preview/loops .sampling',
+  'POST /v1/preview/loops .config',
   ...['grader', 'response_format', 'tools', 'max_episode_steps'].map(
     (name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`,
   ),

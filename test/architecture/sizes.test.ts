@@ -49,6 +49,7 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
     owners: [
       'src/inference/host/main.ts',
       'src/inference/node/',
+      'src/plugins/loops/process/main.ts',
       'src/base/processes/ask-process.ts',
       'commands/main.ts',
       'src/cli/',

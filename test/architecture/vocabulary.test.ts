@@ -79,6 +79,7 @@ describe('closed lists', () => {
       'src/plugins/fine-tuning/to-openai.ts',
       'src/plugins/fine-tuning/wire.ts',
       // loops are made of jobs that learn from rewards
+      'src/plugins/loops/commands/create.ts',
       'src/plugins/loops/loops.ts',
       // learns at the rate of rewards
       'src/sdk/rl/distill.ts',

@@ -30,7 +30,7 @@ import {
 } from './storage/loops.js'
 
 /** Loops of one entity that have not ended. */
-export const MOST_UNENDED = 32
+const MOST_UNENDED = 32
 
 type Context = Pick<ServiceContext, 'db' | 'ids' | 'signals' | 'dispatcher' | 'modelFacts' | 'logger'>
 

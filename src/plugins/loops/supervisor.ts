@@ -2,7 +2,6 @@
  * Runs a process for each loop that wants one: claims loops, starts their processes, writes what they report, ends those whose
  * loop was cancelled or paused, and starts lost ones again, each time a little later.
  */
-import type { ChildProcess } from 'node:child_process'
 import { readEnvironment } from '#base/environment.js'
 import { endOf, startChild } from '#base/processes/child.js'
 import type { ServiceContext } from '#service/operations/context.js'
@@ -10,7 +9,7 @@ import { deleteSession, insertSession, newSessionToken } from '#service/storage/
 import { findApiKeyById } from '#service/storage/api-keys.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { cancelJob, forgetFiles } from './loops.js'
-import type { FromProcess, LoopQuestion, ToProcess } from './messages.js'
+import type { FromProcess, LoopQuestion, LoopStart, ToProcess } from './messages.js'
 import { claimLoop, type LoopAttempt, listDueLoops, listHeld, releaseLoop, renewLoop } from './storage/claims.js'
 import { findGrades, forgetOldGrades, rememberGrade } from './storage/grades.js'
 import { changeLoop, findAnyLoop, type StoredLoop } from './storage/loops.js'
@@ -27,9 +26,10 @@ export interface LoopSupervisor {
 type Context = Parameters<typeof cancelJob>[0] & Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock'>
 
 interface Running extends LoopAttempt {
-  readonly child: ChildProcess
+  readonly child: ReturnType<typeof startChild>
   renewedAtMs: number
-  readonly ended: Promise<void>
+  /** And what follows from it is done. */
+  readonly ended: Promise<unknown>
 }
 
 const PROCESS = 'plugins/loops/process/main.js'
@@ -76,7 +76,7 @@ export function createLoopSupervisor(context: Context, url: string, timing: Loop
     const loop = await findAnyLoop(db, claimed.id)
     if (loop === null) return
     await forgetOldGrades(db)
-    const token = await signIn(loop)
+    const token = await signIn(context, loop)
     if (token === null) {
       const message = 'the key that the loop was created with is gone, and nothing can be counted to it'
       await failLoop(db, ids, claimed, { code: 'key_not_found', message })
@@ -86,67 +86,29 @@ export function createLoopSupervisor(context: Context, url: string, timing: Loop
     launch(claimed, loop, token)
   }
 
-  /** A session of the loop's key, in place of that of the process before. */
-  async function signIn({ id, owner, sessionId }: StoredLoop): Promise<string | null> {
-    const token = newSessionToken(ids)
-    const session = ids.uuid()
-    return await inTransaction(db, async (transaction) => {
-      if (sessionId !== null) await deleteSession(transaction, sessionId)
-      const tenant = { entity: owner.entity, project: null }
-      const key = owner.keyId === null ? null : await findApiKeyById(transaction, tenant, owner.keyId)
-      if (key === null) return null
-      const name = `loop ${id}`
-      const made = { id: session, keyId: key.id, scope: 'write', name, expiresInMs: SESSION_MS } as const
-      await insertSession(transaction, made, token)
-      await changeLoop(transaction, id, { session_id: session })
-      return token
-    })
-  }
-
   function launch(claimed: LoopAttempt, loop: StoredLoop, token: string): void {
-    const child = startChild(PROCESS, { environment: readEnvironment(), isBehind: true })
-    let failure: string | null = null
-    const say = (message: ToProcess): void => void child.send(message, () => undefined)
-    child.on('message', (message: FromProcess) => {
-      if (message.type === 'failed') failure = message.message
-      else {
-        answer(claimed, message.question).then(
-          (said) => say({ type: 'answer', number: message.number, answer: said, error: null }),
-          (error: unknown) => {
-            logger.error({ err: error, loop_id: claimed.id }, 'loop.report_failed')
-            say({
-              type: 'answer',
-              number: message.number,
-              answer: null,
-              error: error instanceof Error ? error.message : String(error),
-            })
-          },
-        )
-      }
-    })
-    const ended = new Promise<void>((resolve) => {
-      const end = (how: string): void => {
-        onEnd(claimed, failure ?? how)
-          .catch((error: unknown) => logger.error({ err: error, loop_id: claimed.id }, 'loop.end_failed'))
-          .finally(() => {
-            running.delete(claimed.id)
-            resolve()
-          })
-      }
-      child.once('error', (error) => end(`could not be started: ${error.message}`))
-      child.once('exit', (code, signal) => end(endOf(code, signal)))
-    })
-    running.set(claimed.id, { ...claimed, child, renewedAtMs: clock.monotonicMs(), ended })
-    logger.info({ loop_id: claimed.id, attempt: claimed.attempt, pid: child.pid }, 'loop.process_started')
-    const { spec, step, baseStep, progress, evaluations, owner } = loop
+    const { id, spec, step, baseStep, progress, evaluations, owner } = loop
     const { entity, project } = owner
-    say({ type: 'start', url, token, id: loop.id, entity, project, spec, step, baseStep, progress, evaluations })
-  }
-
-  async function answer(claimed: LoopAttempt, question: LoopQuestion): Promise<unknown> {
-    if (question.kind === 'grades') return await findGrades(db, question.digests)
-    if (question.kind === 'remember') return await rememberGrade(db, question.digest, question.graded)
-    return await writeReport(db, ids, claimed, question.report)
+    const start = {
+      type: 'start',
+      url,
+      token,
+      id,
+      entity,
+      project,
+      spec,
+      step,
+      baseStep,
+      progress,
+      evaluations,
+    } as const
+    const { child, ended } = startProcess(context, claimed, start)
+    const after = ended
+      .then((how) => onEnd(claimed, how))
+      .catch((error: unknown) => logger.error({ err: error, loop_id: id }, 'loop.end_failed'))
+      .finally(() => running.delete(id))
+    running.set(id, { ...claimed, child, renewedAtMs: clock.monotonicMs(), ended: after })
+    logger.info({ loop_id: id, attempt: claimed.attempt, pid: child.pid }, 'loop.process_started')
   }
 
   /** A process has ended: its loop did, or paused, or the process was lost. */
@@ -184,4 +146,62 @@ export function createLoopSupervisor(context: Context, url: string, timing: Loop
       await Promise.all([...running.values()].map(({ ended }) => ended))
     },
   }
+}
+
+/** A session of the loop's key, in place of that of the process before. @returns null where the key is gone */
+async function signIn(
+  { db, ids }: Pick<Context, 'db' | 'ids'>,
+  { id, owner, sessionId }: StoredLoop,
+): Promise<string | null> {
+  const token = newSessionToken(ids)
+  const session = ids.uuid()
+  return await inTransaction(db, async (transaction) => {
+    if (sessionId !== null) await deleteSession(transaction, sessionId)
+    const tenant = { entity: owner.entity, project: null }
+    const key = owner.keyId === null ? null : await findApiKeyById(transaction, tenant, owner.keyId)
+    if (key === null) return null
+    const made = { id: session, keyId: key.id, scope: 'write', name: `loop ${id}`, expiresInMs: SESSION_MS } as const
+    await insertSession(transaction, made, token)
+    await changeLoop(transaction, id, { session_id: session })
+    return token
+  })
+}
+
+/** Starts a process and answers what it asks. @returns also how it ends, as the end of a sentence */
+function startProcess(context: Context, claimed: LoopAttempt, start: LoopStart) {
+  const child = startChild(PROCESS, { environment: readEnvironment(), isBehind: true })
+  let failure: string | null = null
+  const say = (message: ToProcess): void => void child.send(message, () => undefined)
+  child.on('message', (message: FromProcess) => {
+    if (message.type === 'failed') {
+      failure = message.message
+      return
+    }
+    const { number } = message
+    answer(context, claimed, message.question).then(
+      (said) => say({ type: 'answer', number, answer: said, error: null }),
+      (error: unknown) => {
+        context.logger.error({ err: error, loop_id: claimed.id }, 'loop.report_failed')
+        const words = error instanceof Error ? error.message : String(error)
+        say({ type: 'answer', number, answer: null, error: words })
+      },
+    )
+  })
+  const ended = new Promise<string>((resolve) => {
+    child.once('error', (error) => resolve(`could not be started: ${error.message}`))
+    child.once('exit', (code, signal) => resolve(failure ?? endOf(code, signal)))
+  })
+  say(start)
+  return { child, ended }
+}
+
+/** What a process asks of its server. */
+async function answer(
+  { db, ids }: Pick<Context, 'db' | 'ids'>,
+  claimed: LoopAttempt,
+  question: LoopQuestion,
+): Promise<unknown> {
+  if (question.kind === 'grades') return await findGrades(db, question.digests)
+  if (question.kind === 'remember') return await rememberGrade(db, question.digest, question.graded)
+  return await writeReport(db, ids, claimed, question.report)
 }

@@ -3,6 +3,7 @@
  */
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument } from '#cli/command/flags.js'
+import { command } from '#contract/wire/command-words.js'
 import { createLoopCalls } from './loop-calls.js'
 
 const ID = '0199f3a2-0000-7000-8000-000000000000'
@@ -16,8 +17,8 @@ function loopAction(
     summary: words.summary,
     details: words.details,
     examples: [
-      [`trainyard loops ${action} ${ID}`, 'by its id'],
-      [`trainyard loops ${action} ${ID} -q`, 'and print only its id'],
+      [command`trainyard loops ${action} ${ID}`, 'by its id'],
+      [command`trainyard loops ${action} ${ID} -q`, 'and print only its id'],
     ],
     args: { loop: argument.required('id of a loop') },
     flags: {},

@@ -100,7 +100,7 @@ export function metricsData(
   ] as const
   /** Fields of both sides, as far as they are there. */
   const both = (fields: (side: string, facts: Facts) => JsonObject): JsonObject =>
-    Object.assign({}, ...sides.map(([side, facts]) => (facts === null ? {} : fields(side, facts)))) as JsonObject
+    Object.fromEntries(sides.flatMap(([side, facts]) => (facts === null ? [] : Object.entries(fields(side, facts)))))
   const graders = (fields: (side: string, facts: Facts, i: number) => JsonObject): JsonObject[] =>
     partsOfGrader(grader).map(({ name, type }, i) => ({ name, type, ...both((side, facts) => fields(side, facts, i)) }))
   const rewardOf = (facts: Facts | null): number | null => facts?.reward ?? null

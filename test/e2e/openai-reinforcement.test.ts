@@ -12,7 +12,7 @@ import { until } from '../support/until.js'
 
 const CACHE = path.resolve(import.meta.dirname, '../../.cache')
 const MODEL = 'trainyard/spark'
-const TIMEOUT_MS = 550_000
+const TIMEOUT_MS = 900_000
 
 let service: Awaited<ReturnType<typeof startService>>
 let client: OpenAI

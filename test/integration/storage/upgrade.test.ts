@@ -227,8 +227,7 @@ describe('a data directory', () => {
     const ofLoops = [
       ...['client_sessions', 'samplers', 'session_files', 'session_requests'],
       ...['session_weight_files', 'session_weights', 'training_sessions'],
-      'fine_tuning_loops',
-      ...['loops', 'loop_events', 'loop_grades'],
+      ...['fine_tuning_loops', 'loops', 'loop_events', 'loop_grades'],
     ]
     const ofWandb = ['wandb_aliases', 'wandb_artifact_files', 'wandb_run_files']
     // an event of just now may wait for the outbox's next look

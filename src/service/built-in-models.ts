@@ -1,6 +1,6 @@
 /**
- * Base models that come with the package and need no file from the user: a small useful one, and one of random weights. What makes or checks
- * one is loaded where it is served.
+ * Base models that come with the package and need no file from the user: a small useful one, and one of random weights. What
+ * makes or checks one is loaded where it is served.
  */
 import { SPARK_NAME, TINY_RANDOM_NAME } from '#model/built-in/names.js'
 import type { DataDir } from './storage/data-dir.js'

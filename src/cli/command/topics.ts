@@ -103,6 +103,7 @@ guides
   preferences           pairs, answers called good or bad
   my-model              base models, adapters, taking a model elsewhere
   programs              TypeScript and Python
+  moving-from-openai    fine-tuning jobs written for OpenAI's API
   page                  what a browser shows
   deploy                install, proxy, container, more machines, CI
   plugins               endpoints, settings and commands of your own

@@ -1,8 +1,8 @@
 /**
  * Metrics of trajectory groups: what `POST /models/{id}/log` stores and what every gradient step reports about its rewards.
  *
- * Formulas and the prefix rule: `src/docs/reference/how-training-works.md`. Values that do not exist (a mean of nothing) are left out,
- * so no metric is ever NaN.
+ * Formulas and the prefix rule: `src/docs/reference/how-training-works.md`. Values that do not exist (a mean of nothing) are left
+ * out, so no metric is ever NaN.
  */
 import type { TrajectoryGroup } from './trajectory.js'
 import { countTraining } from './which-train.js'

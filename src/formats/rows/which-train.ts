@@ -2,8 +2,8 @@
  * Which groups of an RL job train: the one place that says it, for the trainer, plans, findings, the command line, the library and the page.
  *
  * Knows rewards and the option that changes what they are compared with; not tokens. A group that trains has a trajectory whose advantage
- * (`training/rows/advantages.ts`, formulas in `src/docs/reference/how-training-works.md`) is not 0; one of another advantage than 0 may still have
- * no token to train on. A KL penalty trains nothing that has no advantage, as in ART.
+ * (`training/rows/advantages.ts`, formulas in `src/docs/reference/how-training-works.md`) is not 0; one of another advantage than
+ * 0 may still have no token to train on. A KL penalty trains nothing that has no advantage, as in ART.
  */
 import { differ, EQUAL_WITHIN } from '#base/differ.js'
 

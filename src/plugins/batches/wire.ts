@@ -9,7 +9,7 @@ import { laxInteger } from '#contract/wire/lax.js'
 import { listSchema } from '#contract/wire/list.js'
 
 /** Paths that lines may ask. */
-export const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/responses'] as const
+const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/responses'] as const
 
 export const createBatchRequestSchema = z.object({
   input_file_id: z.string().min(1).max(256),

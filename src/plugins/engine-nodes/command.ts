@@ -1,6 +1,6 @@
 /**
- * `trainyard engine-node`: computes answers for a service on this machine, until Ctrl-C. Holds no data of its own but base models and adapters
- * that it fetched.
+ * `trainyard engine-node`: computes answers for a service on this machine, until Ctrl-C. Holds no data of its own but base models
+ * and adapters that it fetched.
  */
 import { join, resolve } from 'node:path'
 import { InvalidRequestError } from '#base/errors/errors.js'

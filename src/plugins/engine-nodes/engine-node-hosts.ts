@@ -1,6 +1,7 @@
 /**
- * Where engine nodes may be that are not the operator's: a node names its own address, and the server connects to it, so a tenant could
- * look into the operator's network by it. Only hosts that the operator names are connected to, at the address that was checked.
+ * Where engine nodes may be that are not the operator's: a node names its own address, and the server connects to it, so a tenant
+ * could look into the operator's network by it. Only hosts that the operator names are connected to, at the address that was
+ * checked.
  */
 import { BlockList, isIP } from 'node:net'
 import { InvalidRequestError } from '#base/errors/errors.js'

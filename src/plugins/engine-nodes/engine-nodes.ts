@@ -1,9 +1,9 @@
 /**
  * What engine nodes ask of the server (`contract/processes/engine-node.ts`): to be known, and the files of what they serve.
  *
- * A node is known once it was reached at the address that it gives: nobody is sent to an address that does not know the node's token.
- * Where that is is the operator's to say: by his key, or by naming the host. To anybody else every failure is the same sentence, so
- * that nobody looks into a network by it.
+ * A node is known once it was reached at the address that it gives: nobody is sent to an address that does not know the node's
+ * token. Where that is is the operator's to say: by his key, or by naming the host. To anybody else every failure is the same
+ * sentence, so that nobody looks into a network by it.
  */
 import { request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
@@ -25,9 +25,10 @@ import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import type { EngineNodeHosts } from './engine-node-hosts.js'
 import type { KnownNodes, NodePlace } from './known-nodes.js'
 
-export interface EngineNodeService {
+interface EngineNodeService {
   /**
-   * @throws {AppError} `engines_local` where this server computes itself, `worker_version`, `base_model_differs`, `engine_node_unreachable`;
+   * @throws {AppError} `engines_local` where this server computes itself, `worker_version`, `base_model_differs`,
+   * `engine_node_unreachable`;
    *   {NotFoundError} `base_model_not_found`
    */
   report(principal: Principal, report: EngineNodeReport): Promise<EngineNodeLease>

@@ -37,7 +37,7 @@ export interface KnownNodes {
   stop(): void
 }
 
-export interface KnownNodesOptions {
+interface KnownNodesOptions {
   readonly clock: Clock
   readonly leaseMs: number
   /** Called with all nodes of a base model when something of them changed. */

@@ -1,5 +1,6 @@
 /**
- * The process of an engine node (`plugins/engine-nodes/node/main.ts`), as the command that starts it sees it. Knows nothing of what it does.
+ * The process of an engine node (`plugins/engine-nodes/node/main.ts`), as the command that starts it sees it. Knows nothing of
+ * what it does.
  */
 import { fromErrorMessage } from '#base/errors/error-message.js'
 import { AppError } from '#base/errors/errors.js'

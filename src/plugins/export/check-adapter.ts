@@ -1,8 +1,9 @@
 /**
  * An adapter of ours as a worker made it: the files of a checkpoint, checked against the base model before they become one.
  *
- * A worker may be a stranger's, and what it uploads is read by the engine of all. So the files are held to the form in which this service
- * writes adapters, and nothing of them is read that is larger than that form: names, ranks, shapes, element type, finite values.
+ * A worker may be a stranger's, and what it uploads is read by the engine of all. So the files are held to the form in which this
+ * service writes adapters, and nothing of them is read that is larger than that form: names, ranks, shapes, element type, finite
+ * values.
  */
 import { WeightsError } from '#base/errors/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'

@@ -1,7 +1,8 @@
 /**
  * Float32 values as the bytes that weight files hold: floats of three widths, and GGUF's blocks of 8 bits.
  *
- * Q8_0 as in llama.cpp's `quantize_row_q8_0_ref` (`ggml-quants.c`): blocks of 32, d = max / 127 kept as binary16, q = round(x / d).
+ * Q8_0 as in llama.cpp's `quantize_row_q8_0_ref` (`ggml-quants.c`): blocks of 32, d = max / 127 kept as binary16, q = round(x /
+ * d).
  */
 import { WeightsError } from '#base/errors/errors.js'
 import { float32ToBfloat16, float32ToFloat16, numberToHalf } from '#numerics/tensor/half.js'

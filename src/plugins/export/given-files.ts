@@ -1,6 +1,6 @@
 /**
- * The two files of an adapter as they were given, read for an import or a merge. Messages name them as the client does, never where
- * they lie here.
+ * The two files of an adapter as they were given, read for an import or a merge. Messages name them as the client does, never
+ * where they lie here.
  */
 import { WeightsError } from '#base/errors/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'

@@ -2,8 +2,8 @@
  * An adapter from elsewhere as one of ours: checked against the base model and written in one form.
  *
  * That form adapts every projection with one rank and one scale, because training does: where the given adapter has none, or less
- * rank, A is fresh and B zero, which changes nothing, and scales of their own are folded into B. Values become float32. What is no
- * change of low rank is refused, with the command that merges it (`merge-adapter.ts`).
+ * rank, A is fresh and B zero, which changes nothing, and scales of their own are folded into B. Values become float32. What is
+ * no change of low rank is refused, with the command that merges it (`merge-adapter.ts`).
  */
 import { writeFile } from 'node:fs/promises'
 import { WeightsError } from '#base/errors/errors.js'

@@ -1,6 +1,7 @@
 /**
  * Merges an adapter from elsewhere into its base model, as a Hugging Face directory of float32. It is for adapters that are more
- * than a change of low rank (DoRA, trained embeddings and heads, other whole tensors): merged, they are served and exported exactly.
+ * than a change of low rank (DoRA, trained embeddings and heads, other whole tensors): merged, they are served and exported
+ * exactly.
  *
  * The result is a base model of its own; training from it begins with a new adapter.
  */
@@ -68,8 +69,8 @@ function checkChanges({ changes }: GivenAdapter, shapes: ReadonlyMap<string, rea
 }
 
 /**
- * The base model as the adapter makes it. PEFT changes embedding and head apart from each other, also where they are one: then the head
- * becomes a tensor of its own. mlx-lm's change of an embedding is one of the head that is tied to it.
+ * The base model as the adapter makes it. PEFT changes embedding and head apart from each other, also where they are one: then
+ * the head becomes a tensor of its own. mlx-lm's change of an embedding is one of the head that is tied to it.
  */
 function withAdapter(
   base: WeightSource,

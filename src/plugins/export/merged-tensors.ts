@@ -2,7 +2,8 @@
  * The tensors of a base model with an adapter merged in, read one at a time: W + (alpha / rank) · B A, and of DoRA
  * m · (W + (alpha / rank) · B A) / |W + (alpha / rank) · B A| by row.
  *
- * Everything is summed in float64 and rounded once. Sources: LoRA (arXiv:2106.09685), section 4.1; DoRA (arXiv:2402.09353), equation 5.
+ * Everything is summed in float64 and rounded once. Sources: LoRA (arXiv:2106.09685), section 4.1; DoRA (arXiv:2402.09353),
+ * equation 5.
  */
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { rankOf, scaleOf } from '#model/weights/adapter-config.js'

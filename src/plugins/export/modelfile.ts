@@ -44,7 +44,10 @@ const PROBE = [
   { role: 'user', content: 'three' },
 ]
 const SYSTEM_MARK = 'SYSTEM-PROMPT'
-/** Ollama makes every token of the conversation less likely by default (1.1), which no model was trained with: greedy answers would differ from ours. */
+/**
+ * Ollama makes every token of the conversation less likely by default (1.1), which no model was trained with: greedy answers
+ * would differ from ours.
+ */
 const NO_PENALTY = 1
 
 export interface ModelfileOptions {

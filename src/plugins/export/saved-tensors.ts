@@ -1,6 +1,6 @@
 /**
- * Tells two sorts of whole tensors in an adapter's file apart: those that PEFT saved although nothing trained them, and those that
- * differ from the base model's own.
+ * Tells two sorts of whole tensors in an adapter's file apart: those that PEFT saved although nothing trained them, and those
+ * that differ from the base model's own.
  *
  * PEFT saves embedding and head whenever it thinks that the vocabulary grew (`save_embedding_layers`).
  */

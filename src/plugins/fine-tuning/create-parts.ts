@@ -18,7 +18,7 @@ const DEFAULT_PROJECT = 'fine-tuning'
 const RETRY_WINDOW_MS = 30 * 60_000
 
 /** How a request may be known again. */
-export interface Repeatable {
+interface Repeatable {
   readonly scope: IdempotencyScope | null
   readonly requestDigest: string
   readonly isRetry: boolean

@@ -32,7 +32,7 @@ export type DpoHyperparameters = z.infer<typeof dpoHyperparametersSchema>
 const REASONING_EFFORTS = ['default', 'low', 'medium', 'high'] as const
 
 /** Bounds are those of OpenAI's service. */
-export const reinforcementHyperparametersSchema = z.object({
+const reinforcementHyperparametersSchema = z.object({
   /** Prompts of a step. */
   batch_size: z.union([auto, laxInteger({ min: 1, max: 256 })]).nullish(),
   /** Times eight answers to a prompt. */

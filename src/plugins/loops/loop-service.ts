@@ -1,6 +1,6 @@
 /**
- * Loops as other parts of the service have to do with them. A loop is a record that owns ordinary RL jobs: sample, grade, train, evaluate,
- * step by step, in a process of its own. Clients of OpenAI's fine-tuning see the same loops as reinforcement jobs.
+ * Loops as other parts of the service have to do with them. A loop is a record that owns ordinary RL jobs: sample, grade, train,
+ * evaluate, step by step, in a process of its own. Clients of OpenAI's fine-tuning see the same loops as reinforcement jobs.
  */
 import type { JsonObject } from '#base/util/json.js'
 
@@ -31,7 +31,10 @@ export interface LoopSpec {
   readonly evaluateEvery: number
   readonly answersPerHeldOut: number
   readonly seed: number
-  /** Body of chat completions of both, for example `max_completion_tokens`, `chat_template_kwargs`; temperature 1 where it says nothing. */
+  /**
+   * Body of chat completions of both, for example `max_completion_tokens`, `chat_template_kwargs`; temperature 1 where it says
+   * nothing.
+   */
   readonly sampling: JsonObject
   /** Configuration of its RL jobs, as `POST /v1/preview/training-jobs` takes it. */
   readonly training: JsonObject
@@ -46,7 +49,7 @@ export interface LoopLimits {
   readonly endpointCalls: number | null
 }
 
-export type LoopStatus = 'queued' | 'running' | 'paused' | 'succeeded' | 'failed' | 'cancelled'
+type LoopStatus = 'queued' | 'running' | 'paused' | 'succeeded' | 'failed' | 'cancelled'
 export type LoopPhase = 'sampling' | 'grading' | 'training' | 'evaluating'
 
 export interface LoopRecord {
@@ -63,7 +66,9 @@ export interface LoopRecord {
     readonly endpointCalls: number
     readonly trainedTokens: number
   }
-  /** Evaluations so far, in order: checkpoint step of the model, mean rewards of the loop's last step and of the held-out rows. */
+  /**
+   * Evaluations so far, in order: checkpoint step of the model, mean rewards of the loop's last step and of the held-out rows.
+   */
   readonly evaluations: readonly LoopEvaluation[]
   /** Why it failed. */
   readonly error: { readonly code: string; readonly message: string } | null
@@ -81,7 +86,9 @@ export interface LoopEvaluation {
   readonly validReward: number
 }
 
-/** What happened, in order. A `metrics` event has the data of OpenAI's reinforcement jobs, names exactly (graders of the guide). */
+/**
+ * What happened, in order. A `metrics` event has the data of OpenAI's reinforcement jobs, names exactly (graders of the guide).
+ */
 export interface LoopEvent {
   readonly id: string
   readonly type: 'message' | 'metrics'
@@ -92,7 +99,9 @@ export interface LoopEvent {
 }
 
 export interface LoopService {
-  /** @param id chosen by the caller where it has one already @throws {AppError} `model_not_found`, `file_not_found`, `queue_full` */
+  /**
+   * @param id chosen by the caller where it has one already @throws {AppError} `model_not_found`, `file_not_found`, `queue_full`
+   */
   create(owner: LoopOwner, spec: LoopSpec, id?: string): Promise<LoopRecord>
   /** @throws {NotFoundError} `loop_not_found`, also for another owner's */
   get(owner: LoopOwner, id: string): Promise<LoopRecord>

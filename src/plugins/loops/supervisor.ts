@@ -87,22 +87,10 @@ export function createLoopSupervisor(context: Context, url: string, timing: Loop
   }
 
   function launch(claimed: LoopAttempt, loop: StoredLoop, token: string): void {
-    const { id, spec, step, baseStep, progress, evaluations, owner } = loop
-    const { entity, project } = owner
-    const start = {
-      type: 'start',
-      url,
-      token,
-      id,
-      entity,
-      project,
-      spec,
-      step,
-      baseStep,
-      progress,
-      evaluations,
-    } as const
-    const { child, ended } = startProcess(context, claimed, start)
+    const { id, spec, step, baseStep, progress, evaluations } = loop
+    const { entity, project } = loop.owner
+    const known = { id, entity, project, spec, step, baseStep, progress, evaluations }
+    const { child, ended } = startProcess(context, claimed, { type: 'start', url, token, ...known })
     const after = ended
       .then((how) => onEnd(claimed, how))
       .catch((error: unknown) => logger.error({ err: error, loop_id: id }, 'loop.end_failed'))

@@ -97,7 +97,7 @@ export const loopListSchema = listSchema(loopSchema)
 
 export const listLoopsQuerySchema = pageQuerySchema.extend({ model_id: z.string().max(256).optional() })
 
-export const loopEventSchema = z.object({
+const loopEventSchema = z.object({
   id: z.string(),
   object: z.literal('loop.event'),
   /** `metrics`: what a step came to, by the names of OpenAI's reinforcement jobs. */

@@ -216,7 +216,10 @@ async function gatherLessons(
   }
 }
 
-/** Fields of each request. A model of this service says its likeliest answer where one is asked for; others are asked as they are used. */
+/**
+ * Fields of each request. A model of this service says its likeliest answer where one is asked for; others are asked as they are
+ * used.
+ */
 function bodyOf(
   { teacher, temperature }: ExampleFlags,
   { samples, maxTokens }: { readonly samples: number; readonly maxTokens: number },

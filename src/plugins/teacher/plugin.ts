@@ -1,5 +1,6 @@
 /**
- * Distillation: a small model is trained on what a stronger one says. Teachers themselves are the library's (`sdk/rl/teacher.ts`).
+ * Distillation: a small model is trained on what a stronger one says. Teachers themselves are the library's
+ * (`sdk/rl/teacher.ts`).
  */
 import { definePlugin } from '#service/define-plugin.js'
 

@@ -1,9 +1,9 @@
 /**
- * The answers of a teacher, kept in a file as they come: a run that was stopped, or that failed on a bad connection, goes on from it, and
- * nothing is asked or paid for twice. Knows no way of asking.
+ * The answers of a teacher, kept in a file as they come: a run that was stopped, or that failed on a bad connection, goes on from
+ * it, and nothing is asked or paid for twice. Knows no way of asking.
  *
- * A line is an example (`messages`), with whom it is from (`teacher`), the digest of what was asked of whom in which way (`asked`), and
- * which of several answers it is (`sample`).
+ * A line is an example (`messages`), with whom it is from (`teacher`), the digest of what was asked of whom in which way
+ * (`asked`), and which of several answers it is (`sample`).
  */
 import { createHash } from 'node:crypto'
 import { appendFile, readFile } from 'node:fs/promises'
@@ -86,9 +86,9 @@ async function append(path: string, line: string): Promise<void> {
 const BEGINNING = '{"messages":'
 
 /**
- * The rows, and what the file must be before another can be added; null: as it is. A last line that was cut off in the middle is left
- * out, a whole one gets its line feed. What may be somebody's own is refused and never shortened: a single line without a line feed is
- * the whole of such a file.
+ * The rows, and what the file must be before another can be added; null: as it is. A last line that was cut off in the middle is
+ * left out, a whole one gets its line feed. What may be somebody's own is refused and never shortened: a single line without a
+ * line feed is the whole of such a file.
  */
 async function readRows(
   path: string,
@@ -144,7 +144,10 @@ function textOf(row: JsonObject): string | null {
   return typeof content === 'string' ? content : null
 }
 
-/** Of what is asked; a prompt that stands there several times is asked as often, and its answers are told apart by which time it is. */
+/**
+ * Of what is asked; a prompt that stands there several times is asked as often, and its answers are told apart by which time it
+ * is.
+ */
 function keysOf(
   prompts: readonly (readonly Message[])[],
   manner: { readonly teacher: string; readonly options: JsonObject },

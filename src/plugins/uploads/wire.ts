@@ -9,7 +9,7 @@ import { fileObjectSchema } from '#contract/wire/files.js'
 import { laxInteger } from '#contract/wire/lax.js'
 
 /** Largest file that parts are joined to, and largest part, bytes. Source: OpenAI API reference, uploads. */
-export const MAX_UPLOAD = 8 * 1024 ** 3
+const MAX_UPLOAD = 8 * 1024 ** 3
 export const MAX_PART = 64 * 1024 ** 2
 /** Parts of one upload. */
 export const MAX_PARTS = 10_000

@@ -1,11 +1,12 @@
 /**
- * Engine events → token ids with the log-probabilities of what they were drawn from, whole and as chunks. Knows neither engines nor HTTP.
+ * Engine events → token ids with the log-probabilities of what they were drawn from, whole and as chunks. Knows neither engines
+ * nor HTTP.
  *
  *     log q(a) = z_a / T − log of the sum over K of exp(z_k / T)       K: the tokens that could be drawn
  *
- * The engine tells log q of the token that was drawn and the raw log-softmax of the likeliest. Those of K stand below the same sum, so their
- * log q follows from one difference; the others could not be drawn and are left out. Where penalties or biases moved scores, no difference tells
- * it, and the token stands alone.
+ * The engine tells log q of the token that was drawn and the raw log-softmax of the likeliest. Those of K stand below the same
+ * sum, so their log q follows from one difference; the others could not be drawn and are left out. Where penalties or biases
+ * moved scores, no difference tells it, and the token stands alone.
  */
 import { appliedTemperature } from '#base/sampling-record.js'
 import { append } from '#base/util/lists.js'

@@ -21,7 +21,7 @@ interface GenerateAnswer extends GeneratedAnswer {
   chunks(): AsyncIterable<GenerateChunk>
 }
 
-export interface GenerateService {
+interface GenerateService {
   /**
    * Admits a request: what can be refused has been refused when this resolves.
    *

@@ -1,9 +1,9 @@
 /**
  * `POST /inference/v1/generate`: token ids in, token ids out.
  *
- * Two versions of vLLM name a position differently: older ones `token: "token_id:7"`, newer ones `token_id: 7` with a rank. Positions here
- * have both. Sampling fields are those of completions, below `sampling_params`.
- * Source: vLLM's `disagg` protocol (0.17 and 0.30), and what its clients read.
+ * Two versions of vLLM name a position differently: older ones `token: "token_id:7"`, newer ones `token_id: 7` with a rank.
+ * Positions here have both. Sampling fields are those of completions, below `sampling_params`. Source: vLLM's `disagg` protocol
+ * (0.17 and 0.30), and what its clients read.
  */
 import { z } from 'zod'
 import { promptLogprobsSchema, usageSchema } from '#contract/wire/chat-completions.js'
@@ -12,7 +12,9 @@ import { laxInteger } from '#contract/wire/lax.js'
 import { byBody, label, MAX_TOKEN_IDS } from '#contract/wire/maxima.js'
 import { samplingRecordSchema } from '#contract/wire/sampling-record.js'
 
-/** Of which distribution log-probabilities are: the one that tokens were drawn from, or that of the model's logits as they are. */
+/**
+ * Of which distribution log-probabilities are: the one that tokens were drawn from, or that of the model's logits as they are.
+ */
 const LOGPROBS_MODES = ['processed_logprobs', 'raw_logprobs'] as const
 export type LogprobsMode = (typeof LOGPROBS_MODES)[number]
 const loose = () => byBody(z.looseObject({}))

@@ -33,8 +33,8 @@ export interface Listening {
   readonly url: string
   readonly port: number
   /**
-   * Waits for requests in flight, then lets the port go: those that come meanwhile are answered by the application, which refuses them. At the
-   * deadline `atDeadline` ends what is left in order; what does not go then is cut a moment later.
+   * Waits for requests in flight, then lets the port go: those that come meanwhile are answered by the application, which refuses
+   * them. At the deadline `atDeadline` ends what is left in order; what does not go then is cut a moment later.
    */
   close(deadlineMs: number, atDeadline?: () => void): Promise<void>
 }

@@ -3,9 +3,9 @@
  *
  * Knows nothing about tokens or models: rewards and token counts in, coefficients out.
  * Sources: GRPO (arXiv:2402.03300) as ART computes it; the mean of the others of a group is RLOO's baseline (arXiv:2402.14740,
- * section 3.1), that of all trajectories REINFORCE++'s (arXiv:2501.03262). Formulas in `src/docs/reference/how-training-works.md`.
- * Deviation from ART: equality is tested with a tolerance of 1e-12, because the float mean of equal rewards may differ from
- * them in the last bit and the batch scaling would then train on that noise at full size.
+ * section 3.1), that of all trajectories REINFORCE++'s (arXiv:2501.03262). Formulas in
+ * `src/docs/reference/how-training-works.md`. Deviation from ART: equality is tested with a tolerance of 1e-12, because the float
+ * mean of equal rewards may differ from them in the last bit and the batch scaling would then train on that noise at full size.
  */
 import { differ, EQUAL_WITHIN } from '#base/differ.js'
 import { standardDeviation } from '#formats/rows/metrics.js'

@@ -1,6 +1,6 @@
 /**
- * Adapters of an engine node, by digest: fetched from the server when one is first asked for, checked file by file, the ones unused
- * longest deleted when there are too many.
+ * Adapters of an engine node, by digest: fetched from the server when one is first asked for, checked file by file, the ones
+ * unused longest deleted when there are too many.
  */
 import { createHash } from 'node:crypto'
 import { createWriteStream } from 'node:fs'

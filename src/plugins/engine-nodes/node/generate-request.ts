@@ -1,5 +1,6 @@
 /**
- * A body of the wire (`contract/processes/token-wire.ts`) as a request of our own engine: the other end of `inference/remote/generate-body.ts`.
+ * A body of the wire (`contract/processes/token-wire.ts`) as a request of our own engine: the other end of
+ * `inference/remote/generate-body.ts`.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import {

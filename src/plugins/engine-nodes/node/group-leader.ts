@@ -1,8 +1,9 @@
 /**
- * First process of a group that ends as a whole: runs a program, and kills the group when its parent is gone or the program has ended.
+ * First process of a group that ends as a whole: runs a program, and kills the group when its parent is gone or the program has
+ * ended.
  *
- * vLLM's engine and workers live on when its server is killed, with all their memory. Whoever starts this detached has them in one group,
- * and its stdin tells of the parent's end however that came. Arguments: the program and its own.
+ * vLLM's engine and workers live on when its server is killed, with all their memory. Whoever starts this detached has them in
+ * one group, and its stdin tells of the parent's end however that came. Arguments: the program and its own.
  */
 import { readEnvironment } from '#base/environment.js'
 import { spawnProcess } from '#base/processes/start-process.js'

@@ -1,6 +1,6 @@
 /**
- * What computes on an engine node, as its HTTP side sees it. There are two: our own engine in this process (`onnx-node.ts`), and vLLM in
- * processes of its own (`vllm-node.ts`).
+ * What computes on an engine node, as its HTTP side sees it. There are two: our own engine in this process (`onnx-node.ts`), and
+ * vLLM in processes of its own (`vllm-node.ts`).
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { EngineNodeReport, NodeEngineName } from '#contract/processes/engine-node.js'

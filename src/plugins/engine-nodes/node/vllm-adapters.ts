@@ -1,6 +1,6 @@
 /**
- * Adapters of a vLLM: given to it before a request needs them, taken away when nobody uses them any more. It reads the files of one again
- * whenever it likes, and ends with all of its requests if they are gone, so they stay for as long as a request runs.
+ * Adapters of a vLLM: given to it before a request needs them, taken away when nobody uses them any more. It reads the files of
+ * one again whenever it likes, and ends with all of its requests if they are gone, so they stay for as long as a request runs.
  *
  * Each load has a name of its own: an adapter that is dropped and asked for again lies in another folder.
  */
@@ -106,8 +106,8 @@ export function createVllmAdapters(url: () => string, adapters: Pick<AdapterFold
 export const NO_CHANGE = 'no-change'
 
 /**
- * Writes an adapter that changes nothing, which vLLM is given for requests without one. On processors (0.32) their rows would be computed with the adapter
- * that happens to be in the last slot: its products there take "no adapter" for an index, −1.
+ * Writes an adapter that changes nothing, which vLLM is given for requests without one. On processors (0.32) their rows would be
+ * computed with the adapter that happens to be in the last slot: its products there take "no adapter" for an index, −1.
  *
  * @param modelPath folder of the base model
  * @param folder is made anew, and stays: vLLM may read it whenever it likes

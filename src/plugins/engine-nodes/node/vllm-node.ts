@@ -1,6 +1,6 @@
 /**
- * vLLM behind the wire of engine nodes: requests go through as they are, adapters are loaded before they are needed, and loaded once more
- * when vLLM has dropped one.
+ * vLLM behind the wire of engine nodes: requests go through as they are, adapters are loaded before they are needed, and loaded
+ * once more when vLLM has dropped one.
  *
  * When vLLM ends it is started again, less and less often if it ends again and again; meanwhile the node is not ready.
  */

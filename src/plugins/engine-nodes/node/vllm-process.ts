@@ -139,8 +139,9 @@ function vllmArgs(options: VllmProcessOptions, port: number): readonly string[] 
 }
 
 /**
- * Whether the program is vLLM's build for processors: only its command says so, the server's version does not. True where the command fails:
- * taken for another build it would give wrong answers, the other way round it costs a small adapter and `prompt_logprobs`.
+ * Whether the program is vLLM's build for processors: only its command says so, the server's version does not. True where the
+ * command fails: taken for another build it would give wrong answers, the other way round it costs a small adapter and
+ * `prompt_logprobs`.
  */
 export async function isForProcessors({
   command,

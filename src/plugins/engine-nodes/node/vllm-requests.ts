@@ -102,7 +102,10 @@ async function pass(answered: IncomingMessage, response: ServerResponse): Promis
 /** Text of a client stands in strings, where its quotes are escaped. */
 const ASKS_FOR_PROMPT = /"prompt_logprobs":\s*-?\d/
 
-/** Beside other requests the engine ends at it, with all of them (0.32): products with adapters of a prompt count rows as those of answers. */
+/**
+ * Beside other requests the engine ends at it, with all of them (0.32): products with adapters of a prompt count rows as those
+ * of answers.
+ */
 function noPromptLogprobs(): InvalidRequestError {
   return new InvalidRequestError(
     'unsupported_by_engine',
@@ -111,7 +114,10 @@ function noPromptLogprobs(): InvalidRequestError {
   )
 }
 
-/** A request's body with an adapter's name in it. The field stands behind those of the request's own, as plain text as we wrote it. */
+/**
+ * A request's body with an adapter's name in it. The field stands behind those of the request's own, as plain text as we wrote
+ * it.
+ */
 function named(body: string, name: string): string {
   const at = body.lastIndexOf('"model":')
   const end = body.indexOf(',', at)

@@ -2,8 +2,8 @@
  * An adapter as GGUF, the form that llama.cpp's `--lora` and Ollama's `ADAPTER` take.
  *
  * Source: `convert_lora_to_gguf` of llama.cpp: `adapter.type`, `adapter.lora.alpha`, and `<tensor>.lora_a` [R, in] and
- * `<tensor>.lora_b` [out, R] for each adapted tensor; rows of B follow the order of the base weight's rows. It scales by alpha / R with
- * the tensor's own R, so rsLoRA's alpha / sqrt(R) stands in alpha, and in B of modules of another rank.
+ * `<tensor>.lora_b` [out, R] for each adapted tensor; rows of B follow the order of the base weight's rows. It scales by alpha /
+ * R with the tensor's own R, so rsLoRA's alpha / sqrt(R) stands in alpha, and in B of modules of another rank.
  */
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'

@@ -77,8 +77,8 @@ const TEMPLATE = 'chat_template.jinja'
 const REPLACED: ReadonlySet<string> = new Set([TOKENIZER_CONFIG, TEMPLATE, 'chat_template.json'])
 
 /**
- * Where a second template lies in a folder, both templates as the list that they were before transformers 4.50, which every release
- * reads: an export's files lie side by side. Null where there is one template.
+ * Where a second template lies in a folder, both templates as the list that they were before transformers 4.50, which every
+ * release reads: an export's files lie side by side. Null where there is one template.
  */
 async function tokenizerConfigWithTools(directory: string): Promise<JsonObject | null> {
   const read = (name: string) => readFile(join(directory, name), 'utf8').catch(() => null)

@@ -35,7 +35,7 @@ import { checkRows } from './rows.js'
 import type { ReinforcementView } from './view.js'
 
 /** What a job is created with. */
-export interface ReinforcementParts {
+interface ReinforcementParts {
   readonly context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'baseModels' | 'modelFacts' | 'engines'>
   readonly models: Pick<ModelService, 'draft' | 'create' | 'delete'>
   readonly loops: Pick<LoopService, 'create'>

@@ -16,7 +16,7 @@ const MOST_EPOCHS = 50
 /** Evaluations of a job that leaves their interval open. */
 const EVALUATIONS = 10
 
-export interface ChosenLoop {
+interface ChosenLoop {
   /** As the job shows them. */
   readonly shown: Readonly<Record<keyof ReinforcementHyperparameters, number | string>>
   readonly loop: {

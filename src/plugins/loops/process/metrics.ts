@@ -80,7 +80,7 @@ export function graderTokensOf(answers: readonly GradedAnswer[]): number {
 }
 
 /** Seconds of a step's phases. */
-export interface StepTimes {
+interface StepTimes {
   readonly sampling?: number
   readonly training?: number
   readonly eval?: number

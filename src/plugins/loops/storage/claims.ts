@@ -24,10 +24,39 @@ const isFree = (e: ExpressionBuilder<Schema & LoopTables, 'loops'>) =>
     e.or([e('not_before_ms', 'is', null), e('not_before_ms', '<=', databaseNowMs)]),
   ])
 
-/** Loops that wait for a process, oldest first. */
+/** Waiting loops that are looked at; entities of later ones come when these have begun. */
+const MOST_LOOKED_AT = 500
+
+/** Loops that wait for a process: entities take turns, the one with the fewest running ones first; of each the oldest. */
 export async function listDueLoops(db: Database, limit: number): Promise<readonly string[]> {
-  const rows = await loopTables(db).selectFrom('loops').select('id').where(isFree).orderBy('id').limit(limit).execute()
-  return rows.map(({ id }) => id)
+  const loops = loopTables(db)
+  const columns = ['id', 'entity'] as const
+  const due = await loops
+    .selectFrom('loops')
+    .select(columns)
+    .where(isFree)
+    .orderBy('id')
+    .limit(MOST_LOOKED_AT)
+    .execute()
+  if (due.length === 0) return []
+  const held = await loops
+    .selectFrom('loops')
+    .select(['entity', (e) => e.fn.countAll<number>().as('count')])
+    .where('status', '=', 'running')
+    .where('lease_until_ms', '>', databaseNowMs)
+    .groupBy('entity')
+    .execute()
+  const counts = new Map(held.map(({ entity, count }) => [entity, Number(count)]))
+  const waiting = [...due]
+  const chosen: string[] = []
+  while (chosen.length < limit && waiting.length > 0) {
+    const countOf = ({ entity }: { readonly entity: string }): number => counts.get(entity) ?? 0
+    const next = waiting.reduce((best, each) => (countOf(each) < countOf(best) ? each : best))
+    waiting.splice(waiting.indexOf(next), 1)
+    counts.set(next.entity, countOf(next) + 1)
+    chosen.push(next.id)
+  }
+  return chosen
 }
 
 /** Takes a loop for a process. @returns null where another server was first */

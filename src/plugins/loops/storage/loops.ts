@@ -24,7 +24,7 @@ export const UNENDED = ['queued', 'running', 'paused'] as const
 
 /** What was used. */
 export type Spent = LoopRecord['spent']
-export const NOTHING_SPENT: Spent = { graderTokens: 0, seconds: 0, endpointCalls: 0, trainedTokens: 0 }
+const NOTHING_SPENT: Spent = { graderTokens: 0, seconds: 0, endpointCalls: 0, trainedTokens: 0 }
 
 /** A loop as the server keeps it. */
 export interface StoredLoop extends LoopRecord {
@@ -178,7 +178,10 @@ export async function listLoopSteps(db: Database, modelId: string): Promise<read
   ])
 }
 
-/** Files in which a loop's processes left each other groups, and which none needs any more. @param keptId that of the step that runs */
+/**
+ * Files in which a loop's processes left each other groups, and which none needs any more. @param keptId that of the step that
+ * runs
+ */
 export async function listLeftFiles(
   db: Database,
   { id, owner }: Pick<StoredLoop, 'id' | 'owner'>,

@@ -57,7 +57,7 @@ export interface LoopEventsTable {
 }
 
 /** What graders that cost something said, so that each is asked once an answer. */
-export interface LoopGradesTable {
+interface LoopGradesTable {
   /** Of owner, grader, row and answer. */
   digest: string
   /** JSON object. */

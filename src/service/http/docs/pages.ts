@@ -1,6 +1,6 @@
 /**
- * The pages of `src/docs` by shelf, and the reference, rendered once and kept. Pages come with the package and are trusted text; a name
- * from a request only chooses among them. A page is served under its file's name alone, whatever its shelf.
+ * The pages of `src/docs` by shelf, and the reference, rendered once and kept. Pages come with the package and are trusted text;
+ * a name from a request only chooses among them. A page is served under its file's name alone, whatever its shelf.
  */
 import { readdir, readFile } from 'node:fs/promises'
 import { join, parse } from 'node:path'
@@ -20,7 +20,18 @@ const SHELVES = [
   {
     folder: 'guides',
     title: 'Guides',
-    first: ['my-data', 'rewards', 'tools', 'preferences', 'my-model', 'programs', 'page', 'deploy', 'trouble'],
+    first: [
+      'my-data',
+      'rewards',
+      'tools',
+      'preferences',
+      'my-model',
+      'programs',
+      'moving-from-openai',
+      'page',
+      'deploy',
+      'trouble',
+    ],
   },
   { folder: 'reference', title: 'Reference', first: ['api', 'commands', 'how-training-works'] },
 ] as const

@@ -1,9 +1,9 @@
 /**
  * A reinforcement-learning job: trajectory groups to optimizer steps, each computed in packed rows.
  *
- * Formulas: `src/docs/reference/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is computed in
- * rows of any shape whose gradients add up. Old log-probabilities and those of the KL reference are computed for all rows before
- * the first step, in a session of their own that is gone before training starts.
+ * Formulas: `src/docs/reference/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is
+ * computed in rows of any shape whose gradients add up. Old log-probabilities and those of the KL reference are computed for all
+ * rows before the first step, in a session of their own that is gone before training starts.
  */
 
 import { createLifetimes, type Lifetimes } from '#base/util/lifetimes.js'

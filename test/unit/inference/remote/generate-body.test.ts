@@ -1,8 +1,8 @@
 /** Requests as bodies for engine nodes: our own engine reads the same request again, vLLM is told it in its own words. */
 import { describe, expect, it } from 'vitest'
 import type { GenerationRequest, GenerationRules, RuleWords } from '#inference/engine/generation.js'
-import { readGenerateBody, toEngineRequest } from '#plugins/engine-nodes/node/generate-request.js'
 import { toGenerateBody } from '#inference/remote/generate-body.js'
+import { readGenerateBody, toEngineRequest } from '#plugins/engine-nodes/node/generate-request.js'
 import { GREEDY } from '../../../support/generation-rules.js'
 
 const OPTIONS = { contextLength: 512, eosTokenIds: [2] }

@@ -5,7 +5,29 @@
  */
 import { maxOf } from '#base/util/lists.js'
 import { capitalize, wordsOf } from './task.js'
-import { CITIES, GLAD, HOBBIES, JOBS, NAMES, SAD } from './word-lists.js'
+
+// names and words that are asked about: few, as they ship with the package
+const split = (text: string): readonly string[] => text.trim().split(/\s+/)
+
+const NAMES = split(`
+Anna Ben Clara David Emma Felix Grace Henry Ivy Jack Kate Leo Mia Noah Olivia Paul Rosa Sam Tara Victor Wendy Adam Bella
+Carl Diana Ethan Fiona George Hannah Ian`)
+
+const CITIES = split(`
+Boston Chicago Denver Miami Seattle Toronto Sydney Mumbai Osaka Seoul Athens Rome Milan Venice Madrid Lisbon Paris Lyon
+Berlin Hamburg Vienna Zurich Prague Warsaw Oslo Dublin London Oxford Cairo Lima`)
+
+const HOBBIES = split(`
+reading swimming painting cooking dancing singing hiking fishing gardening running cycling drawing knitting skiing baking
+writing traveling camping`)
+
+const JOBS = split(`
+teacher doctor nurse farmer baker pilot painter writer singer driver lawyer cook gardener carpenter dentist librarian
+plumber waiter tailor student scientist musician`)
+
+const SAD = split('sad tired sick lonely angry worried bored stressed unhappy nervous')
+
+const GLAD = split('happy great good fine excited cheerful proud lucky')
 
 /** One thing to say. */
 export interface Remark {

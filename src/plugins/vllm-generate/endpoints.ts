@@ -3,8 +3,9 @@
  */
 import { prompts } from '#contract/endpoints/bodies.js'
 import { endpoints } from '#contract/endpoints/endpoint.js'
+import type { ErrorForm } from '#service/http/environment.js'
+import { shownError, toStreamError } from '#service/http/middleware/errors.js'
 import type { PluginEndpoints } from '#service/plugin.js'
-import { generateErrors } from './errors.js'
 import { generateChunkSchema, generateRequestSchema, generateResponseSchema } from './wire.js'
 
 const GENERATE = endpoints({
@@ -19,6 +20,24 @@ const GENERATE = endpoints({
     isAdmitted: true,
   },
 })
+
+/** Errors as vLLM answers them, with 400 for a field that is wrong: clients of this endpoint look for no other status. */
+const generateErrors: ErrorForm = {
+  paths: /^\/inference\/v1\//,
+  requestIdHeader: 'x-request-id',
+  toBody: (raw, requestId) => {
+    const { hint, details, param } = shownError(raw).error
+    const { error } = toStreamError(raw)
+    const shown = {
+      ...(typeof error === 'string' ? { message: error } : error),
+      // whose prompt it is called by other endpoints
+      ...(param === 'prompt' ? { param: 'token_ids' } : {}),
+      ...(hint === undefined ? {} : { hint }),
+      ...details,
+    }
+    return { error: shown, request_id: requestId }
+  },
+}
 
 export const generateEndpoints = {
   runs: [{ after: 'POST /v1/completions', rows: GENERATE }],

@@ -102,6 +102,13 @@ export async function findApiKey(db: Database, key: string): Promise<ApiKeyRecor
   return toApiKey(row)
 }
 
+/** Whether a key is still there, and valid now. */
+export async function isKeyValid(db: Database, id: string): Promise<boolean> {
+  const query = db.selectFrom('api_keys').select('id').where('id', '=', id)
+  const isNotOver = query.where((e) => e.or([e('expires_at_ms', 'is', null), e('expires_at_ms', '>', databaseNowMs)]))
+  return (await isNotOver.executeTakeFirst()) !== undefined
+}
+
 /** Every request asks it, and building it takes longer than running it. By database: two of one process may speak differently. */
 const compiledKeyQueries = new WeakMap<object, CompiledQuery<Selectable<ApiKeysTable>>>()
 

@@ -131,3 +131,12 @@ export async function freeLoops(db: Database): Promise<void> {
     .where('status', 'in', AT_WORK)
     .execute()
 }
+
+/** Loops wait as long as they did, by a clock that was set back (`service/storage/upkeep/clock-shift.ts`). */
+export async function moveWaits(db: Database, byMs: number): Promise<void> {
+  await loopTables(db)
+    .updateTable('loops')
+    .set((e) => ({ not_before_ms: e('not_before_ms', '-', byMs), lease_until_ms: e('lease_until_ms', '-', byMs) }))
+    .where('status', 'in', ['queued', 'running'])
+    .execute()
+}

@@ -3,9 +3,9 @@
  */
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up } from '../migrations/0048-loops.js'
+import { moveWaits } from './claims.js'
 import { listLoopSteps } from './loops.js'
 import type { LoopTables } from './tables.js'
-import { moveWaits } from './waits.js'
 
 const tables: Readonly<Record<keyof LoopTables, TableFacts>> = {
   loops: { isListedById: true },

@@ -46,7 +46,7 @@ export function bearerAuth(
     if (scope !== 'open' && scope !== 'attempt') {
       const usageProject = c.req.header('compat-project') ?? c.req.header('openai-project')
       const principal =
-        innerCaller(c) ??
+        (await innerCaller(c, options.services.auth)) ??
         (await ticketHolder(c, route)) ??
         (await options.services.auth.authenticate(authorizationOf(c, route), usageProject))
       const entity = usageProject === undefined ? null : foreignEntity(principal, usageProject)
@@ -61,8 +61,13 @@ export function bearerAuth(
 }
 
 /** For whom this server itself asks (`PluginStart.ask`): nothing that arrives at the port has it. */
-function innerCaller(c: RequestContext): Principal | null {
-  return ((c.env ?? {}) as { readonly principal?: Principal }).principal ?? null
+async function innerCaller(
+  c: RequestContext,
+  { confirm }: Pick<AppOptions['services']['auth'], 'confirm'>,
+): Promise<Principal | null> {
+  const { principal = null } = (c.env ?? {}) as { readonly principal?: Principal }
+  if (principal !== null) await confirm(principal)
+  return principal
 }
 
 /** Whether an answer is a file, which a browser may fetch with a ticket. */

@@ -4,7 +4,7 @@
 
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { findSession, isSessionToken } from '#service/storage/access/sessions.js'
-import { findApiKey } from '#service/storage/api-keys.js'
+import { findApiKey, isKeyValid } from '#service/storage/api-keys.js'
 import type { DatabaseHandle } from '#service/storage/database.js'
 import type { Principal } from './principal.js'
 import { checkProject } from './tenant.js'
@@ -16,6 +16,8 @@ export interface AuthService {
    *   that a key of another one names
    */
   authenticate(authorization: string | undefined, usageProject?: string | undefined): Promise<Principal>
+  /** For whom this server goes on asking by itself. @throws {AppError} `invalid_api_key` once the key was revoked, or has expired */
+  confirm(principal: Pick<Principal, 'keyId'>): Promise<void>
 }
 
 /** Clients of training loops may take no key that does not begin so: in front of a key it means nothing. */
@@ -33,6 +35,17 @@ export function createAuthService(db: DatabaseHandle): AuthService {
   }
 
   return {
+    confirm: async ({ keyId }) => {
+      if (await isKeyValid(db, keyId)) return
+      throw new AppError(
+        'authentication',
+        'invalid_api_key',
+        'the key that this was asked with is not valid any more',
+        {
+          hint: 'ask again with another key',
+        },
+      )
+    },
     authenticate: async (authorization, usageProject) => {
       if (authorization === undefined || authorization.trim() === '') {
         throw new AppError('authentication', 'missing_api_key', 'Not authenticated', {

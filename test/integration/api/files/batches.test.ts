@@ -169,6 +169,21 @@ describe('a batch', () => {
     await untilEnded(own.id)
   })
 
+  it('of a key that is revoked computes nothing more: what is left is refused', async () => {
+    const { body: key } = await service.json<{ id: string; key: string }>('/v1/preview/keys', {
+      json: { scope: 'write' },
+    })
+    const lines = Array.from({ length: 400 }, (_, i) => say(i, `words ${i}`))
+    const { id } = await submit(lines, CHAT, clientOf(service, key.key))
+    expect((await service.fetch(`/v1/preview/keys/${key.id}`, { method: 'DELETE' })).ok).toBe(true)
+    const batch = await untilEnded(id)
+    const { total = 0, completed = 0, failed = 0 } = batch.request_counts ?? {}
+    expect([total, completed + failed]).toEqual([400, 400])
+    const refused = await read(batch.error_file_id)
+    expect(refused).toHaveLength(failed)
+    expect(new Set(refused.map(({ response }) => response?.status_code))).toEqual(new Set([401]))
+  })
+
   it('that is cancelled keeps what is answered', async () => {
     const lines = [
       ...Array.from({ length: 5 }, (_, i) => say(i, `words ${i}`)),

@@ -32,6 +32,7 @@ const OPEN: readonly string[] = [
   'GET /ui',
   'GET /ui/:path{[^]+}',
   'GET /v1/health',
+  'GET /v1/ready',
   'GET /v1/preview/base-models',
   'GET /v1/system-check',
   'GET /version',

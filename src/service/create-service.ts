@@ -142,7 +142,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   loadFirstModel(start, { engines, name: served[0]?.name, closing: server.closing })
   jobs.dispatcher.start()
   await jobs.sessions.start()
-  for (const begin of begins) begin(server.workerUrl)
+  for (const begin of begins) begin(server.workerUrl, server.closing)
   supply?.start()
   logger.info({ url: server.url, data_dir: dataDir.path, base_models: served.map((b) => b.name) }, 'service.started')
 

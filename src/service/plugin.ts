@@ -61,8 +61,12 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly onDuty: Peers['onDuty']
   /** Asks this server's own API for somebody, whose key is not at hand, within its limits; from `onListening` on. */
   ask(principal: Principal, request: Request): Promise<Response>
-  /** What runs by itself begins when the port is this server's. @param begin is told where processes of this machine find it */
-  onListening(begin: (serverUrl: string) => void): void
+  /**
+   * What runs by itself begins when the port is this server's.
+   *
+   * @param begin is told where processes of this machine find it, and gets a signal that is aborted when it takes no more work
+   */
+  onListening(begin: (serverUrl: string, closing: AbortSignal) => void): void
 }
 
 /** A running service, as handlers of a plugin find it. */

@@ -24,14 +24,16 @@ export async function startLoops(core: PluginStart): Promise<undefined> {
     if (!isStopped) await supervisor?.look()
   }
   if (isAlone) await freeLoops(db)
-  core.onListening((url) => {
-    // before the port closes: what a process asks for is not waited for
-    lifetimes.add('loops', async () => {
-      isStopped = true
-      if (timer !== null) clearInterval(timer)
-      await looking
-      await supervisor?.stop()
-    })
+  async function stop(): Promise<void> {
+    isStopped = true
+    if (timer !== null) clearInterval(timer)
+    await looking
+    await supervisor?.stop()
+  }
+  lifetimes.add('loops', stop)
+  core.onListening((url, closing) => {
+    // the end of requests is not to wait for what a process asks for
+    closing.addEventListener('abort', () => void stop(), { once: true })
     timer = setInterval(() => {
       looking ??= look(url)
         .catch((error: unknown) => logger.error({ err: error }, 'loop.look_failed'))

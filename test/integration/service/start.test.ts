@@ -31,6 +31,7 @@ const PARTS = [
   'remote data',
   'responses',
   'uploads',
+  'loops',
   'batches',
   'samples',
   'probes',
@@ -38,7 +39,6 @@ const PARTS = [
   'demo',
   'engine nodes',
   'server',
-  'loops',
 ]
 
 let dataDir: string

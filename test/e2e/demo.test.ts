@@ -10,7 +10,7 @@ import { until } from '../support/until.js'
 
 const BASE = ['--base-model', 'trainyard/tiny-random', '--seed', '1']
 /** Where a machine is busy, the least is still done: one round and its measurements. */
-const SHORT = [...BASE, '--sft', '--task', 'count', '--steps', '1']
+const SHORT = [...BASE, '--sft', '--task', 'brief', '--steps', '1']
 
 function lines(text: string): readonly Record<string, unknown>[] {
   return text
@@ -39,8 +39,8 @@ describe('without a server', () => {
     expect(events[0]).toMatchObject({
       object: 'demo.started',
       kind: 'sft',
-      task: 'count',
-      model: 'demo-count-1',
+      task: 'brief',
+      model: 'demo-brief-1',
       seed: 1,
     })
     expect(events[1]).toMatchObject({ object: 'demo.measured', step: 0 })
@@ -52,9 +52,9 @@ describe('without a server', () => {
       start_command: `npx trainyard serve --data-dir ${dataDir}`,
     })
     expect(end?.['next']).toEqual([
-      expect.stringMatching(/^npx trainyard chat demo-count-1 /),
-      expect.stringMatching(/^npx trainyard ui demo-count-1 /),
-      'npx trainyard checkpoints list demo-count-1',
+      expect.stringMatching(/^npx trainyard chat demo-brief-1 /),
+      expect.stringMatching(/^npx trainyard ui demo-brief-1 /),
+      'npx trainyard checkpoints list demo-brief-1',
       expect.stringMatching(/^npx trainyard help files /),
     ])
     expect(existsSync(join(dataDir, 'api-key'))).toBe(true)
@@ -66,7 +66,7 @@ describe('without a server', () => {
   test('Ctrl-C stops it and its server, with 130 and a word about the model', async () => {
     const dataDir = join(home.path, 'stopped')
     const demo = startCli(
-      ['demo', ...BASE, '--sft', '--task', 'count', '--steps', '99', '--max-seconds', '9999', '--data-dir', dataDir],
+      ['demo', ...BASE, '--sft', '--task', 'brief', '--steps', '99', '--max-seconds', '9999', '--data-dir', dataDir],
       {
         home: home.path,
         env,
@@ -81,7 +81,7 @@ describe('without a server', () => {
     demo.child.kill('SIGINT')
     const { exitCode, stderr } = await demo.finished
     expect(exitCode).toBe(130)
-    expect(stderr).toContain('Stopped. Model demo-count-1 keeps the checkpoints it has.')
+    expect(stderr).toContain('Stopped. Model demo-brief-1 keeps the checkpoints it has.')
     await until(() => !pids.some(isAlive), 'the end of its server')
   })
 })
@@ -108,19 +108,17 @@ describe('with a server', () => {
     expect(run.stderr).toBe('')
     expect(run.stdout).not.toContain('\u001b')
     expect(run.stdout).toContain(
-      'Task count: teach demo-count-1 (from trainyard/tiny-random) to count the letters of a word',
+      'Task brief: teach demo-brief-1 (from trainyard/tiny-random) to reply in at most 4 words, by fine-tuning',
     )
     expect(run.stdout).toMatch(/\n {2}step +reward +held out +loss/)
     expect(run.stdout).toMatch(/\n {2}0 +- +0\.\d{3}/)
     expect(run.stdout).toMatch(/\n {2}1 +- +0\.\d{3} +\d/)
     expect(run.stdout).toContain('Held-out reward by step\n  1.00 ')
     expect(run.stdout).toMatch(/\nHeld-out reward 0\.\d\d to [01]\.\d\d \([+-][01]\.\d\d\) after 1 step and /)
-    expect(run.stdout).toContain(
-      `Go on with\n  trainyard chat demo-count-1 'How many letters are in the word "chair"?' --server ${url}\n`,
-    )
+    expect(run.stdout).toContain(`Go on with\n  trainyard chat demo-brief-1 'I am sad today.' --server ${url}\n`)
     expect(run.stdout, 'what it shows next runs without a file that nobody has').not.toContain('--file')
     expect(run.stdout).not.toContain('trainyard serve')
-    expect((await cli(['models', 'get', 'demo-count-1', '--server', url], { home: home.path })).exitCode).toBe(0)
+    expect((await cli(['models', 'get', 'demo-brief-1', '--server', url], { home: home.path })).exitCode).toBe(0)
   })
   test('reinforcement learning with nothing to learn from says so and trains nothing', async () => {
     const run = await cli(['demo', ...BASE, '--steps', '9', '--json', '--server', url], { home: home.path })
@@ -135,7 +133,7 @@ describe('with a server', () => {
     expect(missing.stderr).toContain('error: base model "no/such" is not served by')
     expect((await cli(['demo', '--task', 'no-such'], { home: home.path })).exitCode).toBe(2)
     const models = await cli(['models', 'list', '--json', '--server', url], { home: home.path })
-    expect(models.stdout).not.toContain('demo-brief')
+    expect(models.stdout).not.toContain('demo-brief-2')
   })
 })
 

@@ -108,15 +108,25 @@ export async function listen(
     port,
     url: `http://${host}:${port}`,
     close: async (deadlineMs, atDeadline) => {
+      const closed = createDeferred<void>()
+      let isOpen = true
+      const stopAccepting = (): void => {
+        if (isOpen) server.close(() => closed.resolve())
+        isOpen = false
+      }
       let timer = setTimeout(() => {
         atDeadline?.()
-        timer = setTimeout(() => server.closeAllConnections(), LAST_WORDS_MS)
+        timer = setTimeout(() => {
+          // first: a connection that came behind the cut would be waited for
+          stopAccepting()
+          server.closeAllConnections()
+        }, LAST_WORDS_MS)
       }, deadlineMs)
       await requests.drained()
-      const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+      stopAccepting()
       // Otherwise a connection whose last request has just ended would be kept open until the deadline.
       const sweep = setInterval(() => server.closeIdleConnections(), 50)
-      await closed
+      await closed.promise
       stopWatching()
       clearInterval(sweep)
       clearTimeout(timer)

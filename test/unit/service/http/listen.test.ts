@@ -75,6 +75,26 @@ it('answers while requests end that were there before, and lets the port go behi
   await expect(fetch(url)).rejects.toThrow()
 })
 
+it('ends at its deadline although clients go on connecting', async () => {
+  const came = createDeferred<void>()
+  const app = new Hono<AppEnvironment>().get('/held', async () => {
+    came.resolve()
+    return new Promise<Response>(() => undefined)
+  })
+  const listening = await listen(app, { host: '127.0.0.1', port: 0 })
+  const held = fetch(`${listening.url}/held`).catch(() => 'cut')
+  await came.promise
+  const timer = setInterval(() => {
+    const socket = connect(listening.port, '127.0.0.1')
+    socket.on('error', () => undefined)
+    // half a head
+    socket.write('GET / HTTP/1.1\r\n')
+  }, 1)
+  await listening.close(0)
+  clearInterval(timer)
+  expect(await held).toBe('cut')
+})
+
 it.each([
   [
     'headers that are too long',

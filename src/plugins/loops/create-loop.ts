@@ -1,10 +1,10 @@
 /**
  * A request for a loop → what is to be done, complete: its rows are counted and looked at, and what was left open is decided.
  */
-import { createInterface } from 'node:readline'
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject, withoutNulls } from '#base/util/json.js'
 import { randomSeed } from '#base/util/rng.js'
+import { readLines } from '#formats/rows/json-lines.js'
 import { pathsOfNoRow } from '#sdk/graders/check.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
 import { isOwn } from '#service/operations/access/tenant.js'
@@ -12,9 +12,13 @@ import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { findFile } from '#service/storage/files.js'
 import { findModel } from '#service/storage/models.js'
 import type { LoopOwner, LoopSpec } from './loop-service.js'
+import { assertFits } from './loops.js'
 import type { CreateLoopRequest } from './wire.js'
 
 const DEFAULT_STEPS = 20
+/** Rows of a file, as reinforcement jobs may have, and the length of one. */
+const MOST_ROWS = 50_000
+const MOST_ROW_BYTES = 4 * 1024 ** 2
 /** Evaluations of a loop, unless it is said how often. */
 const EVALUATIONS = 10
 
@@ -79,14 +83,20 @@ async function checkRows(
       hint: 'upload it with POST /v1/files',
     })
   }
-  let [rows, line] = [0, 0]
+  assertFits(file)
+  let rows = 0
   /** Paths of the grader that no row had so far; null: there was none. */
   let missing: readonly string[] | null = null
-  for await (const text of createInterface({ input: await blobs.openRead(file.sha256) })) {
-    line += 1
+  for await (const { number, text } of readLines(await blobs.openRead(file.sha256), { maxLineBytes: MOST_ROW_BYTES })) {
     if (text.trim() === '') continue
-    const row = readRow(text, `${field}: line ${line}`, field)
+    const row = readRow(text, `${field}: line ${number}`, field)
     rows += 1
+    if (rows > MOST_ROWS) {
+      throw new InvalidRequestError('too_many_rows', `${field} has more than ${MOST_ROWS} rows`, {
+        param: field,
+        hint: 'take fewer: a step asks some of them',
+      })
+    }
     if (missing?.length === 0) continue
     const here = pathsOfNoRow(grader, [row])
     missing = missing === null ? here : missing.filter((path: string) => here.includes(path))

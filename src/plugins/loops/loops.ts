@@ -1,7 +1,7 @@
 /**
  * Creates loops, shows them, and says what is to become of them: only rows change, which whoever runs the loop's process sees.
  */
-import { AppError, ConflictError, NotFoundError } from '#base/errors/errors.js'
+import { AppError, ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { resolveOptions } from '#contract/jobs/resolve.js'
 import { advisedOptions, sizeDefaults } from '#contract/jobs/size-defaults.js'
@@ -31,6 +31,8 @@ import {
 
 /** Loops of one entity that have not ended. */
 const MOST_UNENDED = 32
+/** Of a file of rows. */
+const MOST_FILE_BYTES = 200 * 1024 ** 2
 
 type Context = Pick<ServiceContext, 'db' | 'ids' | 'signals' | 'dispatcher' | 'modelFacts' | 'logger'>
 
@@ -168,6 +170,18 @@ export async function forgetFiles(db: Database, loop: StoredLoop): Promise<void>
   for (const id of left) await deleteFileRow(db, id)
 }
 
+/** A loop's process holds its rows in memory. @throws {InvalidRequestError} `file_too_large` */
+export function assertFits({ id, sizeBytes }: { readonly id: string; readonly sizeBytes: number }): void {
+  if (sizeBytes <= MOST_FILE_BYTES) return
+  throw new InvalidRequestError(
+    'file_too_large',
+    `file "${id}" has ${sizeBytes} bytes, a loop takes ${MOST_FILE_BYTES}`,
+    {
+      hint: 'take fewer rows: a step asks some of them',
+    },
+  )
+}
+
 /** What is to be done, complete: options of jobs that nobody named are those that were measured for models of this size. */
 async function resolveSpec(
   { db, modelFacts }: Pick<Context, 'db' | 'modelFacts'>,
@@ -185,6 +199,7 @@ async function resolveSpec(
         hint: 'upload it with POST /v1/files and purpose fine-tune',
       })
     }
+    assertFits(file)
   }
   checkGrader(readGrader(spec.grader))
   const given = spec.training

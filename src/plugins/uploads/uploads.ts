@@ -1,7 +1,6 @@
 /**
  * Uploads in parts. A part is a blob that a row names, so that no sweep takes it while its upload is open; joined they become a
- * file
- * by what makes every file, with the checks of its purpose.
+ * file by what makes every file, with the checks of its purpose.
  *
  * An upload lives an hour, and so does its row: what came of it is the file. Completing it once more within that time answers
  * the same.

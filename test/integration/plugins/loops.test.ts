@@ -361,4 +361,11 @@ describe('a request for a loop', () => {
     const { body } = await service.json<{ error: { code: string; message: string } }>(LOOPS, { json })
     expect(body.error).toMatchObject({ code: 'invalid_prompts', message: expect.stringContaining('line 2') })
   })
+
+  it('is refused for a row that is longer than any conversation, before it is held whole', async () => {
+    const file = await upload([{ prompt: 'x'.repeat(5_000_000), part: 'a' }])
+    const json = { model_id: await newModel(), ...SMALL, prompts_file: file }
+    const { body } = await service.json<{ error: { code: string } }>(LOOPS, { json })
+    expect(body.error.code).toBe('line_too_long')
+  })
 })

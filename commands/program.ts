@@ -202,12 +202,6 @@ const OWN: readonly CommandEntry[] = [
     async () => (await import('./config/unset.js')).unsetConfig,
   ),
   entry('config path', 'Print where the config file is', async () => (await import('./config/path.js')).configPath),
-  entry(
-    'ui',
-    'Open the page of the service in a browser, signed in',
-    async () => (await import('./service/ui.js')).ui,
-    { group: 'use' },
-  ),
   entry('open', 'Open the pages of the service in a browser', async () => (await import('./service/open.js')).open, {
     isHidden: true,
   }),

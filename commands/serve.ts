@@ -9,11 +9,10 @@ import { basename, join, resolve } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
 import { usableCores } from '#base/machine/cores.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
-import { packageRoot } from '#base/util/package-root.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { pluginFlags, pluginSettings, serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
+import { pluginSettings, serviceFlags, serviceSettings } from '#cli/command/service-flags.js'
 import { findServerRecord, readServerRecord, writeServerRecord } from '#cli/config/server-record.js'
 import { messageOf } from '#cli/input/input-file.js'
 import { assertOpenFiles } from '#cli/local/open-files.js'
@@ -38,8 +37,7 @@ export const serve = defineCommand({
   ],
   args: {},
   flags: {
-    ...serviceFlags,
-    ...pluginFlags(),
+    ...serviceFlags(),
     check: flag.switch('--check', 'load everything, start once in an empty folder, say what is wrong, and end'),
     adoptEmpty: flag.switch(
       '--adopt-empty',
@@ -97,7 +95,7 @@ export const serve = defineCommand({
         output.hint(command`trainyard keys create --data-dir ${dataDir}`)
       }
       const { modelCount, baseModelCount } = inventory
-      const page = settings.ui ? await pageAddress(service, settings.publicUrl) : null
+      const page = await pageAddress(service, settings.publicUrl)
       output.status(
         [
           `trainyard ${version} listening on ${service.url}`,
@@ -177,11 +175,12 @@ function describeDevice(device: string, threads: number | null): string {
   return device === 'cpu' ? `CPU, ${describeThreads(threads)}` : device
 }
 
-/** The page, with a code that signs in once; null where it was not built, or no key is known to sign in with. */
-async function pageAddress(service: Pick<Service, 'url' | 'signInCode'>, publicUrl: string | null) {
-  const manifest = await stat(join(packageRoot(), 'dist/ui/manifest.json')).catch(() => null)
-  const code = manifest === null ? null : await service.signInCode()
-  return code === null ? null : `${(publicUrl ?? service.url).replace(/\/+$/, '')}/ui/#code=${code}`
+/** The page, with a code that signs in once; null where there is none, or no key is known to sign in with. */
+async function pageAddress(service: Pick<Service, 'url' | 'signInCode' | 'home'>, publicUrl: string | null) {
+  const { home } = service
+  if (home === null || !(await home.isBuilt())) return null
+  const code = await service.signInCode()
+  return code === null ? null : `${(publicUrl ?? service.url).replace(/\/+$/, '')}${home.path}#code=${code}`
 }
 
 /** The runtime takes every core unless it is told otherwise. */

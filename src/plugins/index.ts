@@ -2,7 +2,7 @@
  * The plugins of this package, one a folder; each is loaded when it is asked for something. Of two that add rows behind the same
  * one, the rows of the first come first.
  */
-import type { Installed } from '#service/plugin.js'
+import type { Installed, SettingsOf } from '#service/plugin.js'
 import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
@@ -13,6 +13,7 @@ import { graders } from './graders/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
+import { page } from './page/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
@@ -27,31 +28,34 @@ import { vllmGenerate } from './vllm-generate/plugin.js'
 import { wandb } from './wandb/plugin.js'
 import { webhooks } from './webhooks/plugin.js'
 
-export const INSTALLED: Installed = {
-  plugins: [
-    responses,
-    vllmGenerate,
-    messages,
-    fineTuning,
-    graders,
-    uploads,
-    loops,
-    batches,
-    wandb,
-    tinker,
-    marks,
-    probes,
-    webhooks,
-    demo,
-    modelExport,
-    teacher,
-    s3,
-    postgres,
-    servers,
-    ray,
-    devices,
-    torch,
-    engineNodes,
-  ],
-  bodyThread: 'plugins/body-thread.js',
-}
+const plugins = [
+  responses,
+  vllmGenerate,
+  messages,
+  fineTuning,
+  graders,
+  uploads,
+  loops,
+  batches,
+  wandb,
+  tinker,
+  marks,
+  probes,
+  webhooks,
+  demo,
+  modelExport,
+  teacher,
+  s3,
+  postgres,
+  servers,
+  ray,
+  devices,
+  torch,
+  engineNodes,
+  page,
+] as const
+
+export const INSTALLED: Installed = { plugins, bodyThread: 'plugins/body-thread.js' }
+
+/** Their settings as options of the library. */
+export type PluginOptions = SettingsOf<(typeof plugins)[number]>

@@ -15,6 +15,7 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   settings: 'object',
   jobOptions: 'object',
   pages: 'object',
+  home: 'object',
   endpoints: 'function',
   start: 'function',
   handlers: 'function',

@@ -23,7 +23,7 @@ import { startStorage } from './assembly/storage.js'
 import { openWorkerSupply } from './assembly/worker-supply.js'
 import type { App } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
-import type { Installed, PluginStart } from './plugin.js'
+import type { Home, Installed, PluginStart } from './plugin.js'
 import { openDataDir } from './storage/data-dir.js'
 import { toStorageError } from './storage/database.js'
 
@@ -49,6 +49,8 @@ export interface Service {
   readonly inventory: { readonly modelCount: number; readonly baseModelCount: number }
   /** A code that signs a browser in as the key of that file, once and within ten minutes; null when the file holds no key. */
   signInCode(): Promise<string | null>
+  /** What browsers are shown; null: nothing. */
+  readonly home: Home | null
   /** The HTTP application, for requests without a port. */
   readonly app: App
   /** Resolves with why it cannot go on, for example another server that took its database over: it stops by itself then. */
@@ -93,7 +95,7 @@ export async function startService(
   })
   try {
     const { promise: failed, resolve: fail } = createDeferred<AppError>()
-    const plugins = await loadPlugins(installed, options.pluginSettings)
+    const plugins = await loadPlugins(installed, options)
     const begun = { options, settings, seams, plugins, logger, lifetimes, fail }
     return await startOrEnd(lifetimes, () => assemble(begun, failed))
   } catch (error) {
@@ -162,6 +164,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
     device: start.device.description,
     inventory: { modelCount: storage.modelCount, baseModelCount: served.length },
     signInCode: server.signInCode,
+    home: begun.plugins.home,
     app: server.app,
     failed,
     close: (deadlineMs = start.settings.drainMs) => {

@@ -7,12 +7,15 @@ import type { Plugin, PluginEndpoints, PluginManifest } from './plugin.js'
 
 type Rows = Readonly<Record<string, SettingRow>>
 
+/** Whose settings keep their types. */
+type Defined<S> = Omit<Plugin, 'settings'> & { readonly settings?: S }
+
 /** Checks a manifest. */
 export function definePlugin<
   E extends PluginEndpoints,
   P = undefined,
   const S extends Rows = Record<never, never>,
   const O extends PluginOptionRows = Record<never, never>,
->(manifest: PluginManifest<E, P, S, O>): Plugin {
-  return manifest as Plugin
+>(manifest: PluginManifest<E, P, S, O>): Defined<S> {
+  return manifest as Defined<S>
 }

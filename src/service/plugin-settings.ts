@@ -2,22 +2,30 @@
  * Settings of plugins: the values of their rows, which the core does not know.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
-import { requireWithin } from './options.js'
+import { requireWithin, type ServiceSettings } from './options.js'
 import type { Plugin } from './plugin.js'
 
-/** Values by the keys of their rows. */
-export type PluginSettings = Readonly<Record<string, unknown>>
+/** What a service is started with. */
+export type GivenSettings = Pick<ServiceSettings, 'pluginSettings'>
 /** By plugin, values by the names of its rows, with every default filled in. */
 export type SettingsByPlugin = ReadonlyMap<string, Readonly<Record<string, never>>>
 
-/** @throws {InvalidRequestError} `invalid_setting` for what no plugin has, and for a number outside its bounds */
-export function resolvePluginSettings(plugins: readonly Plugin[], given: PluginSettings): SettingsByPlugin {
+/**
+ * @param options where values stand by the names of their rows, too
+ * @throws {InvalidRequestError} `invalid_setting` for what no plugin has, and for a number outside its bounds
+ */
+export function resolvePluginSettings(
+  plugins: readonly Plugin[],
+  { pluginSettings: given = {}, ...options }: GivenSettings,
+): SettingsByPlugin {
   const keys = new Set<string>()
   const resolved = plugins.map(({ name: plugin, settings = {} }) => {
     const values = Object.entries(settings).map(([name, row]) => {
       keys.add(row.key)
-      const value = given[row.key] ?? row.default
-      if ('bounds' in row && row.bounds !== undefined) requireWithin(row.key, value, row.bounds)
+      const named: unknown = Reflect.get(options, name)
+      const value = given[row.key] ?? named ?? row.default
+      if ('bounds' in row && row.bounds !== undefined)
+        requireWithin(named === undefined ? row.key : name, value, row.bounds)
       return [name, value]
     })
     return [plugin, Object.fromEntries(values) as Readonly<Record<string, never>>] as const

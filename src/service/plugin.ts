@@ -55,6 +55,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   /** The plugin's own. */
   readonly settings: ValuesOf<S>
   readonly serviceSettings: ResolvedSettings
+  /** Views of the web page that plugins have. */
+  readonly pages: readonly (PluginPageRow & { readonly plugin: string })[]
   /** Whether no other server works with the database. */
   readonly isAlone: boolean
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
@@ -155,6 +157,15 @@ interface AcceleratorRow {
   prove(environment: Readonly<Record<string, string | undefined>>): Promise<DeviceProof>
 }
 
+/** What browsers are shown. */
+export interface Home<V = unknown> {
+  /** Below the server's address, with a slash at both ends. */
+  readonly path: string
+  isServed(settings: V): boolean
+  /** Whether this package holds it. */
+  isBuilt(): Promise<boolean>
+}
+
 /** A view of the web page. */
 export interface PluginPageRow {
   /** Address below `/ui/x/` and the plugin's name: empty, or as `/scores/:id`. */
@@ -179,6 +190,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly jobOptions?: PluginJobOptions<O>
   /** Views of the web page, each a module that a browser loads when it is opened. */
   readonly pages?: readonly PluginPageRow[]
+  /** Where a browser goes that asks for `/`, and that signs in by a code. One plugin at most has it. */
+  readonly home?: Home<ValuesOf<S>>
   /** Loaded when a service starts: routes, scopes and the reference are made of the rows. */
   endpoints?(): Promise<E>
   /** Starts what runs beside the service; it is there before the port is. @returns what handlers are given of it */
@@ -211,9 +224,14 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   artifactRows?(db: DatabaseHandle, tenant: Tenant, artifact: string): Promise<string | null>
 }
 
+/** Settings of plugins by the names of their rows, as the library's options have them. */
+export type SettingsOf<P extends { readonly settings?: object }> = OptionsOf<Intersection<NonNullable<P['settings']>>>
+type OptionsOf<S> = { readonly [Name in keyof S]?: S[Name] extends SettingRow ? SettingValue<S[Name]> : never }
+
 /** A manifest whose handlers were checked against its rows. */
 export interface Plugin
-  extends Omit<PluginManifest<PluginEndpoints, unknown, SettingRows, PluginOptionRows>, 'handlers'> {
+  extends Omit<PluginManifest<PluginEndpoints, unknown, SettingRows, PluginOptionRows>, 'handlers' | 'home'> {
+  readonly home?: Home
   handlers?(service: PluginService): Promise<Readonly<Record<string, BoundHandler>>>
   /** No part of this package: its handlers are loaded at the start, so that what is wrong with them is found then. */
   readonly isForeign?: boolean

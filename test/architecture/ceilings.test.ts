@@ -50,8 +50,7 @@ const ofPlugins = files
   .filter((name) => /^src\/plugins\/[^/]+\/(endpoints|storage\/schema-part)\.ts$/.test(name))
 
 /** Without plugins, and without the page, which is bundled by itself. */
-const code = (): readonly SourceFile[] =>
-  files.filter(({ path: name }) => !name.startsWith('src/ui/') && !name.startsWith('src/plugins/'))
+const code = (): readonly SourceFile[] => files.filter(({ path: name }) => !name.startsWith('src/plugins/'))
 
 const isLongComment = (line: string): boolean => line.length > COMMENT_COLUMNS && /^\s*(\/\/|\/?\*)/.test(line)
 

@@ -86,12 +86,12 @@ describe('imports', () => {
 
   test('of the contract the page has types, and plain words: it loads no schemas', () => {
     const loaded = files
-      .filter((file) => roomOf(file.path) === 'ui')
+      .filter((file) => roomOf(file.path) === 'browser')
       .flatMap((file) =>
         file.imports
           .filter(
             ({ target, isTypeOnly }) =>
-              target !== null && roomOf(target) !== 'ui' && !isTypeOnly && !target.endsWith('-words.ts'),
+              target !== null && roomOf(target) !== 'browser' && !isTypeOnly && !target.endsWith('-words.ts'),
           )
           .map(({ specifier }) => `${file.path} imports ${specifier}`),
       )

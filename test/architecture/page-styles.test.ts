@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 
-const FOLDER = join(import.meta.dirname, '../../src/ui/style')
+const FOLDER = join(import.meta.dirname, '../../src/plugins/page/browser/style')
 const SCALED = /(?:^|[\s{;])(font-size|font|gap|row-gap|column-gap|padding(?:-[a-z]+)*|margin(?:-[a-z]+)*):([^;{}]*);/g
 /** Lengths of the page's own; hairlines, and what is measured in the text it stands in, are not. */
 const LITERAL = /(?<![\w.-])-?(?:\d*\.)?\d+(?:rem|(?<!1)px|pt|ch)\b/

@@ -24,8 +24,8 @@ const names = JSON.parse(readFileSync(path.join(import.meta.dirname, 'plugins.js
 const files = readSourceTree()
 const inFolder = files.filter(({ path: file }) => /^src\/plugins\/[^/]+\//.test(file))
 const folders = [...new Set(inFolder.map(({ path: file }) => file.split('/')[2] ?? ''))].sort()
-/** All but plugins and who lists them. */
-const core = files.filter(({ path: file }) => roomOf(file) !== 'plugins')
+/** All but plugins, what browsers run of them, and who lists them. */
+const core = files.filter(({ path: file }) => !['plugins', 'browser'].includes(roomOf(file)))
 
 /** Lines of the core that name a plugin, by file. */
 function linesNaming(plugin: string): Readonly<Record<string, number>> {

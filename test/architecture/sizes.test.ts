@@ -55,7 +55,7 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
       'src/cli/',
     ],
   },
-  { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/', 'src/ui/data/clock.ts'] },
+  { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/', 'src/plugins/page/browser/data/clock.ts'] },
   { pattern: /\bMath\.random\(/, rule: 'Math.random', owners: ['src/base/util/'] },
   { pattern: /\brandomUUID\(/, rule: 'randomUUID', owners: ['src/base/util/'] },
   {

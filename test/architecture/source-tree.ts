@@ -31,16 +31,20 @@ export function readSourceTree(): SourceFile[] {
   )
 }
 
-/** The room of a repository path: a folder below `src/`, a file directly in it, or `commands`. */
+/** What browsers run, whichever plugin it is of. */
+const BROWSER = /^src\/plugins\/[^/]+\/browser\//
+
+/** The room of a repository path: a folder below `src/`, a file directly in it, `commands`, or what browsers run. */
 export function roomOf(file: string): string {
   if (file.startsWith('commands/')) return 'commands'
+  if (BROWSER.test(file)) return 'browser'
   const [, room = ''] = file.split('/')
   return room.replace(/\.tsx?$/, '')
 }
 
 /** The folder or file directly inside its room. */
 export function innerOf(file: string): string {
-  return (file.split('/')[2] ?? '').replace(/\.tsx?$/, '')
+  return (file.replace(BROWSER, 'src/browser/').split('/')[2] ?? '').replace(/\.tsx?$/, '')
 }
 
 function readSourceFile(file: string): SourceFile {
@@ -70,5 +74,5 @@ function resolveTarget(file: string, specifier: string): string | null {
 /** The source of a built file; the page's may hold markup. */
 function toSource(file: string): string {
   const source = file.replace(/\.js$/, '.ts')
-  return existsSync(path.join(ROOT, source)) || !file.startsWith('src/ui/') ? source : `${source}x`
+  return existsSync(path.join(ROOT, source)) || !BROWSER.test(file) ? source : `${source}x`
 }

@@ -10,7 +10,7 @@ import { readSourceTree } from './source-tree.js'
 
 /** Lists that are provably short, as they are spelled, and why. */
 const SHORT: Readonly<Record<string, string>> = {
-  'src/ui/data/train/request.ts: String.fromCharCode(...bytes.subarray(i, i + 8192))': 'cut to 8,192',
+  'src/plugins/page/browser/data/train/request.ts: String.fromCharCode(...bytes.subarray(i, i + 8192))': 'cut to 8,192',
 }
 
 /** Calls whose arguments are spread from anything but the parameters of a function around them. */

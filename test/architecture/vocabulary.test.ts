@@ -93,7 +93,7 @@ describe('closed lists', () => {
       'src/training/kinds/rl/rl-hyperparameters.ts',
       'src/training/kinds/sft/open-sft.ts',
       'src/training/kinds/sft/sft-hyperparameters.ts',
-      'src/ui/data/train/kinds.ts',
+      'src/plugins/page/browser/data/train/kinds.ts',
     ])
   })
 })

@@ -4,38 +4,31 @@
  */
 import { resolve } from 'node:path'
 import type { Config } from '#cli/config/load.js'
-import { addedKeys } from '#cli/config/schema.js'
+import { addedKeys, type SettingKey, settingKeys, settings } from '#cli/config/schema.js'
 import { SERVICE_SETTINGS, type ServiceSettingName, type ServiceSettingValues } from '#contract/settings/service.js'
-import type { SettingRow } from '#contract/settings/setting.js'
 import { type Flag, flag } from './flags.js'
 
 const names = Object.keys(SERVICE_SETTINGS) as ServiceSettingName[]
 
-/** A flag a row, those that few need as advanced ones. */
-export const serviceFlags = Object.fromEntries(
-  names.map((name) => {
-    const row: SettingRow = SERVICE_SETTINGS[name]
-    return [name, flag.setting(SERVICE_SETTINGS[name].key, { isAdvanced: row.isCommon !== true })]
-  }),
-) as { readonly [Name in ServiceSettingName]: Flag<undefined> }
+/** A flag a setting of the service and of the plugins that were loaded, those that few need as advanced ones. */
+export function serviceFlags(): Readonly<Record<string, Flag<undefined>>> {
+  const keys = settingKeys.filter((key) => settings[key].usedBy === 'service')
+  return Object.fromEntries(keys.map((key) => [key, flag.setting(key, { isAdvanced: !settings[key].isCommon })]))
+}
 
 /** Every setting of the service by its name in the library; paths are seen from the working directory. */
 export function serviceSettings(config: Config): ServiceSettingValues {
   return Object.fromEntries(
-    names.map((name) => {
-      const value = config.get(SERVICE_SETTINGS[name].key)
-      const isPath = SERVICE_SETTINGS[name].type === 'path'
-      return [name, isPath && typeof value === 'string' ? resolve(value) : value]
-    }),
+    names.map((name) => [name, pathOrValue(config, SERVICE_SETTINGS[name].key)]),
   ) as ServiceSettingValues
 }
 
-/** Flags of the settings of plugins that were loaded. */
-export function pluginFlags(): Readonly<Record<string, Flag<undefined>>> {
-  return Object.fromEntries(addedKeys.map((key) => [key, flag.setting(key, { isAdvanced: true })]))
+/** What is set for the plugins that were loaded, by their keys. */
+export function pluginSettings(config: Config): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(addedKeys.map((key) => [key, pathOrValue(config, key)]))
 }
 
-/** What is set of them, by their keys. */
-export function pluginSettings(config: Config): Readonly<Record<string, unknown>> {
-  return Object.fromEntries(addedKeys.map((key) => [key, config.get(key)]))
+function pathOrValue(config: Config, key: SettingKey): unknown {
+  const value = config.get(key)
+  return settings[key].type === 'path' && typeof value === 'string' ? resolve(value) : value
 }

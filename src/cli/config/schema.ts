@@ -32,12 +32,14 @@ export const addedKeys: SettingKey[] = []
 
 /** Adds the settings of a plugin, for as long as this process runs. */
 export function addSettings(rows: Readonly<Record<string, SettingRow>>): void {
-  for (const [key, setting] of entriesOf(rows, 'service')) {
-    if (isSettingKey(key)) continue
-    table[key] = setting
+  for (const row of Object.values(rows)) {
+    if (isSettingKey(row.key)) continue
+    table[row.key] = toSetting(row, 'service')
     // it is one from here on; no code names it
-    settingKeys.push(key as SettingKey)
-    addedKeys.push(key as SettingKey)
+    const key = row.key as SettingKey
+    const before = row.after === undefined ? -1 : settingKeys.indexOf(row.after as SettingKey)
+    settingKeys.splice(before === -1 ? settingKeys.length : before + 1, 0, key)
+    addedKeys.push(key)
   }
 }
 

@@ -30,6 +30,8 @@ export interface Setting<T> {
   readonly flag: string | null
   /** Global flags belong to every command, service flags to `serve`. */
   readonly usedBy: 'client' | 'service'
+  /** Shown before the advanced flags. */
+  readonly isCommon: boolean
   /** Never printed in full. */
   readonly isSecret?: boolean
   readonly summary: string
@@ -46,6 +48,7 @@ export function toSetting(row: SettingRow, usedBy: 'client' | 'service'): Settin
     env: row.env ?? [`TRAINYARD_${row.key.toUpperCase().replaceAll('-', '_')}`],
     flag: row.flag === undefined ? [`--${row.key}`, placeholderOf(row)].join(' ').trim() : row.flag,
     usedBy,
+    isCommon: row.isCommon === true,
     ...(row.isSecret === undefined ? {} : { isSecret: row.isSecret }),
     summary: [row.summary, ...addedTo(row)].join('; '),
     parse: parserOf(row),

@@ -1,5 +1,5 @@
 /**
- * Endpoints of the server itself: health, version, metrics, events, its documentation and its page. Most are open to anybody;
+ * Endpoints of the server itself: health, version, metrics, events, its documentation. Most are open to anybody;
  * a row that needs a key says its scope.
  */
 import { z } from 'zod'
@@ -83,7 +83,5 @@ export const SERVER = endpoints({
   },
   'GET /docs': { ...ours, summary: 'The documentation', answer: 'text/html' },
   'GET /docs/{page}': { ...ours, summary: 'A page of the documentation', answer: 'text/html' },
-  'GET /ui': { ...ours, summary: 'The page for browsers', answer: 'text/html' },
-  'GET /ui/{+path}': { ...ours, summary: 'An address of the page, or a file of it', answer: 'text/html' },
   'GET /docs/pictures/{file}': { ...ours, summary: 'A picture of the documentation', answer: 'image/*' },
 })

@@ -320,14 +320,6 @@ export const SERVICE_SETTINGS = defineSettings({
     summary:
       'web page (https://app.example) whose scripts may call this service, with a key they have; * for all pages',
   },
-  /** Whether browsers are shown the page below `/ui`. Default true. */
-  ui: {
-    key: 'ui',
-    type: 'boolean',
-    default: true,
-    flag: '--no-ui',
-    summary: 'leave out the page for browsers below /ui',
-  },
   /** Address under which clients reach the service when a proxy stands before it, with its prefix. Default null: what each request says. */
   publicUrl: {
     key: 'public-url',

@@ -20,6 +20,8 @@ interface RowOfAnyType {
   readonly flag?: string | null
   /** Environment variables that are not `TRAINYARD_KEY`; the first one set wins. */
   readonly env?: readonly string[]
+  /** Of a plugin: the setting that it stands behind. Default: it stands behind all. */
+  readonly after?: string
   /** Shown before the advanced flags. */
   readonly isCommon?: boolean
   /** Never printed in full. */

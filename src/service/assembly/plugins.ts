@@ -7,12 +7,13 @@ import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#c
 import { addJobOptions } from '#contract/jobs/plugin-options.js'
 import { createBodyFinder, type KnownBodies } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
-import type { ErrorForm, LoadedLater, ServedPage } from '../http/environment.js'
+import type { ErrorForm, LoadedLater } from '../http/environment.js'
 import type { Tenant } from '../operations/context.js'
 import type { OpenExporter } from '../operations/models/exporter.js'
 import {
   type AddressKinds,
   addressKindsOf,
+  type Home,
   type Installed,
   loadSchemaParts,
   type Plugin,
@@ -20,11 +21,10 @@ import {
   type PluginService,
   type PluginStart,
 } from '../plugin.js'
-import { type PluginSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
+import { type GivenSettings, resolvePluginSettings, type SettingsByPlugin } from '../plugin-settings.js'
 import type { JoinPeers } from '../queue/peers.js'
 import type { DatabaseHandle } from '../storage/database.js'
 import type { SchemaPart } from '../storage/schema-part.js'
-import { loadPages } from './plugin-pages.js'
 
 /** What is served, with the rows of all plugins. */
 interface Served extends KnownBodies {
@@ -40,8 +40,8 @@ export interface LoadedPlugins extends Served, AddressKinds {
   /** Makes and reads files of other programs; null: they are refused. */
   readonly exporter: OpenExporter | null
   readonly errorForms: readonly ErrorForm[]
-  /** Their views of the web page. */
-  readonly pages: readonly ServedPage[]
+  /** What browsers are shown; null: nothing. */
+  readonly home: Home | null
   readonly bodyThread: EntryPoint
   readonly files: readonly string[]
   readonly settings: SettingsByPlugin
@@ -57,12 +57,11 @@ interface LoadedPlugin {
 }
 
 /**
- * @param given values of settings of plugins, by their keys
  * @throws {AppError} `plugin_invalid`, `invalid_setting`
  */
 export async function loadPlugins(
   { plugins, bodyThread, files = [] }: Installed,
-  given: PluginSettings = {},
+  options: GivenSettings = {},
 ): Promise<LoadedPlugins> {
   addJobOptions(plugins)
   const endpoints = await loadEndpoints(plugins)
@@ -72,14 +71,14 @@ export async function loadPlugins(
     keys: endpoints[i]?.runs.flatMap(({ rows }) => Object.keys(rows) as Key[]) ?? [],
   }))
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
-  const settings = resolvePluginSettings(plugins, given)
+  const settings = resolvePluginSettings(plugins, options)
   const parts = await loadSchemaParts(plugins)
   const kinds = addressKindsOf(plugins)
   const joinPeers = plugins.find(({ peers }) => peers !== undefined)?.peers ?? null
+  const home = servedHome(plugins, settings)
   const exporter = plugins.find((each) => each.exporter !== undefined)?.exporter ?? null
-  const pages = await loadPages(plugins)
   const served = servedBy(endpoints)
-  return { list, settings, bodyThread, files, errorForms, ...served, parts, ...kinds, joinPeers, exporter, pages }
+  return { list, settings, bodyThread, files, errorForms, ...served, parts, ...kinds, joinPeers, exporter, home }
 }
 
 /** The endpoints and bodies of a service with these plugins. */
@@ -104,15 +103,21 @@ function servedBy(endpoints: readonly PluginEndpoints[]): Served {
 /** Starts what plugins have that runs beside the service. @returns what each answered */
 export async function startPlugins(
   { list, settings }: Pick<LoadedPlugins, 'list' | 'settings'>,
-  core: Omit<PluginStart, 'tuning' | 'settings'>,
+  core: Omit<PluginStart, 'tuning' | 'settings' | 'pages'>,
   tuning: Readonly<Record<string, object>> = {},
 ): Promise<StartedPlugins> {
   const started = new Map<Plugin, unknown>()
+  const pages = list.flatMap(({ plugin }) => (plugin.pages ?? []).map((row) => ({ ...row, plugin: plugin.name })))
   for (const { plugin } of list) {
-    const own = { tuning: tuning[plugin.name], settings: settings.get(plugin.name) ?? {} }
+    const own = { tuning: tuning[plugin.name], settings: settings.get(plugin.name) ?? {}, pages }
     started.set(plugin, await plugin.start?.({ ...core, ...own }))
   }
   return started
+}
+
+function servedHome(plugins: readonly Plugin[], settings: SettingsByPlugin): Home | null {
+  const found = plugins.find(({ name, home }) => home?.isServed(settings.get(name) ?? {}) === true)
+  return found?.home ?? null
 }
 
 /** Handlers of plugins; what could not be loaded is tried again by the next request. */

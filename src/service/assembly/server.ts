@@ -119,8 +119,7 @@ function createServerApp(
     allowedOrigins: settings.allowedOrigins,
     publicAddress,
     metrics,
-    isUiServed: settings.ui,
-    pages: plugins.pages,
+    home: plugins.home?.path ?? null,
     isEngineAlive: () => engines.started().every((engine) => engine.pid() !== null),
     // one that names another base model is counted with it
     admission: createAdmission(() => settings.maxPendingRequests * Math.max(1, engines.started().length), queueFull),

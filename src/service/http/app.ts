@@ -33,7 +33,6 @@ import { modelHandlers } from './routes/models.js'
 import { rootHandlers } from './routes/root.js'
 import { sessionHandlers } from './routes/sessions.js'
 import { trainingJobHandlers } from './routes/training-jobs.js'
-import { uiHandlers } from './routes/ui.js'
 import { requireLease, workerHandlers } from './routes/worker.js'
 
 /** One handler for each row of the table of endpoints. */
@@ -56,7 +55,6 @@ function createHandlers(options: AppOptions): Handlers {
     ...sessionHandlers(options),
     ...tokenHandlers(options),
     ...trainingJobHandlers(options),
-    ...uiHandlers(options),
     ...workerHandlers(options),
   }
 }

@@ -7,7 +7,6 @@ import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { EndpointTable, Key } from '#contract/endpoints/table.js'
-import type { PluginPage } from '#contract/wire/plugin-page.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
@@ -70,11 +69,6 @@ export interface LoadedLater {
   load(): Promise<Readonly<Record<string, BoundHandler>>>
 }
 
-/** A view of a plugin on the web page. */
-export interface ServedPage extends PluginPage {
-  readonly bytes: Uint8Array<ArrayBuffer>
-}
-
 /** How errors are answered below paths that are in somebody else's format. */
 export interface ErrorForm {
   readonly paths: RegExp
@@ -129,10 +123,8 @@ export interface AppOptions {
   /** What links in answers begin with. */
   readonly publicAddress: PublicAddress
   readonly metrics: Metrics
-  /** Whether browsers are shown the page below `/ui`. */
-  readonly isUiServed: boolean
-  /** Views of plugins. */
-  readonly pages: readonly ServedPage[]
+  /** Where browsers are shown something, with a slash at both ends; null: they are not. */
+  readonly home: string | null
   /** False while an engine that was started does not run. */
   readonly isEngineAlive: () => boolean
   /** Requests of one key: how many may run at once, and how many a minute. */

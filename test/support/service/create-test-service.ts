@@ -11,6 +11,7 @@ import { join } from 'node:path'
 import { createLogger } from '#base/logging/logger.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import { createLocalKey } from '#plugins/data-directory.js'
+import type { PluginOptions } from '#plugins/index.js'
 import type { Installed } from '#service/plugin.js'
 import type { OpenDatabase } from '#service/storage/database.js'
 import type { TestedService, TestedServiceOptions } from '#service/test-door.js'
@@ -56,7 +57,7 @@ export interface TestRequest {
   readonly signal?: AbortSignal
 }
 
-export interface TestServiceOptions extends Partial<TestedServiceOptions> {
+export interface TestServiceOptions extends Partial<TestedServiceOptions>, PluginOptions {
   readonly scripted?: boolean
   readonly apiKey?: string
   /** Default: the plugins of the package. */

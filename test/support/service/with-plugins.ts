@@ -1,7 +1,7 @@
 /**
  * The core with the plugins of the package, for tests that look at all of it: endpoints, migrations, databases, services.
  */
-import { INSTALLED } from '#plugins/index.js'
+import { INSTALLED, type PluginOptions } from '#plugins/index.js'
 import { postgresMigrationsWith } from '#plugins/postgres/storage/migrations.js'
 import { openPostgres as openServer } from '#plugins/postgres/storage/open-postgres.js'
 import { loadServed } from '#service/assembly/plugins.js'
@@ -27,7 +27,7 @@ export const openPostgres = (address: string, options: Omit<RemoteDatabaseOption
   openServer(address, { ...options, parts: PARTS })
 
 export async function createTestedService(
-  options: TestedServiceOptions,
+  options: TestedServiceOptions & PluginOptions,
   installed: Installed = INSTALLED,
 ): Promise<TestedService> {
   // all of the server, which a test of rows does not need

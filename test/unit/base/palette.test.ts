@@ -8,7 +8,7 @@ import { PALETTE } from '#base/palette.js'
 import { packageRoot } from '#base/util/package-root.js'
 import { STYLE } from '#service/http/docs/page.js'
 
-const FOLDER = join(packageRoot(), 'src/ui/style')
+const FOLDER = join(packageRoot(), 'src/plugins/page/browser/style')
 
 test('no style sheet has a colour of its own', () => {
   for (const name of readdirSync(FOLDER)) {

@@ -6,12 +6,12 @@ import { NotFoundError } from '#base/errors/errors.js'
 import type { AppOptions } from '../environment.js'
 import { handlers, patternOf } from '../handlers.js'
 
-export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'isUiServed' | 'table'>) {
+export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddress' | 'home' | 'table'>) {
   return handlers({
     'GET /': ({ c }) => {
       const address = options.publicAddress.of(c)
       c.header('vary', 'Accept', { append: true })
-      if (options.isUiServed && prefersHtml(c.req.header('accept'))) return c.redirect(`${address}/ui/`)
+      if (options.home !== null && prefersHtml(c.req.header('accept'))) return c.redirect(address + options.home)
       return {
         name: 'trainyard',
         version: options.version,
@@ -19,7 +19,7 @@ export function aboutHandlers(options: Pick<AppOptions, 'version' | 'publicAddre
         api: `${address}/v1`,
         endpoints: options.table.apiRoutes.map((route) => `${route.method} ${patternOf(route)}`),
         docs: `${address}/docs`,
-        ...(options.isUiServed ? { ui: `${address}/ui/` } : {}),
+        ...(options.home === null ? {} : { ui: address + options.home }),
         start: 'trainyard --help, or GET /v1/models with your API key',
       }
     },

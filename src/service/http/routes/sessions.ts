@@ -15,13 +15,7 @@ const MINUTE_MS = 60_000
 /** Clients that are remembered at once. */
 const MOST_PEERS = 1000
 
-export function sessionHandlers({
-  services: { sessions, downloads },
-  table,
-  publicAddress,
-  isUiServed,
-  clock,
-}: AppOptions) {
+export function sessionHandlers({ services: { sessions, downloads }, table, publicAddress, home, clock }: AppOptions) {
   const wrongCodes = createFailureLimit(clock)
   const fileRoutes = fileRoutesOf(table)
   return handlers({
@@ -34,14 +28,14 @@ export function sessionHandlers({
     'DELETE /v1/preview/sessions/{session_id}': ({ principal, params }) =>
       sessions.delete(principal, params.session_id),
     'POST /v1/preview/sessions/codes': async ({ principal, c }) => {
-      if (!isUiServed) {
+      if (home === null) {
         throw new ConflictError('ui_not_served', 'this server has no page for browsers', {
           hint: 'it was started with --no-ui; POST /v1/preview/sessions begins a session with a key',
         })
       }
       const { code, expiresAt } = await sessions.createCode(principal)
       forgetAnswer(c)
-      return { object: 'session.code', code, url: pageWithCode(publicAddress.of(c), code), expires_at: expiresAt }
+      return { object: 'session.code', code, url: withCode(publicAddress.of(c) + home, code), expires_at: expiresAt }
     },
     'POST /v1/preview/sessions/exchange': async ({ body, c }) => {
       const request = await body()
@@ -64,7 +58,7 @@ export function sessionHandlers({
 }
 
 /** The page that begins a session by itself. A fragment stays in the browser: no log and no other page learns the code. */
-export const pageWithCode = (serverUrl: string, code: string): string => `${serverUrl}/ui/#code=${code}`
+export const withCode = (page: string, code: string): string => `${page}#code=${code}`
 
 /** A proxy must not keep the one answer that holds a secret. */
 function forgetAnswer(c: RequestContext): void {

@@ -1,8 +1,8 @@
 /** Whether a model learns, in words, by the interval of its evaluations. */
 import { expect, test } from 'vitest'
 import type { LogComparison } from '#contract/wire/log-comparison.js'
-import type { Curves } from '../../../../src/ui/data/curves.js'
-import { evaluatedOf, verdictOf } from '../../../../src/ui/data/verdict.js'
+import type { Curves } from '../../../../../../src/plugins/page/browser/data/curves.js'
+import { evaluatedOf, verdictOf } from '../../../../../../src/plugins/page/browser/data/verdict.js'
 
 const compared = (interval: readonly [number, number] | null, prompts = 24) =>
   ({

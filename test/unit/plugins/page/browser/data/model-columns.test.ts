@@ -1,7 +1,12 @@
 /** Columns and groups of the list of models. */
 import { describe, expect, test } from 'vitest'
-import type { ListedModel } from '../../../../src/contract/wire/models.js'
-import { differingOptions, groupModels, metricsOf, optionText } from '../../../../src/ui/data/model-columns.js'
+import type { ListedModel } from '../../../../../../src/contract/wire/models.js'
+import {
+  differingOptions,
+  groupModels,
+  metricsOf,
+  optionText,
+} from '../../../../../../src/plugins/page/browser/data/model-columns.js'
 
 function model(name: string, more: Partial<NonNullable<ListedModel['summary']>>): ListedModel {
   const summary = {

@@ -1,6 +1,11 @@
 /** Addresses of the page. */
 import { expect, test } from 'vitest'
-import { matchRoute, modelPath, sectionsOf, type ViewAddress } from '../../../../src/ui/data/match.js'
+import {
+  matchRoute,
+  modelPath,
+  sectionsOf,
+  type ViewAddress,
+} from '../../../../../../src/plugins/page/browser/data/match.js'
 
 const view = (pattern: string, section: string | null): ViewAddress => ({ pattern, section })
 const VIEWS = [

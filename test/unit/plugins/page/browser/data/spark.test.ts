@@ -1,6 +1,6 @@
 /** Small curves of a table. */
 import { expect, test } from 'vitest'
-import { SPARK_HEIGHT, SPARK_WIDTH, sparkPoints } from '../../../../src/ui/data/spark.js'
+import { SPARK_HEIGHT, SPARK_WIDTH, sparkPoints } from '../../../../../../src/plugins/page/browser/data/spark.js'
 
 const placesOf = (values: readonly number[]): number[][] =>
   sparkPoints(values)

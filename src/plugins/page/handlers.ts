@@ -1,29 +1,19 @@
 /**
- * The page for browsers, below `/ui`: one static shell for every address of it, and the files that its build made (`src/ui/build.js`).
+ * The page for browsers, below `/ui`: one static shell for every address of it, and the files that its build made (`browser/build.js`).
  *
  * Open, as the documentation is: it holds no data, and its scripts ask the API with a session of their own. Files are chosen by the names
  * in the manifest and by no path that a request says. Where nothing was built the shell says so.
  */
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { NotFoundError } from '#base/errors/errors.js'
-import { packageRoot } from '#base/util/package-root.js'
-import type { AppOptions, RequestContext } from '../environment.js'
-import { handlers } from '../handlers.js'
-import { unknownPath } from './about.js'
+import type { RequestContext } from '#service/http/environment.js'
+import { unknownPath } from '#service/http/routes/about.js'
+import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import { type BuiltPage, builtFile, readBuiltPage } from './built-page.js'
+import type { pageEndpoints } from './endpoints.js'
+import type { ServedPage } from './plugin-pages.js'
+import type { pageSettings } from './settings.js'
 
-/** What `dist/ui/manifest.json` says. */
-interface Manifest {
-  readonly app: string
-  readonly style: string
-  /** The shared worker. */
-  readonly feed: string
-  /** The scripts of a first visit. */
-  readonly first_load: readonly string[]
-  readonly files: Readonly<Record<string, { readonly type: string }>>
-}
-
-const FOLDER = 'dist/ui'
 const ASSETS = 'assets/'
 /** Names that never mean other bytes carry a hash. */
 const HASHED = /-[A-Z0-9]{8}\.\w+$/
@@ -52,17 +42,21 @@ const HEADERS: Readonly<Record<string, string>> = {
   'permissions-policy': 'camera=(), microphone=(), geolocation=()',
 }
 
-export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServed' | 'pages'>) {
-  let manifest: Promise<Manifest | null> | null = null
+export function pageHandlers({
+  app: { publicAddress },
+  settings,
+  started: pages,
+}: PluginService<readonly ServedPage[], typeof pageSettings>): PluginHandlers<typeof pageEndpoints> {
+  let manifest: Promise<BuiltPage | null> | null = null
   const kept = new Map<string, Promise<Buffer>>()
 
   function requireServed(c: RequestContext): void {
-    if (!options.isUiServed) throw unknownPath(c.req.method, c.req.path)
+    if (!settings.ui) throw unknownPath(c.req.method, c.req.path)
   }
 
   /** Null where nothing was built: looked for again, for it may be now. */
-  async function findManifest(): Promise<Manifest | null> {
-    manifest ??= readManifest()
+  async function findManifest(): Promise<BuiltPage | null> {
+    manifest ??= readBuiltPage()
     const found = await manifest
     if (found === null) manifest = null
     return found
@@ -71,8 +65,8 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
   async function answerShell(c: RequestContext): Promise<Response> {
     requireServed(c)
     const built = await findManifest()
-    const prefix = new URL(options.publicAddress.of(c)).pathname.replace(/\/$/, '')
-    return c.body(renderShell(built, prefix, options.pages), 200, {
+    const prefix = new URL(publicAddress.of(c)).pathname.replace(/\/$/, '')
+    return c.body(renderShell(built, prefix, pages), 200, {
       ...HEADERS,
       'content-type': 'text/html; charset=utf-8',
       'cache-control': 'no-cache',
@@ -81,7 +75,7 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
 
   async function answerAsset(c: RequestContext, name: string): Promise<Response> {
     requireServed(c)
-    const ofPlugin = options.pages.find(({ module }) => module === name)
+    const ofPlugin = pages.find(({ module }) => module === name)
     if (ofPlugin !== undefined) {
       const forms = { 'content-type': 'text/javascript; charset=utf-8', 'cache-control': KEPT_FOR_EVER }
       return c.body(ofPlugin.bytes, 200, { ...HEADERS, ...forms })
@@ -94,7 +88,7 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
       })
     }
     const encoding = encodingOf(c.req.header('accept-encoding'))
-    const path = join(packageRoot(), FOLDER, encoding === null ? name : `${name}.${encoding.suffix}`)
+    const path = builtFile(encoding === null ? name : `${name}.${encoding.suffix}`)
     const bytes = kept.get(path) ?? readFile(path)
     kept.set(path, bytes)
     // what could not be read this time may be the next
@@ -108,17 +102,11 @@ export function uiHandlers(options: Pick<AppOptions, 'publicAddress' | 'isUiServ
     })
   }
 
-  return handlers({
+  return {
     'GET /ui': ({ c }) => answerShell(c),
     'GET /ui/{+path}': ({ params: { path }, c }) =>
       path.startsWith(ASSETS) ? answerAsset(c, path.slice(ASSETS.length)) : answerShell(c),
-  })
-}
-
-/** Null where the page was not built. */
-async function readManifest(): Promise<Manifest | null> {
-  const text = await readFile(join(packageRoot(), FOLDER, 'manifest.json'), 'utf8').catch(() => null)
-  return text === null ? null : (JSON.parse(text) as Manifest)
+  }
 }
 
 /** The smallest form that a browser says it reads. */
@@ -134,7 +122,7 @@ function encodingOf(accepted: string | undefined): { readonly name: string; read
 }
 
 /** @param prefix folder that a proxy gives the server, without a slash at its end; it has no quotes of its own */
-function renderShell(manifest: Manifest | null, prefix: string, pages: AppOptions['pages']): string {
+function renderShell(manifest: BuiltPage | null, prefix: string, pages: readonly ServedPage[]): string {
   const known = JSON.stringify(pages.map(({ bytes: _bytes, ...page }) => page))
   const asset = (name: string) => `${prefix}/ui/${ASSETS}${name}`
   const links = [

@@ -1,6 +1,6 @@
 /**
  * Bundles the page into `dist/ui`: hashed scripts and one style sheet, each with a .br and .gz beside it, `manifest.json` and
- * `LICENSES.txt`. The server serves what the manifest names and nothing else (`src/service/http/routes/ui.ts`).
+ * `LICENSES.txt`. The server serves what the manifest names and nothing else (`../handlers.ts`).
  *
  * Types are checked by `npm run check`. What is new is written beside what is there and then takes its place, so that a build that fails
  * leaves the old page.
@@ -9,7 +9,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import path from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 
-const ROOT = path.resolve(import.meta.dirname, '../..')
+const ROOT = path.resolve(import.meta.dirname, '../../../..')
 const TARGET = path.join(ROOT, 'dist/ui')
 const TYPES = {
   '.js': 'text/javascript; charset=utf-8',
@@ -55,11 +55,11 @@ const common = {
 }
 const page = await build({
   ...common,
-  entryPoints: { app: 'src/ui/app.tsx', style: 'src/ui/style/main.css' },
+  entryPoints: { app: 'src/plugins/page/browser/app.tsx', style: 'src/plugins/page/browser/style/main.css' },
   splitting: true,
 })
 // a worker shares nothing with the page
-const worker = await build({ ...common, entryPoints: { feed: 'src/ui/data/feed-worker.ts' } })
+const worker = await build({ ...common, entryPoints: { feed: 'src/plugins/page/browser/data/feed-worker.ts' } })
 const outputFiles = [...page.outputFiles, ...worker.outputFiles]
 const metafile = {
   inputs: { ...page.metafile.inputs, ...worker.metafile.inputs },
@@ -83,11 +83,11 @@ for (const { name, bytes } of written) {
   writeFileSync(path.join(fresh, `${name}.br`), brotli)
   files[name] = { type: TYPES[path.extname(name)], size_bytes: bytes.length, gzip_bytes: gzip.length }
 }
-const app = outputOf('src/ui/app.tsx')
+const app = outputOf('src/plugins/page/browser/app.tsx')
 const manifest = {
   app,
-  style: outputOf('src/ui/style/main.css'),
-  feed: outputOf('src/ui/data/feed-worker.ts'),
+  style: outputOf('src/plugins/page/browser/style/main.css'),
+  feed: outputOf('src/plugins/page/browser/data/feed-worker.ts'),
   first_load: loadedWith(app),
   files,
 }

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
-import { deedsOf, newestFindings } from '../../../../src/ui/data/findings.js'
+import { deedsOf, newestFindings } from '../../../../../../src/plugins/page/browser/data/findings.js'
 
 const MODEL = { id: 'm', project: 'default', name: 'ask back' } as Model
 const job = (step: number, warnings: readonly string[]) =>

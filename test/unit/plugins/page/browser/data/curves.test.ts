@@ -1,6 +1,12 @@
 /** Curves of the page: smoothing, and sentences. */
 import { describe, expect, test } from 'vitest'
-import { boundariesOf, defaultKeys, describeCurve, smooth, spansDecades } from '../../../../src/ui/data/curves.js'
+import {
+  boundariesOf,
+  defaultKeys,
+  describeCurve,
+  smooth,
+  spansDecades,
+} from '../../../../../../src/plugins/page/browser/data/curves.js'
 
 describe('smoothing', () => {
   test('without weight it changes nothing, and gaps stay gaps', () => {

@@ -1,6 +1,6 @@
 /** What the page says of how a token was drawn, and that numbers of two distributions are never subtracted from each other. */
 import { expect, it } from 'vitest'
-import { drawnOf, numberOf } from '../../../../src/ui/data/token-colour.js'
+import { drawnOf, numberOf } from '../../../../../../src/plugins/page/browser/data/token-colour.js'
 
 const tokens = {
   learner_logprob: [-1, -1, -1, null],

@@ -9,7 +9,7 @@ import {
   toConfig,
   toTyped,
   typedOptions,
-} from '../../../../../src/ui/data/train/options.js'
+} from '../../../../../../../src/plugins/page/browser/data/train/options.js'
 
 const option = (name: string, more: Partial<TrainingOption>): TrainingOption => ({
   name,

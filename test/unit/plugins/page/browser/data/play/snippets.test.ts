@@ -1,7 +1,13 @@
 import { spawnSync } from 'node:child_process'
 import { describe, expect, test } from 'vitest'
-import { NO_ANSWER, problemOf, readSettings, toBody, toMessages } from '../../../../../src/ui/data/play/request.js'
-import { snippetsOf } from '../../../../../src/ui/data/play/snippets.js'
+import {
+  NO_ANSWER,
+  problemOf,
+  readSettings,
+  toBody,
+  toMessages,
+} from '../../../../../../../src/plugins/page/browser/data/play/request.js'
+import { snippetsOf } from '../../../../../../../src/plugins/page/browser/data/play/snippets.js'
 
 const settingsOf = (query: string) => {
   const read = new URLSearchParams(query)

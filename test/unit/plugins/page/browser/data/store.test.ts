@@ -1,6 +1,6 @@
 /** What was read from a server: never given up for a newer question of its own, asked at a bounded pace, kept for the way back. */
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { createStore, type Store } from '../../../../src/ui/data/store.js'
+import { createStore, type Store } from '../../../../../../src/plugins/page/browser/data/store.js'
 
 const GAP_MS = 600
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { addUpUsage, firstDay } from '../../../../src/ui/data/usage.js'
+import { addUpUsage, firstDay } from '../../../../../../src/plugins/page/browser/data/usage.js'
 
 const row = (day: string, model: string, tokens: number) => ({
   day,

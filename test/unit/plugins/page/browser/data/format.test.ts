@@ -1,6 +1,12 @@
 /** Numbers, sizes and times as the page writes them. */
 import { expect, test } from 'vitest'
-import { formatAgo, formatBytes, formatNumber, formatSeconds, plural } from '../../../../src/ui/data/format.js'
+import {
+  formatAgo,
+  formatBytes,
+  formatNumber,
+  formatSeconds,
+  plural,
+} from '../../../../../../src/plugins/page/browser/data/format.js'
 
 test.each([
   [0, '0'],

@@ -40,6 +40,8 @@ export interface LoadedPlugins extends Served, AddressKinds {
   /** Makes and reads files of other programs; null: they are refused. */
   readonly exporter: OpenExporter | null
   readonly errorForms: readonly ErrorForm[]
+  /** The path of an endpoint, of any of its addresses. */
+  pathOf(address: string): string
   /** Their views of the web page. */
   readonly pages: readonly ServedPage[]
   readonly bodyThread: EntryPoint
@@ -72,6 +74,8 @@ export async function loadPlugins(
     keys: endpoints[i]?.runs.flatMap(({ rows }) => Object.keys(rows) as Key[]) ?? [],
   }))
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
+  const aliases = endpoints.flatMap(({ aliasOf }) => aliasOf ?? [])
+  const pathOf = (address: string): string => aliases.reduce((path, aliasOf) => aliasOf(path), address)
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
   const kinds = addressKindsOf(plugins)
@@ -79,7 +83,20 @@ export async function loadPlugins(
   const exporter = plugins.find((each) => each.exporter !== undefined)?.exporter ?? null
   const pages = await loadPages(plugins)
   const served = servedBy(endpoints)
-  return { list, settings, bodyThread, files, errorForms, ...served, parts, ...kinds, joinPeers, exporter, pages }
+  return {
+    list,
+    settings,
+    bodyThread,
+    files,
+    errorForms,
+    pathOf,
+    ...served,
+    parts,
+    ...kinds,
+    joinPeers,
+    exporter,
+    pages,
+  }
 }
 
 /** The endpoints and bodies of a service with these plugins. */

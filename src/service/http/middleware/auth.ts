@@ -1,5 +1,5 @@
 /**
- * Authentication, by `Authorization: Bearer` or `X-Api-Key`, and the scope that an endpoint's row asks for. Unknown paths beside
+ * Authentication, by `Authorization: Bearer`, `X-Api-Key` or Azure's `Api-Key`, and the scope that an endpoint's row asks for. Unknown paths beside
  * guarded ones are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their own tokens.
  */
 import type { MiddlewareHandler } from 'hono'
@@ -117,7 +117,11 @@ function authorizationOf(c: RequestContext, route: Route | undefined): string | 
   const authorization = c.req.header('authorization')
   const takesPassword = route?.takesPassword === true
   const key =
-    authorization === undefined ? c.req.header('x-api-key') : takesPassword ? passwordOf(authorization) : undefined
+    authorization === undefined
+      ? (c.req.header('x-api-key') ?? c.req.header('api-key'))
+      : takesPassword
+        ? passwordOf(authorization)
+        : undefined
   return key === undefined ? authorization : `Bearer ${key}`
 }
 

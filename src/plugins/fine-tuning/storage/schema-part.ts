@@ -6,6 +6,7 @@ import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up } from '../migrations/0009-fine-tuning.js'
 import { up as addLoops } from '../migrations/0051-reinforcement.js'
 import { up as addResultFiles } from '../migrations/0051-result-files.js'
+import { announceJob, announceLoop } from './announcements.js'
 import { listResultSteps } from './jobs.js'
 import type { FineTuningTables } from './tables.js'
 
@@ -41,4 +42,6 @@ export const fineTuningSchema: SchemaPart = {
   postgresMigrations: {},
   firstTables: { statements: FIRST_TABLES },
   namedSteps: listResultSteps,
+  noteEvent: announceJob,
+  announce: announceLoop,
 }

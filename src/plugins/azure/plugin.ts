@@ -5,5 +5,5 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const azure = definePlugin({
   name: 'azure',
-  endpoints: async () => ({ runs: [], aliasOf: (await import('./alias.js')).aliasOf }),
+  endpoints: async () => (await import('./endpoints.js')).azureEndpoints,
 })

@@ -14,10 +14,10 @@ import type { CreateHeaders, TrainingJobService } from '#service/operations/trai
 import { rememberIdempotent } from '#service/storage/idempotency.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { findRepeated, modelOf, requireRows } from './create-parts.js'
+import { toFineTuningId } from './fine-tuning-id.js'
 import { chooseHyperparameters } from './hyperparameters.js'
 import type { JobView } from './job-view.js'
 import { type FineTuningRecord, fineTuningJobs, insertFineTuningJob } from './storage/jobs.js'
-import { toFineTuningId } from './to-openai.js'
 import { type CreateFineTuningJobRequest, type FineTuningJob, JOB_KIND_OF_METHOD, type RowMethod } from './wire.js'
 
 /** What a job is created with. */

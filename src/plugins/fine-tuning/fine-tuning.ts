@@ -15,13 +15,14 @@ import { findJobs } from '#service/storage/training-jobs.js'
 import type { LoopService } from '../loops/loop-service.js'
 import { createJob } from './create-job.js'
 import { assertSupported } from './create-parts.js'
+import { fromFineTuningId } from './fine-tuning-id.js'
 import { methodOf } from './hyperparameters.js'
 import { createJobView, type JobView } from './job-view.js'
 import { createReinforcementJob } from './reinforcement/create.js'
 import { createReinforcementView, type ReinforcementView } from './reinforcement/view.js'
 import { fineTuningJobs } from './storage/jobs.js'
 import { fineTuningLoops } from './storage/loops.js'
-import { fromFineTuningId, toFineTuningCheckpoint, toFineTuningEvent } from './to-openai.js'
+import { toFineTuningCheckpoint, toFineTuningEvent } from './to-openai.js'
 import type {
   CreateFineTuningJobRequest,
   FineTuningCheckpoint,

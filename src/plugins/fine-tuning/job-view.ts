@@ -4,9 +4,10 @@
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { fromFineTuningId } from './fine-tuning-id.js'
 import { writeResult } from './result-file.js'
 import { type FineTuningRecord, fineTuningJobs } from './storage/jobs.js'
-import { fromFineTuningId, toFineTuningJob } from './to-openai.js'
+import { toFineTuningJob } from './to-openai.js'
 import type { FineTuningJob } from './wire.js'
 
 export type JobView = ReturnType<typeof createJobView>

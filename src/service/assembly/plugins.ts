@@ -29,6 +29,8 @@ import { loadPages } from './plugin-pages.js'
 /** What is served, with the rows of all plugins. */
 interface Served extends KnownBodies {
   readonly table: EndpointTable
+  /** The path of an endpoint, of any of its addresses. */
+  pathOf(address: string): string
 }
 
 export interface LoadedPlugins extends Served, AddressKinds {
@@ -40,8 +42,6 @@ export interface LoadedPlugins extends Served, AddressKinds {
   /** Makes and reads files of other programs; null: they are refused. */
   readonly exporter: OpenExporter | null
   readonly errorForms: readonly ErrorForm[]
-  /** The path of an endpoint, of any of its addresses. */
-  pathOf(address: string): string
   /** Their views of the web page. */
   readonly pages: readonly ServedPage[]
   readonly bodyThread: EntryPoint
@@ -74,8 +74,6 @@ export async function loadPlugins(
     keys: endpoints[i]?.runs.flatMap(({ rows }) => Object.keys(rows) as Key[]) ?? [],
   }))
   const errorForms = endpoints.flatMap(({ errors }) => errors ?? [])
-  const aliases = endpoints.flatMap(({ aliasOf }) => aliasOf ?? [])
-  const pathOf = (address: string): string => aliases.reduce((path, aliasOf) => aliasOf(path), address)
   const settings = resolvePluginSettings(plugins, given)
   const parts = await loadSchemaParts(plugins)
   const kinds = addressKindsOf(plugins)
@@ -83,20 +81,7 @@ export async function loadPlugins(
   const exporter = plugins.find((each) => each.exporter !== undefined)?.exporter ?? null
   const pages = await loadPages(plugins)
   const served = servedBy(endpoints)
-  return {
-    list,
-    settings,
-    bodyThread,
-    files,
-    errorForms,
-    pathOf,
-    ...served,
-    parts,
-    ...kinds,
-    joinPeers,
-    exporter,
-    pages,
-  }
+  return { list, settings, bodyThread, files, errorForms, ...served, parts, ...kinds, joinPeers, exporter, pages }
 }
 
 /** The endpoints and bodies of a service with these plugins. */
@@ -115,7 +100,8 @@ function servedBy(endpoints: readonly PluginEndpoints[]): Served {
   )
   const stored = endpoints.flatMap((each) => each.stored ?? [])
   const binary = endpoints.flatMap((each) => each.binary ?? [])
-  return { table, bodyOf: createBodyFinder(table, stored), binary }
+  const pathOf = (address: string) => endpoints.reduce((path, { aliasOf }) => aliasOf?.(path) ?? path, address)
+  return { table, bodyOf: createBodyFinder(table, stored), binary, pathOf }
 }
 
 /** Starts what plugins have that runs beside the service. @returns what each answered */

@@ -30,7 +30,7 @@ export interface PublicAddress {
   readonly hosts: readonly string[]
   /** Origin of `--public-url`, whose pages are the server's own; null without one. */
   readonly origin: string | null
-  /** A request's path without the prefix, for proxies that do not take it off, and of other addresses of an endpoint the endpoint's. */
+  /** A request's path without the prefix, for proxies that do not take it off; of another address of an endpoint its path. */
   pathWithin(path: string): string
 }
 

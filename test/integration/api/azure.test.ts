@@ -4,7 +4,7 @@
  */
 import OpenAI, { AzureOpenAI, toFile } from 'openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { aliasOf } from '#plugins/azure/alias.js'
+import { aliasOf } from '#plugins/azure/endpoints.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 
 const MODEL = 'trainyard/tiny-random'

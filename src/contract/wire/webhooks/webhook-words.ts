@@ -10,7 +10,7 @@ export const WEBHOOK_EVENTS = [
   'loop.succeeded',
   'loop.failed',
   'loop.cancelled',
-  // in OpenAI's words: of its fine-tuning jobs, batches and evals
+  // in OpenAI's words
   'fine_tuning.job.succeeded',
   'fine_tuning.job.failed',
   'fine_tuning.job.cancelled',

@@ -10,9 +10,10 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { unknownCursor } from '#service/storage/paging.js'
 import type { LoopEvaluation, LoopEvent, LoopOwner, LoopRecord, LoopService } from '../../loops/loop-service.js'
+import { fromFineTuningId, toFineTuningId } from '../fine-tuning-id.js'
 import { storeResult } from '../result-file.js'
 import { type FineTuningLoop, fineTuningLoops } from '../storage/loops.js'
-import { frameOf, fromFineTuningId, toFineTuningId, toSeconds } from '../to-openai.js'
+import { frameOf, toSeconds } from '../to-openai.js'
 import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from '../wire.js'
 
 /** A job and what came of it. */

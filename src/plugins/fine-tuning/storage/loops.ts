@@ -5,6 +5,8 @@ import type { Selectable } from 'kysely'
 import type { JsonObject } from '#base/util/json.js'
 import type { Database } from '#service/storage/database.js'
 import { readObject } from '#service/storage/row-values.js'
+import { type Announcement, announce } from '#service/storage/schema-part.js'
+import { toFineTuningId } from '../fine-tuning-id.js'
 import { createQueries, fromRequest, type RequestRecord, toRequest } from './requests.js'
 import { type FineTuningLoopsTable, fineTuningTables } from './tables.js'
 
@@ -35,6 +37,19 @@ export async function insertFineTuningLoop(
     .insertInto('fine_tuning_loops')
     .values({ ...fromRequest(loop), loop_id: loop.loopId, notes: JSON.stringify({ notes: loop.notes }) })
     .execute()
+}
+
+/** A loop has ended: announced in OpenAI's words, too. */
+export async function announceLoop(db: Database, announcement: Announcement): Promise<void> {
+  const { type, id } = announcement
+  if (!type.startsWith('loop.')) return
+  const row = await fineTuningTables(db)
+    .selectFrom('fine_tuning_loops')
+    .select('loop_id')
+    .where('loop_id', '=', id)
+    .executeTakeFirst()
+  if (row === undefined) return
+  await announce(db, { ...announcement, type: `fine_tuning.job.${type.slice('loop.'.length)}`, id: toFineTuningId(id) })
 }
 
 export async function deleteFineTuningLoop(db: Database, loopId: string): Promise<void> {

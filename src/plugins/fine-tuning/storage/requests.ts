@@ -1,6 +1,6 @@
 /**
- * What rows of fine-tuning jobs of every method have alike: whose they are, the request as it came, and what came of it. Each stands
- * beside a training job or a loop, whose id is its own.
+ * What rows of fine-tuning jobs of every method have alike: whose they are, the request as it came, and what came of it. Each
+ * stands beside a training job or a loop, whose id is its own.
  */
 import type { Selectable } from 'kysely'
 import type { JsonObject } from '#base/util/json.js'

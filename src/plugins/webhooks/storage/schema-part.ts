@@ -6,10 +6,9 @@ import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up as createTables } from '../migrations/0010-webhooks.js'
 import { up as indexTurns } from '../migrations/0017-delivery-turns.js'
 import { up as addClaims } from '../migrations/0039-several-servers.js'
-import { tellAnnouncement } from './announcements.js'
 import type { WebhookTables } from './tables.js'
 import { moveWaits } from './waits.js'
-import { noteForWebhooks } from './webhook-events.js'
+import { noteForWebhooks, tellAnnouncement } from './webhook-events.js'
 
 const tables: Readonly<Record<keyof WebhookTables, TableFacts>> = {
   webhooks: { isListedById: true },

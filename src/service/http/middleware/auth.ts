@@ -1,6 +1,7 @@
 /**
- * Authentication, by `Authorization: Bearer`, `X-Api-Key` or Azure's `Api-Key`, and the scope that an endpoint's row asks for. Unknown paths beside
- * guarded ones are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their own tokens.
+ * Authentication, by `Authorization: Bearer`, `X-Api-Key` or `Api-Key`, and the scope that an endpoint's row asks for. Unknown
+ * paths beside guarded ones are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their
+ * own tokens.
  */
 import type { MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'

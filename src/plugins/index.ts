@@ -3,6 +3,7 @@
  * one, the rows of the first come first.
  */
 import type { Installed, SettingsOf } from '#service/plugin.js'
+import { azure } from './azure/plugin.js'
 import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
@@ -33,6 +34,7 @@ const plugins = [
   vllmGenerate,
   messages,
   fineTuning,
+  azure,
   graders,
   uploads,
   loops,

@@ -38,6 +38,8 @@ export interface PluginEndpoints {
   readonly stored?: readonly StoredBody[]
   /** Bodies of other media types of which something is read while they come in. */
   readonly binary?: readonly BinaryBody[]
+  /** Another address of an endpoint → its path; what it does not know it answers as it is. Keys and limits are the endpoint's. */
+  readonly aliasOf?: (path: string) => string
 }
 
 type SettingRows = Readonly<Record<string, SettingRow>>

@@ -17,7 +17,7 @@ import {
 } from './batch-lines.js'
 import { createBatchResults, takenOver } from './batch-results.js'
 import { readLineSet } from './line-set.js'
-import { type BatchRecord, change, errorsText, readAttempt } from './storage/batches.js'
+import { announceBatch, type BatchRecord, change, errorsText, readAttempt } from './storage/batches.js'
 import { deletePieces, listPieces } from './storage/pieces.js'
 import type { BatchesTable } from './storage/tables.js'
 
@@ -65,7 +65,7 @@ export function createAnswering(context: AnswerContext, parts: AnswerParts) {
 }
 
 /** What all steps do with the row and the input of a batch. */
-function createSteps({ db, blobs, clock }: AnswerContext) {
+function createSteps({ db, blobs, clock, ids }: AnswerContext) {
   /** Changes the status of a batch. @returns the row; it may have been cancelled meanwhile instead. @throws `batch_taken_over` */
   async function move(batch: BatchRecord, values: Partial<BatchesTable>): Promise<BatchRecord> {
     return (await change(db, batch, values, batch.status)) ?? reread(batch)
@@ -90,7 +90,13 @@ function createSteps({ db, blobs, clock }: AnswerContext) {
     const { count, errors } = await checkLines(readInput(batch, ending), batch.endpoint)
     const nowMs = clock.nowMs()
     if (errors.length === 0) return move(batch, { status: 'in_progress', total: count, in_progress_at_ms: nowMs })
-    return move(batch, { status: 'failed', errors: errorsText(errors), ended_at_ms: nowMs, input_sha256: null })
+    const failed = { status: 'failed', errors: errorsText(errors), ended_at_ms: nowMs, input_sha256: null }
+    const ended = await inTransaction(db, async (transaction) => {
+      const now = await change(transaction, batch, failed, batch.status)
+      if (now !== null) await announceBatch(transaction, ids, now)
+      return now
+    })
+    return ended ?? reread(batch)
   }
 
   async function doneLines({ id }: BatchRecord) {
@@ -195,7 +201,9 @@ function createFinish(context: AnswerContext, parts: AnswerParts, { readInput, d
     }
     const status = isCancelled ? 'cancelled' : isExpired ? 'expired' : 'completed'
     const isOver = await inTransaction(db, async (transaction) => {
-      if ((await change(transaction, batch, { ...ended, status }, batch.status)) === null) return false
+      const now = await change(transaction, batch, { ...ended, status }, batch.status)
+      if (now === null) return false
+      await announceBatch(transaction, context.ids, now)
       await deletePieces(transaction, batch.id)
       return true
     })

@@ -14,15 +14,10 @@ import type { CreateHeaders, TrainingJobService } from '#service/operations/trai
 import { rememberIdempotent } from '#service/storage/idempotency.js'
 import { findJob } from '#service/storage/training-jobs.js'
 import { findRepeated, modelOf, requireRows } from './create-parts.js'
+import { toFineTuningId } from './fine-tuning-id.js'
 import { chooseHyperparameters } from './hyperparameters.js'
 import type { JobView } from './job-view.js'
-import {
-  type FineTuningRecord,
-  findFineTuningByDigest,
-  findFineTuningJob,
-  insertFineTuningJob,
-} from './storage/jobs.js'
-import { toFineTuningId } from './to-openai.js'
+import { type FineTuningRecord, fineTuningJobs, insertFineTuningJob } from './storage/jobs.js'
 import { type CreateFineTuningJobRequest, type FineTuningJob, JOB_KIND_OF_METHOD, type RowMethod } from './wire.js'
 
 /** What a job is created with. */
@@ -33,7 +28,7 @@ export interface JobParts {
   readonly view: JobView
 }
 
-const FOUND = { byId: findFineTuningJob, byDigest: findFineTuningByDigest }
+const FOUND = { byId: fineTuningJobs.find, byDigest: fineTuningJobs.findByDigest }
 
 /** Creates a job; one that was created by the same request before is that one. */
 export async function createJob(

@@ -15,13 +15,14 @@ import { findJobs } from '#service/storage/training-jobs.js'
 import type { LoopService } from '../loops/loop-service.js'
 import { createJob } from './create-job.js'
 import { assertSupported } from './create-parts.js'
+import { fromFineTuningId } from './fine-tuning-id.js'
 import { methodOf } from './hyperparameters.js'
 import { createJobView, type JobView } from './job-view.js'
 import { createReinforcementJob } from './reinforcement/create.js'
 import { createReinforcementView, type ReinforcementView } from './reinforcement/view.js'
-import { findFineTuningJob, listFineTuningJobs } from './storage/jobs.js'
-import { findFineTuningLoop, listFineTuningLoops } from './storage/loops.js'
-import { fromFineTuningId, toFineTuningCheckpoint, toFineTuningEvent } from './to-openai.js'
+import { fineTuningJobs } from './storage/jobs.js'
+import { fineTuningLoops } from './storage/loops.js'
+import { toFineTuningCheckpoint, toFineTuningEvent } from './to-openai.js'
 import type {
   CreateFineTuningJobRequest,
   FineTuningCheckpoint,
@@ -107,7 +108,7 @@ function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView, reinf
   /** The training job, or loop, of the fine-tuning job after which a list goes on. */
   async function requireCursor(principal: Principal, after: string): Promise<string> {
     const id = fromFineTuningId(after)
-    const found = (await findFineTuningJob(db, principal, id)) ?? (await findFineTuningLoop(db, principal, id))
+    const found = (await fineTuningJobs.find(db, principal, id)) ?? (await fineTuningLoops.find(db, principal, id))
     if (found === null) throw unknownCursor(after)
     return id
   }
@@ -115,8 +116,8 @@ function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView, reinf
   /** Rows of both kinds, newest first: ids say when they were made. */
   async function pageOf(principal: Principal, page: { readonly after: string | undefined; readonly limit: number }) {
     const [jobs, loops] = [
-      await listFineTuningJobs(db, principal, page),
-      await listFineTuningLoops(db, principal, page),
+      await fineTuningJobs.list(db, principal, page),
+      await fineTuningLoops.list(db, principal, page),
     ]
     const merged = [
       ...jobs.items.map((record) => ({ id: record.jobId, record })),

@@ -4,9 +4,10 @@
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { findJob, type JobRecord } from '#service/storage/training-jobs.js'
+import { fromFineTuningId } from './fine-tuning-id.js'
 import { writeResult } from './result-file.js'
-import { type FineTuningRecord, findFineTuningJob } from './storage/jobs.js'
-import { fromFineTuningId, toFineTuningJob } from './to-openai.js'
+import { type FineTuningRecord, fineTuningJobs } from './storage/jobs.js'
+import { toFineTuningJob } from './to-openai.js'
 import type { FineTuningJob } from './wire.js'
 
 export type JobView = ReturnType<typeof createJobView>
@@ -15,7 +16,7 @@ export function createJobView(context: Pick<ServiceContext, 'db' | 'blobs' | 'cl
   const { db, clock } = context
   async function require(principal: Principal, id: string): Promise<{ record: FineTuningRecord; job: JobRecord }> {
     const jobId = fromFineTuningId(id)
-    const record = await findFineTuningJob(db, principal, jobId)
+    const record = await fineTuningJobs.find(db, principal, jobId)
     const job = record === null ? null : await findJob(db, jobId)
     if (record === null || job === null) {
       throw new NotFoundError('fine_tuning_job_not_found', `Could not find fine tune: ${id.slice(0, 100)}`, {

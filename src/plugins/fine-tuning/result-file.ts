@@ -11,7 +11,7 @@ import type { Database } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { findFile, insertFile } from '#service/storage/files.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { type FineTuningRecord, setResult } from './storage/jobs.js'
+import { type FineTuningRecord, fineTuningJobs } from './storage/jobs.js'
 import { gradientStepOf } from './to-openai.js'
 
 /** Columns behind `step`, and what events call them. */
@@ -47,7 +47,7 @@ export async function writeResult(
     }
   }
   const resultFileId = await storeResult(context, record, lines(), (db, id) =>
-    setResult(db, record.jobId, { trainedTokens, resultFileId: id }),
+    fineTuningJobs.setResult(db, record.jobId, { trained_tokens: trainedTokens, result_file_id: id }),
   )
   return { trainedTokens, resultFileId }
 }

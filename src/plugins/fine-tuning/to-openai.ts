@@ -7,6 +7,7 @@ import type { JobStatus } from '#contract/wire/job-words.js'
 import type { CheckpointRecord } from '#service/storage/checkpoints.js'
 import type { EventRecord } from '#service/storage/events.js'
 import type { JobRecord } from '#service/storage/training-jobs.js'
+import { toFineTuningId } from './fine-tuning-id.js'
 import type { FineTuningRecord } from './storage/jobs.js'
 import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from './wire.js'
 
@@ -17,13 +18,6 @@ const STATUSES: Readonly<Record<JobStatus, FineTuningJob['status']>> = {
   failed: 'failed',
   cancelled: 'cancelled',
 }
-const JOB_PREFIX = 'ftjob-'
-
-/** `ftjob-…` of a training job's id. */
-export const toFineTuningId = (jobId: string): string => `${JOB_PREFIX}${jobId}`
-
-/** The training job's id in `ftjob-…`; any other text stays, and names nothing. */
-export const fromFineTuningId = (id: string): string => (id.startsWith(JOB_PREFIX) ? id.slice(JOB_PREFIX.length) : id)
 
 /** What jobs of every method have of the request, and of when it was. */
 export function frameOf(

@@ -16,6 +16,7 @@ import { inTransaction } from '#service/storage/in-transaction.js'
 import { findModel } from '#service/storage/models.js'
 import type { LoopOwner, LoopService, LoopSpec } from './loop-service.js'
 import {
+  announceEnd,
   changeLoop,
   countUnended,
   findLoop,
@@ -132,6 +133,7 @@ export function createLoopService(context: Context): LoopsOfTenants {
     async cancel(owner, id) {
       const cancelled = await change(owner, id, async (transaction, loop) => {
         await changeLoop(transaction, loop.id, { status: 'cancelled', hasEnded: true })
+        await announceEnd(transaction, ids, loop, 'cancelled')
         await say(transaction, loop.id, 'Loop cancelled')
       })
       await cancelJob(context, cancelled)

@@ -29,6 +29,8 @@ import type { SchemaPart } from '../storage/schema-part.js'
 /** What is served, with the rows of all plugins. */
 interface Served extends KnownBodies {
   readonly table: EndpointTable
+  /** The path of an endpoint, of any of its addresses. */
+  pathOf(address: string): string
 }
 
 export interface LoadedPlugins extends Served, AddressKinds {
@@ -97,7 +99,8 @@ function servedBy(endpoints: readonly PluginEndpoints[]): Served {
   )
   const stored = endpoints.flatMap((each) => each.stored ?? [])
   const binary = endpoints.flatMap((each) => each.binary ?? [])
-  return { table, bodyOf: createBodyFinder(table, stored), binary }
+  const pathOf = (address: string) => endpoints.reduce((path, { aliasOf }) => aliasOf?.(path) ?? path, address)
+  return { table, bodyOf: createBodyFinder(table, stored), binary, pathOf }
 }
 
 /** Starts what plugins have that runs beside the service. @returns what each answered */

@@ -59,7 +59,7 @@ export async function startServer(start: Start, input: ServerInput): Promise<Ser
   } = input
   const { db, ids } = storage
   const closing = new AbortController()
-  const publicAddress = createPublicAddress(settings)
+  const publicAddress = createPublicAddress(settings, start.plugins.pathOf)
   const { app, handlers } = createServerApp(start, input, { publicAddress, closing: closing.signal })
   let firstKey: FirstKey | null = null
   let isApiKeyLost = false

@@ -30,12 +30,15 @@ export interface PublicAddress {
   readonly hosts: readonly string[]
   /** Origin of `--public-url`, whose pages are the server's own; null without one. */
   readonly origin: string | null
-  /** A request's path without the prefix, for proxies that do not take it off. */
+  /** A request's path without the prefix, for proxies that do not take it off; of another address of an endpoint its path. */
   pathWithin(path: string): string
 }
 
 /** @throws {InvalidRequestError} `invalid_setting` for what is no http address, or no address or network */
-export function createPublicAddress({ publicUrl, trustedProxies }: PublicAddressOptions): PublicAddress {
+export function createPublicAddress(
+  { publicUrl, trustedProxies }: PublicAddressOptions,
+  pathOf: (address: string) => string = (address) => address,
+): PublicAddress {
   const fixed = publicUrl === null ? null : readPublicUrl(publicUrl)
   const trusted = readProxies(trustedProxies)
   const prefix = fixed === null ? '' : fixed.pathname
@@ -64,9 +67,8 @@ export function createPublicAddress({ publicUrl, trustedProxies }: PublicAddress
     senderOf,
     isProxy: (address) => isTrusted(trusted, address),
     pathWithin: (path) => {
-      if (prefix === '' || !path.startsWith(prefix)) return path
-      const rest = path.slice(prefix.length)
-      return rest === '' ? '/' : rest.startsWith('/') ? rest : path
+      const rest = prefix !== '' && path.startsWith(prefix) ? path.slice(prefix.length) : path
+      return pathOf(rest === '' ? '/' : rest.startsWith('/') ? rest : path)
     },
   }
 }

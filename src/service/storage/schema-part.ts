@@ -22,6 +22,19 @@ export interface FirstTables {
   readonly blobs?: readonly BlobColumn[]
 }
 
+/** What has ended, and how, in words of a plugin that other plugins may know. */
+export interface Announcement {
+  /** A UUIDv7 of its own. */
+  readonly eventId: string
+  /** `batch.completed` */
+  readonly type: string
+  readonly entity: string
+  /** Null: of no project. */
+  readonly project: string | null
+  /** Of what has ended. */
+  readonly id: string
+}
+
 export interface SchemaPart {
   /** Every table, by its name. */
   readonly tables: Readonly<Record<string, TableFacts>>
@@ -37,6 +50,8 @@ export interface SchemaPart {
   noteEvent?(db: Kysely<Schema>, eventId: string, jobId: string): Promise<void>
   /** A step of a model was made: in the same transaction. */
   noteStep?(db: Kysely<Schema>, modelId: string, step: number): Promise<void>
+  /** Something of a plugin's has ended, of which somebody may want to hear: in the same transaction. */
+  announce?(db: Kysely<Schema>, announcement: Announcement): Promise<void>
   /** The wall clock was set back by so much: what waits for a time waits as long as it did. */
   moveWaits?(db: Kysely<Schema>, byMs: number): Promise<void>
 }
@@ -53,6 +68,11 @@ export function withParts(db: Kysely<Schema>, parts: readonly SchemaPart[]): Kys
 /** What else a database, or an open transaction of it, holds. */
 export function partsOf(db: Kysely<Schema>): readonly SchemaPart[] {
   return partsOfAdapter.get(db.getExecutor().adapter) ?? []
+}
+
+/** Tells all parts. */
+export async function announce(db: Kysely<Schema>, announcement: Announcement): Promise<void> {
+  for (const part of partsOf(db)) await part.announce?.(db, announcement)
 }
 
 /** Migrations of the core with those of the parts, in the order of their names. */

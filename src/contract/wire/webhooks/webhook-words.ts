@@ -7,6 +7,20 @@ export const WEBHOOK_EVENTS = [
   'training_job.failed',
   'training_job.cancelled',
   'checkpoint.created',
+  'loop.succeeded',
+  'loop.failed',
+  'loop.cancelled',
+  // in OpenAI's words
+  'fine_tuning.job.succeeded',
+  'fine_tuning.job.failed',
+  'fine_tuning.job.cancelled',
+  'batch.completed',
+  'batch.failed',
+  'batch.cancelled',
+  'batch.expired',
+  'eval.run.succeeded',
+  'eval.run.failed',
+  'eval.run.canceled',
 ] as const
 export type WebhookEvent = (typeof WEBHOOK_EVENTS)[number]
 

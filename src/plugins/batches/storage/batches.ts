@@ -2,11 +2,12 @@
  * Rows of batches. Whoever answers one holds its newest attempt, and every write of its progress says so.
  */
 import type { Selectable } from 'kysely'
-import { canonicalId } from '#base/util/ids.js'
+import { canonicalId, type IdSource } from '#base/util/ids.js'
 import type { Tenant } from '#service/operations/access/principal.js'
 import type { Database } from '#service/storage/database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from '#service/storage/paging.js'
 import { readOneOf, storableText } from '#service/storage/row-values.js'
+import { announce } from '#service/storage/schema-part.js'
 import { BATCH_STATUSES, type BatchError, type BatchStatus, type BatchUsage } from '../wire.js'
 import { type BatchesTable, batchTables } from './tables.js'
 
@@ -156,6 +157,15 @@ export async function readAttempt(db: Database, { id, attempt }: Attempt): Promi
     .where('ended_at_ms', 'is', null)
     .executeTakeFirst()
   return row === undefined ? null : toRecord(row)
+}
+
+/** Tells who wants to hear of it how it has ended: in the transaction in which it did. */
+export async function announceBatch(
+  db: Database,
+  ids: Pick<IdSource, 'uuid'>,
+  { id, entity, project, usageProject, status }: BatchRecord,
+): Promise<void> {
+  await announce(db, { eventId: ids.uuid(), type: `batch.${status}`, entity, project: project ?? usageProject, id })
 }
 
 /** Has a batch end with what it has; one that has ended stays as it is. */

@@ -23,8 +23,7 @@ import { findRepeated, modelOf, requireRows } from '../create-parts.js'
 import {
   deleteFineTuningLoop,
   type FineTuningLoop,
-  findFineTuningLoop,
-  findLoopByDigest,
+  fineTuningLoops,
   insertFineTuningLoop,
   type Note,
 } from '../storage/loops.js'
@@ -45,7 +44,7 @@ interface ReinforcementParts {
 /** Rows of a job, and of those that it is measured on. */
 const [MOST_ROWS, MOST_HELD_OUT] = [50_000, 1_000]
 const GRADER = 'method.reinforcement.grader'
-const FOUND = { byId: findFineTuningLoop, byDigest: findLoopByDigest }
+const FOUND = { byId: fineTuningLoops.find, byDigest: fineTuningLoops.findByDigest }
 
 /** @returns the row of the job; of a request that is repeated, the row that the first one made */
 export async function createReinforcementJob(
@@ -81,7 +80,7 @@ export async function createReinforcementJob(
         hyperparameters: shown,
         notes,
       })
-      const made = await findFineTuningLoop(transaction, principal, loopId)
+      const made = await fineTuningLoops.find(transaction, principal, loopId)
       if (made === null) throw new Error('a row that was inserted is not there')
       return made
     }))

@@ -10,9 +10,10 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { unknownCursor } from '#service/storage/paging.js'
 import type { LoopEvaluation, LoopEvent, LoopOwner, LoopRecord, LoopService } from '../../loops/loop-service.js'
+import { fromFineTuningId, toFineTuningId } from '../fine-tuning-id.js'
 import { storeResult } from '../result-file.js'
-import { type FineTuningLoop, findFineTuningLoop, setLoopResult } from '../storage/loops.js'
-import { frameOf, fromFineTuningId, toFineTuningId, toSeconds } from '../to-openai.js'
+import { type FineTuningLoop, fineTuningLoops } from '../storage/loops.js'
+import { frameOf, toSeconds } from '../to-openai.js'
 import type { FineTuningCheckpoint, FineTuningEvent, FineTuningJob } from '../wire.js'
 
 /** A job and what came of it. */
@@ -78,13 +79,13 @@ export function createReinforcementView(
     }
     const { loopId, entity, project } = record
     return await storeResult(context, { jobId: loopId, entity, project }, lines(), (transaction, id) =>
-      setLoopResult(transaction, loopId, id),
+      fineTuningLoops.setResult(transaction, loopId, { result_file_id: id }),
     )
   }
 
   return {
     find: async (principal: Principal, id: string): Promise<Reinforcement | null> => {
-      const record = await findFineTuningLoop(db, principal, fromFineTuningId(id))
+      const record = await fineTuningLoops.find(db, principal, fromFineTuningId(id))
       return record === null ? null : await withLoop(principal, record)
     },
     withLoop,

@@ -6,7 +6,8 @@ import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
 import { up } from '../migrations/0009-fine-tuning.js'
 import { up as addLoops } from '../migrations/0051-reinforcement.js'
 import { up as addResultFiles } from '../migrations/0051-result-files.js'
-import { listResultSteps } from './jobs.js'
+import { announceJob, listResultSteps } from './jobs.js'
+import { announceLoop } from './loops.js'
 import type { FineTuningTables } from './tables.js'
 
 const tables: Readonly<Record<keyof FineTuningTables, TableFacts>> = { fine_tuning_jobs: {}, fine_tuning_loops: {} }
@@ -41,4 +42,6 @@ export const fineTuningSchema: SchemaPart = {
   postgresMigrations: {},
   firstTables: { statements: FIRST_TABLES },
   namedSteps: listResultSteps,
+  noteEvent: announceJob,
+  announce: announceLoop,
 }

@@ -5,8 +5,8 @@ import type { Kysely } from 'kysely'
 import type { Database } from '#service/storage/database.js'
 import type { Schema } from '#service/storage/schema.js'
 
-export interface FineTuningJobsTable {
-  job_id: string
+/** What both have. */
+export interface RequestColumns {
   entity: string
   project: string
   /** SHA-256 of the request, and of its idempotency key if it has one. */
@@ -17,25 +17,21 @@ export interface FineTuningJobsTable {
   trained_name: string
   /** JSON object: the hyperparameters that were chosen. */
   hyperparameters: string
-  /** Counted once, after the job has ended. */
-  trained_tokens: number | null
   /** File with a line for each step; null until it is made. It may have been deleted since. */
   result_file_id: string | null
   created_at_ms: number
 }
 
-export interface FineTuningLoopsTable {
+export interface FineTuningJobsTable extends RequestColumns {
+  job_id: string
+  /** Counted once, after the job has ended. */
+  trained_tokens: number | null
+}
+
+export interface FineTuningLoopsTable extends RequestColumns {
   loop_id: string
-  entity: string
-  project: string
-  request_digest: string
-  request: string
-  trained_name: string
-  hyperparameters: string
   /** JSON object: what was worth saying of the request. */
   notes: string
-  result_file_id: string | null
-  created_at_ms: number
 }
 
 /** No interface: Kysely wants an index. */

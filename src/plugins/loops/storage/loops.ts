@@ -3,11 +3,12 @@
  * process reports stands in `reports.ts`.
  */
 import type { Selectable } from 'kysely'
-import { canonicalId } from '#base/util/ids.js'
+import { canonicalId, type IdSource } from '#base/util/ids.js'
 import type { JsonObject } from '#base/util/json.js'
 import { type Database, databaseNowMs } from '#service/storage/database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from '#service/storage/paging.js'
 import { readObject, readOneOf, storableText } from '#service/storage/row-values.js'
+import { announce } from '#service/storage/schema-part.js'
 import type { LoopEvaluation, LoopEvent, LoopRecord, LoopSpec } from '../loop-service.js'
 import { groupsFile } from '../messages.js'
 import { type LoopEventsTable, type LoopsTable, loopTables } from './tables.js'
@@ -148,6 +149,17 @@ export async function insertLoopEvent(
       created_at_ms: databaseNowMs,
     })
     .execute()
+}
+
+/** Tells who wants to hear of it. */
+export async function announceEnd(
+  db: Database,
+  ids: Pick<IdSource, 'uuid'>,
+  { id, owner }: Pick<StoredLoop, 'id' | 'owner'>,
+  how: 'succeeded' | 'failed' | 'cancelled',
+): Promise<void> {
+  const { entity, project } = owner
+  await announce(db, { eventId: ids.uuid(), type: `loop.${how}`, entity, project, id })
 }
 
 /** Oldest first. */

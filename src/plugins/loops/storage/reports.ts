@@ -8,7 +8,15 @@ import { inTransaction } from '#service/storage/in-transaction.js'
 import type { LoopLimits } from '../loop-service.js'
 import type { LoopOrder, LoopReport } from '../messages.js'
 import type { LoopAttempt } from './claims.js'
-import { changeLoop, findAnyLoop, insertLoopEvent, type LoopChange, type Spent, type StoredLoop } from './loops.js'
+import {
+  announceEnd,
+  changeLoop,
+  findAnyLoop,
+  insertLoopEvent,
+  type LoopChange,
+  type Spent,
+  type StoredLoop,
+} from './loops.js'
 
 type NewEvent = NonNullable<LoopReport['events']>[number]
 
@@ -48,6 +56,7 @@ export async function writeReport(
     if (report.end !== undefined) {
       const { error } = report.end
       await changeLoop(transaction, id, { ...change, ...endOf(error), hasEnded: true })
+      await announceEnd(transaction, ids, loop, error === null ? 'succeeded' : 'failed')
       return 'stop'
     }
     const limit = report.phase === undefined ? null : reachedLimit(loop.spec.limits, since(spent, loop.spentBefore))

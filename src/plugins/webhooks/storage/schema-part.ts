@@ -8,7 +8,7 @@ import { up as indexTurns } from '../migrations/0017-delivery-turns.js'
 import { up as addClaims } from '../migrations/0039-several-servers.js'
 import type { WebhookTables } from './tables.js'
 import { moveWaits } from './waits.js'
-import { noteForWebhooks } from './webhook-events.js'
+import { noteForWebhooks, tellAnnouncement } from './webhook-events.js'
 
 const tables: Readonly<Record<keyof WebhookTables, TableFacts>> = {
   webhooks: { isListedById: true },
@@ -50,5 +50,6 @@ export const webhookSchema: SchemaPart = {
   postgresMigrations: {},
   firstTables: { statements: FIRST_TABLES },
   noteEvent: noteForWebhooks,
+  announce: tellAnnouncement,
   moveWaits,
 }

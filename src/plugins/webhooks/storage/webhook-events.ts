@@ -3,7 +3,9 @@
  * whichever server stored it and whatever its clock says, and gone in the transaction that makes the deliveries.
  */
 import { sql } from 'kysely'
+import { systemIds, timeOfId } from '#base/util/ids.js'
 import type { Database } from '#service/storage/database.js'
+import type { Announcement } from '#service/storage/schema-part.js'
 import { webhookTables } from './tables.js'
 
 export interface TailEvent {
@@ -73,4 +75,22 @@ export async function forgetLostWebhookEvents(db: Database): Promise<void> {
       e.not(e.exists(e.selectFrom('events').select('events.id').whereRef('events.id', '=', 'webhook_events.event_id'))),
     )
     .execute()
+}
+
+/**
+ * What plugins announce becomes deliveries at once, in the transaction in which it ended: nothing more is to be looked up. The
+ * body is that of OpenAI's webhooks.
+ */
+export async function tellAnnouncement(db: Database, announcement: Announcement): Promise<void> {
+  const { type, id } = announcement
+  if ((await countWebhooks(db)) === 0) return
+  const { insertDelivery, listListeners } = await import('./webhooks.js')
+  const listeners = await listListeners(db, announcement, type)
+  if (listeners.length === 0) return
+  const eventId = `evt_${announcement.eventId}_${type.replaceAll('.', '_')}`
+  const createdAt = Math.floor((timeOfId(announcement.eventId) ?? 0) / 1000)
+  const body = JSON.stringify({ id: eventId, object: 'event', type, created_at: createdAt, data: { id } })
+  for (const webhook of listeners) {
+    await insertDelivery(db, { id: systemIds.uuid(), webhookId: webhook.id, eventId, eventType: type, body })
+  }
 }

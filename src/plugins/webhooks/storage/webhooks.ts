@@ -73,14 +73,14 @@ export async function deleteWebhookRow(db: Database, id: string): Promise<void> 
 /** Webhooks that hear of a type of event in a project. */
 export async function listListeners(
   db: Database,
-  thing: { readonly entity: string; readonly project: string },
+  thing: { readonly entity: string; readonly project: string | null },
   type: string,
 ): Promise<readonly WebhookRecord[]> {
   const rows = await webhookTables(db)
     .selectFrom('webhooks')
     .selectAll()
     .where('entity', '=', thing.entity)
-    .where((where) => where.or([where('project', 'is', null), where('project', '=', thing.project)]))
+    .where((where) => where.or([where('project', 'is', null), where('project', '=', thing.project ?? '')]))
     .execute()
   return rows.map(toWebhook).filter((webhook) => webhook.events.includes(type))
 }

@@ -309,7 +309,7 @@ function isBodyComing({ running }: Line): boolean {
 
 /** Whether a request says whose it is. */
 function bringsKey({ headers }: IncomingMessage): boolean {
-  return headers.authorization !== undefined || headers['x-api-key'] !== undefined
+  return headers.authorization !== undefined || ['x-api-key', 'api-key'].some((name) => headers[name] !== undefined)
 }
 
 /** A flood of connections is no flood of log lines. */

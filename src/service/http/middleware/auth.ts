@@ -1,6 +1,7 @@
 /**
- * Authentication, by `Authorization: Bearer` or `X-Api-Key`, and the scope that an endpoint's row asks for. Unknown paths beside
- * guarded ones are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their own tokens.
+ * Authentication, by `Authorization: Bearer`, `X-Api-Key` or `Api-Key`, and the scope that an endpoint's row asks for. Unknown
+ * paths beside guarded ones are guarded too, and whatever is not known to change nothing needs `write`. Worker routes carry their
+ * own tokens.
  */
 import type { MiddlewareHandler } from 'hono'
 import { matchedRoutes } from 'hono/route'
@@ -117,7 +118,11 @@ function authorizationOf(c: RequestContext, route: Route | undefined): string | 
   const authorization = c.req.header('authorization')
   const takesPassword = route?.takesPassword === true
   const key =
-    authorization === undefined ? c.req.header('x-api-key') : takesPassword ? passwordOf(authorization) : undefined
+    authorization === undefined
+      ? (c.req.header('x-api-key') ?? c.req.header('api-key'))
+      : takesPassword
+        ? passwordOf(authorization)
+        : undefined
   return key === undefined ? authorization : `Bearer ${key}`
 }
 

@@ -7,7 +7,7 @@ import { CompiledQuery, SqliteQueryCompiler } from 'kysely'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { countOpen, listBatches } from '#plugins/batches/storage/batches.js'
-import { listFineTuningJobs } from '#plugins/fine-tuning/storage/jobs.js'
+import { fineTuningJobs } from '#plugins/fine-tuning/storage/jobs.js'
 import { deleteResponse, findResponse } from '#plugins/responses/storage/stored-responses.js'
 import { listArtifactFiles } from '#plugins/wandb/storage/artifacts.js'
 import { listHistory, listRunFiles, listRuns } from '#plugins/wandb/storage/runs.js'
@@ -95,7 +95,7 @@ describe('statements of requests', () => {
     ['batches', (db) => listBatches(db, { entity: 'local', project: null }, { limit: 100 })],
     ['batches of a project', (db) => listBatches(db, { entity: 'local', project: 'p' }, { limit: 100 })],
     ['batches of an entity that have not ended', (db) => countOpen(db, 'local')],
-    ['fine-tuning jobs', (db) => listFineTuningJobs(db, { entity: 'local', project: null }, { limit: 100 })],
+    ['fine-tuning jobs', (db) => fineTuningJobs.list(db, { entity: 'local', project: null }, { limit: 100 })],
     ['webhooks', (db) => listWebhooks(db, { entity: 'local', project: null }, { limit: 100 })],
     ['listeners of an event', (db) => listListeners(db, { entity: 'local', project: 'p' }, 'training_job.failed')],
     ['deliveries of a webhook', (db) => listDeliveries(db, id, { limit: 100 })],
@@ -184,7 +184,7 @@ describe('lists with a filter', () => {
     [
       'fine-tuning jobs of a project',
       ['project'],
-      (db) => listFineTuningJobs(db, { entity: 'local', project: 'p' }, { limit: 9 }),
+      (db) => fineTuningJobs.list(db, { entity: 'local', project: 'p' }, { limit: 9 }),
     ],
   ])('%s: the filter is part of the search, so rows that do not pass it are never read', async (_, columns, run) => {
     for (const plan of await plansOf(run)) {

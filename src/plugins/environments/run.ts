@@ -4,21 +4,17 @@
  *
  * Knows no terminal: whoever runs it is told of each line.
  */
-import { AppError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { Client } from '#sdk/client/client.js'
 import { gather } from '#sdk/rl/gather.js'
-import { nameMeasurement } from '#sdk/rl/measurement.js'
 import type { TrainableModel } from '#sdk/rl/model.js'
 import { TrainingFailedError, type TrainResult } from '#sdk/rl/train.js'
-import { type AskOptions, mean, type TrajectoryGroup } from '#sdk/rl/trajectory.js'
+import type { AskOptions, TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import { askedModel, createEpisodes, type EpisodeSetup } from './episode.js'
-import { FAILURE_KINDS, isFailureKind } from './failures.js'
+import { assertMostSucceeded, measurementOf, summarizeGroups } from './groups.js'
 import type { RunFolder } from './run-folder.js'
 import type { TaskFeed } from './tasks.js'
 
-/** Share of a step's rollouts that may fail. */
-const MOST_FAILED = 0.5
 /** Share of episodes that may be cut off before it is said. */
 const MOST_CUT = 0.2
 /** Jobs of a step that a person, or the server, ended before they were complete. */
@@ -132,10 +128,7 @@ async function measure(plan: RunPlan, step: number): Promise<void> {
   const groups = await gatherGroups(plan, { tasks: feed.heldOut, count: samples, part: 'held out' })
   assertMostSucceeded(groups)
   const facts = summarizeGroups(groups)
-  const measurement = nameMeasurement(
-    feed.heldOut.map(({ key }) => [{ role: 'user', content: key }]),
-    [description.digest, judgedBy, sampling.temperature ?? 1, sampling.maxTokens ?? null],
-  )
+  const measurement = measurementOf(feed.heldOut, { description, judgedBy, sampling })
   await trained.evaluate(groups, { measurement, signal: plan.signal, onWarning: plan.onWarning })
   await tell(plan, {
     object: 'measured',
@@ -177,63 +170,4 @@ async function gatherGroups(
       plan.onProgress(`${part}: ${done} of ${total} episodes, reward ${reward?.toFixed(3) ?? '-'}${troubles}`)
     },
   })
-}
-
-export interface GroupFacts {
-  readonly reward: number
-  readonly cutShare: number
-  /** Means of the episodes' numbers, and failures by kind. */
-  readonly metrics: Readonly<Record<string, number>>
-}
-
-export function summarizeGroups(groups: readonly TrajectoryGroup[]): GroupFacts {
-  const trajectories = groups.flatMap((each) => each.trajectories)
-  const names = new Set(trajectories.flatMap(({ metrics }) => Object.keys(metrics)))
-  const failures = countFailures(groups)
-  const cut = trajectories.filter(
-    ({ metrics, choices }) => metrics['is_cut_off'] === true || choices.at(-1)?.finish_reason === 'length',
-  )
-  return {
-    reward: mean(trajectories.map((each) => each.reward)) ?? 0,
-    cutShare: trajectories.length === 0 ? 0 : cut.length / trajectories.length,
-    metrics: {
-      episodes: trajectories.length,
-      ...Object.fromEntries(
-        [...names].flatMap((name) => {
-          const value = mean(
-            trajectories.flatMap(({ metrics }) => (metrics[name] === undefined ? [] : [Number(metrics[name])])),
-          )
-          return value === null ? [] : [[name, value] as const]
-        }),
-      ),
-      ...Object.fromEntries([...failures].map(([kind, count]) => [`env/failed_${kind}`, count])),
-    },
-  }
-}
-
-/** Failed rollouts by kind; what is no kind of ours is an error of the environment. */
-function countFailures(groups: readonly TrajectoryGroup[]): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>()
-  for (const { type } of groups.flatMap((each) => each.exceptions)) {
-    const kind = isFailureKind(type) ? type : 'env_error'
-    counts.set(kind, (counts.get(kind) ?? 0) + 1)
-  }
-  return new Map(FAILURE_KINDS.flatMap((kind) => (counts.has(kind) ? [[kind, counts.get(kind) ?? 0] as const] : [])))
-}
-
-/** @throws {AppError} `environment_failing` where half of the rollouts failed, or more */
-export function assertMostSucceeded(groups: readonly TrajectoryGroup[]): void {
-  const exceptions = groups.flatMap((each) => each.exceptions)
-  const total = exceptions.length + groups.reduce((sum, each) => sum + each.trajectories.length, 0)
-  const [first] = exceptions
-  if (first === undefined || exceptions.length < total * MOST_FAILED) return
-  const kinds = [...countFailures(groups)].map(([kind, count]) => `${count} ${kind}`).join(', ')
-  throw new AppError(
-    'internal',
-    'environment_failing',
-    `${exceptions.length} of ${total} rollouts failed (${kinds}), the first: ${first.message}`,
-    {
-      hint: 'trainyard env check says what the environment does; a run goes on from its folder when it is mended',
-    },
-  )
 }

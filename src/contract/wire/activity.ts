@@ -13,6 +13,7 @@ export const ACTIVITY = {
   checkpoint: ['checkpoint.created', 'checkpoint.deleted'],
   log: ['log.created'],
   model: ['model.created', 'model.deleted'],
+  loop: ['loop.changed'],
   probe: ['probe.answered'],
   base_model: ['base_model.progress'],
   server: ['server.notice'],

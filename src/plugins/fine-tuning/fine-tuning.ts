@@ -175,7 +175,7 @@ function createJobLists({ db }: Pick<ServiceContext, 'db'>, view: JobView, reinf
       query: FineTuningPageQuery,
     ): Promise<List<FineTuningCheckpoint>> => {
       const loop = await reinforcement.find(principal, id)
-      const all = loop === null ? await checkpointsOf(principal, id) : await reinforcement.checkpoints(loop)
+      const all = loop === null ? await checkpointsOf(principal, id) : await reinforcement.checkpoints(principal, loop)
       const from = query.after === undefined ? 0 : all.findIndex((each) => each.id === query.after) + 1
       if (query.after !== undefined && from === 0) throw unknownCursor(query.after)
       const end = from + (query.limit ?? DEFAULT_PAGE_LIMIT)

@@ -3,13 +3,16 @@
  */
 import { small } from '#contract/endpoints/bodies.js'
 import { endpoints } from '#contract/endpoints/endpoint.js'
-import { pageQuerySchema } from '#contract/wire/list.js'
 import type { PluginEndpoints } from '#service/plugin.js'
 import {
   createLoopRequestSchema,
+  listLoopEventsQuerySchema,
   listLoopsQuerySchema,
+  loopAnswersSchema,
   loopEventListSchema,
   loopListSchema,
+  loopMetricsQuerySchema,
+  loopMetricsSchema,
   loopSchema,
 } from './wire.js'
 
@@ -17,7 +20,7 @@ const SECTION = 'Loops of the server'
 const ours = {
   tag: SECTION,
   origin: 'ours',
-  parameters: { loop_id: 'Id of a loop, a UUID', model_id: 'Only loops of this model' },
+  parameters: { loop_id: 'Id of a loop, a UUID', model_id: 'Only loops of this model', type: 'Only events of this type' },
 } as const
 
 const rows = endpoints({
@@ -40,8 +43,21 @@ const rows = endpoints({
     ...ours,
     summary: 'List what happened in a loop, oldest first',
     scope: 'read',
-    query: pageQuerySchema,
+    query: listLoopEventsQuerySchema,
     answer: loopEventListSchema,
+  },
+  'GET /v1/preview/loops/{loop_id}/metrics': {
+    ...ours,
+    summary: 'Get the numbers of a loop by step',
+    scope: 'read',
+    query: loopMetricsQuerySchema,
+    answer: loopMetricsSchema,
+  },
+  'GET /v1/preview/loops/{loop_id}/answers': {
+    ...ours,
+    summary: 'Get the best and the worst answers of the newest evaluation',
+    scope: 'read',
+    answer: loopAnswersSchema,
   },
   'POST /v1/preview/loops/{loop_id}/pause': {
     ...ours,

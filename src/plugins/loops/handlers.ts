@@ -2,20 +2,28 @@
  * Loops over HTTP.
  */
 import { DEFAULT_PAGE_LIMIT, toList } from '#contract/wire/list.js'
+import { DEFAULT_METRIC_POINTS } from '#contract/wire/model-metrics.js'
 import { idempotencyKey } from '#service/http/headers.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import { ownerOf } from '#service/operations/access/tenant.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import { readLoopRequest } from './create-loop.js'
 import type { loopEndpoints } from './endpoints.js'
-import type { LoopEvent } from './loop-service.js'
+import type { LoopEvaluation, LoopEvent, LoopExample } from './loop-service.js'
 import { createLoopService } from './loops.js'
+import { seriesOf } from './series.js'
 import { listLoopEvents, listLoops, type StoredLoop } from './storage/loops.js'
+import { findExamples, listEvaluations, listNewestEvaluations, listSteps } from './storage/steps.js'
 import type { Loop, LoopEventBody } from './wire.js'
+
+/** Evaluations of a loop that is asked for by itself. */
+const SHOWN_EVALUATIONS = 100
 
 export function loopHandlers({ context }: PluginService): PluginHandlers<typeof loopEndpoints> {
   const { db } = context
   const loops = createLoopService(context)
+  const shown = async (loop: StoredLoop): Promise<Loop> =>
+    toWire(loop, [...(await listEvaluations(db, loop.id, { order: 'newest', limit: SHOWN_EVALUATIONS }))].reverse())
   return {
     'POST /v1/preview/loops': async ({ principal, body, c }) => {
       const request = await body()
@@ -23,31 +31,56 @@ export function loopHandlers({ context }: PluginService): PluginHandlers<typeof 
       const repeated =
         key === null ? null : { scope: { ...ownerOf(principal), scope: 'loops', key }, digest: digestOf([request]) }
       const { owner, spec } = await readLoopRequest(context, principal, request)
-      return toWire(await loops.create(owner, spec, undefined, repeated))
+      return await shown(await loops.create(owner, spec, undefined, repeated))
     },
     'GET /v1/preview/loops': async ({ principal, query }) => {
       const { after, limit = DEFAULT_PAGE_LIMIT, model_id: modelId } = query()
       const page = await listLoops(db, principal, { after, limit, modelId })
-      return toList(page.items.map(toWire), page.hasMore)
+      const newest = await listNewestEvaluations(
+        db,
+        page.items.map(({ id }) => id),
+      )
+      const evaluated = (id: string): readonly LoopEvaluation[] => [newest.get(id) ?? []].flat()
+      return toList(
+        page.items.map((loop) => toWire(loop, evaluated(loop.id))),
+        page.hasMore,
+      )
     },
     'GET /v1/preview/loops/{loop_id}': async ({ principal, params }) =>
-      toWire(await loops.get(principal, params.loop_id)),
+      await shown(await loops.get(principal, params.loop_id)),
     'GET /v1/preview/loops/{loop_id}/events': async ({ principal, params, query }) => {
       const { id } = await loops.get(principal, params.loop_id)
-      const { after, limit = DEFAULT_PAGE_LIMIT } = query()
-      const page = await listLoopEvents(db, id, { after, limit })
+      const { after, limit = DEFAULT_PAGE_LIMIT, type } = query()
+      const page = await listLoopEvents(db, id, { after, limit, type })
       return toList(page.items.map(toWireEvent), page.hasMore)
     },
+    'GET /v1/preview/loops/{loop_id}/metrics': async ({ principal, params, query }) => {
+      const { id } = await loops.get(principal, params.loop_id)
+      return seriesOf(id, await listSteps(db, id), query().points ?? DEFAULT_METRIC_POINTS)
+    },
+    'GET /v1/preview/loops/{loop_id}/answers': async ({ principal, params }) => {
+      const { id } = await loops.get(principal, params.loop_id)
+      const found = await findExamples(db, id)
+      return {
+        object: 'loop.answers',
+        loop_id: id,
+        step: found?.evaluation.loopStep ?? null,
+        checkpoint_step: found?.evaluation.checkpointStep ?? null,
+        best: (found?.examples.best ?? []).map(toWireExample),
+        worst: (found?.examples.worst ?? []).map(toWireExample),
+      }
+    },
     'POST /v1/preview/loops/{loop_id}/pause': async ({ principal, params }) =>
-      toWire(await loops.pause(principal, params.loop_id)),
+      await shown(await loops.pause(principal, params.loop_id)),
     'POST /v1/preview/loops/{loop_id}/resume': async ({ principal, params }) =>
-      toWire(await loops.resume(principal, params.loop_id)),
+      await shown(await loops.resume(principal, params.loop_id)),
     'POST /v1/preview/loops/{loop_id}/cancel': async ({ principal, params }) =>
-      toWire(await loops.cancel(principal, params.loop_id)),
+      await shown(await loops.cancel(principal, params.loop_id)),
   }
 }
 
-function toWire(loop: StoredLoop): Loop {
+/** @param evaluations oldest first */
+function toWire(loop: StoredLoop, evaluations: readonly LoopEvaluation[]): Loop {
   const { spec, spent } = loop
   return {
     id: loop.id,
@@ -80,7 +113,7 @@ function toWire(loop: StoredLoop): Loop {
       endpoint_calls: spent.endpointCalls,
       trained_tokens: spent.trainedTokens,
     },
-    evaluations: loop.evaluations.map((each) => ({
+    evaluations: evaluations.map((each) => ({
       step: each.loopStep,
       checkpoint_step: each.checkpointStep,
       train_reward: each.trainReward,
@@ -102,6 +135,13 @@ const toWireEvent = (event: LoopEvent): LoopEventBody => ({
   message: event.message,
   data: event.data as LoopEventBody['data'],
   created_at: toIso(event.createdAtMs),
+})
+
+const toWireExample = ({ prompt, answer, reward, parts, passes, errors }: LoopExample) => ({
+  ...{ prompt, answer, reward },
+  sub_rewards: { ...parts },
+  passed: { ...passes },
+  error_details: [...errors],
 })
 
 const toIso = (ms: number): string => new Date(ms).toISOString()

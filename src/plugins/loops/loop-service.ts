@@ -66,10 +66,6 @@ export interface LoopRecord {
     readonly endpointCalls: number
     readonly trainedTokens: number
   }
-  /**
-   * Evaluations so far, in order: checkpoint step of the model, mean rewards of the loop's last step and of the held-out rows.
-   */
-  readonly evaluations: readonly LoopEvaluation[]
   /** Why it failed. */
   readonly error: { readonly code: string; readonly message: string } | null
   readonly createdAtMs: number
@@ -77,13 +73,42 @@ export interface LoopRecord {
   readonly endedAtMs: number | null
 }
 
-export interface LoopEvaluation {
+/** What a step came to. */
+export interface LoopStep {
   /** Of the loop: 0 before the first. */
   readonly loopStep: number
   /** Of the model, as its checkpoints are called. */
   readonly checkpointStep: number
+  /** Job that trained on its answers; null: there was nothing to train on. */
+  readonly jobId: string | null
   readonly trainReward: number | null
+  /** Mean reward of the held-out rows; null: they were not asked. */
+  readonly validReward: number | null
+  /** What charts show beside the rewards, by the name of the series. */
+  readonly numbers: Readonly<Record<string, number>>
+}
+
+/** A step whose checkpoint was measured on the held-out rows. */
+export interface LoopEvaluation extends Pick<LoopStep, 'loopStep' | 'checkpointStep' | 'trainReward'> {
   readonly validReward: number
+}
+
+/** An answer of an evaluation, with what its graders said. Texts are cut. */
+export interface LoopExample {
+  /** What was asked last. */
+  readonly prompt: string
+  readonly answer: string
+  readonly reward: number
+  /** By the keys of a `multi`. */
+  readonly parts: Readonly<Record<string, number>>
+  readonly passes: Readonly<Record<string, boolean>>
+  readonly errors: readonly { readonly grader: string; readonly flag: string; readonly message: string }[]
+}
+
+/** The best first, and the worst first. */
+export interface LoopExamples {
+  readonly best: readonly LoopExample[]
+  readonly worst: readonly LoopExample[]
 }
 
 /**
@@ -116,6 +141,12 @@ export interface LoopService {
   resume(owner: LoopOwner, id: string): Promise<LoopRecord>
   /** Cancels the job that runs; the model keeps its step. */
   cancel(owner: LoopOwner, id: string): Promise<LoopRecord>
+  /** The newest, or those with the highest reward, the newest of equals first; in this order. */
+  evaluations(
+    owner: LoopOwner,
+    id: string,
+    choice: { readonly order: 'newest' | 'best'; readonly limit: number },
+  ): Promise<readonly LoopEvaluation[]>
   /** Oldest first. @param after id behind which the page begins */
   events(
     owner: LoopOwner,

@@ -29,13 +29,14 @@ import {
   type StoredLoop,
   UNENDED,
 } from './storage/loops.js'
+import { listEvaluations } from './storage/steps.js'
 
 /** Loops of one entity that have not ended. */
 const MOST_UNENDED = 32
 /** Of a file of rows. */
 const MOST_FILE_BYTES = 200 * 1024 ** 2
 
-type Context = Pick<ServiceContext, 'db' | 'ids' | 'signals' | 'dispatcher' | 'modelFacts' | 'logger'>
+type Context = Pick<ServiceContext, 'db' | 'ids' | 'signals' | 'dispatcher' | 'modelFacts' | 'logger' | 'activity'>
 
 /** Loops of an entity can be asked for, too: whose key sees all of its projects. */
 interface LoopsOfTenants extends LoopService {
@@ -54,6 +55,11 @@ interface LoopsOfTenants extends LoopService {
   pause(owner: LoopTenant, id: string): Promise<StoredLoop>
   resume(owner: LoopTenant, id: string): Promise<StoredLoop>
   cancel(owner: LoopTenant, id: string): Promise<StoredLoop>
+  evaluations(
+    owner: LoopTenant,
+    id: string,
+    choice: Parameters<LoopService['evaluations']>[2],
+  ): ReturnType<LoopService['evaluations']>
   events(
     owner: LoopTenant,
     id: string,
@@ -74,39 +80,49 @@ export function createLoopService(context: Context): LoopsOfTenants {
     await insertLoopEvent(to, id, { id: ids.uuid(), type: 'message', level: 'info', message, data: {} })
   }
 
+  async function told(changed: Promise<StoredLoop>): Promise<StoredLoop> {
+    const loop = await changed
+    tellOfLoop(context, loop)
+    return loop
+  }
+
   /** Changes a loop that has not ended. @throws {ConflictError} `loop_ended` */
   async function change(
     owner: LoopTenant,
     id: string,
     act: (transaction: Database, loop: StoredLoop) => Promise<void>,
   ): Promise<StoredLoop> {
-    return await inTransaction(db, async (transaction) => {
-      const loop = await requireLoop(transaction, owner, id)
-      if (!UNENDED.some((status) => status === loop.status)) {
-        throw new ConflictError('loop_ended', `loop "${loop.id}" is ${loop.status} already`)
-      }
-      await act(transaction, loop)
-      return await requireLoop(transaction, owner, id)
-    })
+    return await told(
+      inTransaction(db, async (transaction) => {
+        const loop = await requireLoop(transaction, owner, id)
+        if (!UNENDED.some((status) => status === loop.status)) {
+          throw new ConflictError('loop_ended', `loop "${loop.id}" is ${loop.status} already`)
+        }
+        await act(transaction, loop)
+        return await requireLoop(transaction, owner, id)
+      }),
+    )
   }
 
   return {
     async create(owner, spec, id = ids.uuid(), repeated = null): Promise<StoredLoop> {
       const given = await resolveSpec(context, owner, spec)
-      return await inTransaction(db, async (transaction) => {
-        const earlier = repeated === null ? null : await findIdempotent(transaction, repeated.scope, repeated.digest)
-        const before = await findLoop(transaction, owner, earlier ?? id)
-        if (before !== null) return before
-        if ((await countUnended(transaction, owner.entity)) >= MOST_UNENDED) {
-          throw new AppError('rate_limited', 'queue_full', `${MOST_UNENDED} loops have not ended already`, {
-            hint: 'wait for loops to end, or cancel some',
-          })
-        }
-        await insertLoop(transaction, { id, owner, spec: given })
-        if (repeated !== null) await rememberIdempotent(transaction, repeated.scope, repeated.digest, id)
-        await say(transaction, id, `Loop of ${given.steps} steps created`)
-        return await requireLoop(transaction, owner, id)
-      })
+      return await told(
+        inTransaction(db, async (transaction) => {
+          const earlier = repeated === null ? null : await findIdempotent(transaction, repeated.scope, repeated.digest)
+          const before = await findLoop(transaction, owner, earlier ?? id)
+          if (before !== null) return before
+          if ((await countUnended(transaction, owner.entity)) >= MOST_UNENDED) {
+            throw new AppError('rate_limited', 'queue_full', `${MOST_UNENDED} loops have not ended already`, {
+              hint: 'wait for loops to end, or cancel some',
+            })
+          }
+          await insertLoop(transaction, { id, owner, spec: given })
+          if (repeated !== null) await rememberIdempotent(transaction, repeated.scope, repeated.digest, id)
+          await say(transaction, id, `Loop of ${given.steps} steps created`)
+          return await requireLoop(transaction, owner, id)
+        }),
+      )
     },
     get: async (owner, id) => await requireLoop(db, owner, id),
     list: async (owner, { after, limit, modelId }) =>
@@ -119,17 +135,19 @@ export function createLoopService(context: Context): LoopsOfTenants {
         await say(transaction, loop.id, 'Loop paused')
       }),
     resume: async (owner, id) =>
-      await inTransaction(db, async (transaction) => {
-        const loop = await requireLoop(transaction, owner, id)
-        if (loop.isPauseAsked) await changeLoop(transaction, loop.id, { is_pause_asked: 0 })
-        if (loop.status === 'paused') {
-          // limits count from here
-          const spent = JSON.stringify({ ...loop.spent, before: loop.spent })
-          await changeLoop(transaction, loop.id, { status: 'queued', spent })
-          await say(transaction, loop.id, 'Loop resumed')
-        }
-        return await requireLoop(transaction, owner, id)
-      }),
+      await told(
+        inTransaction(db, async (transaction) => {
+          const loop = await requireLoop(transaction, owner, id)
+          if (loop.isPauseAsked) await changeLoop(transaction, loop.id, { is_pause_asked: 0 })
+          if (loop.status === 'paused') {
+            // limits count from here
+            const spent = JSON.stringify({ ...loop.spent, before: loop.spent })
+            await changeLoop(transaction, loop.id, { status: 'queued', spent })
+            await say(transaction, loop.id, 'Loop resumed')
+          }
+          return await requireLoop(transaction, owner, id)
+        }),
+      ),
     async cancel(owner, id) {
       const cancelled = await change(owner, id, async (transaction, loop) => {
         await changeLoop(transaction, loop.id, { status: 'cancelled', hasEnded: true })
@@ -140,11 +158,22 @@ export function createLoopService(context: Context): LoopsOfTenants {
       await forgetFiles(db, cancelled)
       return cancelled
     },
+    evaluations: async (owner, id, choice) => {
+      const loop = await requireLoop(db, owner, id)
+      return await listEvaluations(db, loop.id, choice)
+    },
     events: async (owner, id, { after, limit }) => {
       const loop = await requireLoop(db, owner, id)
       return (await listLoopEvents(db, loop.id, { after: after ?? undefined, limit })).items
     },
   }
+}
+
+/** Tells whoever follows the server how far a loop is. */
+export function tellOfLoop({ activity }: Pick<Context, 'activity'>, loop: StoredLoop): void {
+  const { id, owner, spec, status, phase, step, jobId } = loop
+  const data = { loop_id: id, status, phase, step, training_job_id: jobId }
+  activity.publish({ type: 'loop.changed', owner, modelId: spec.modelId, data })
 }
 
 /** Cancels the job that a loop's step made, if it runs. */

@@ -4,7 +4,7 @@
  */
 import type { JsonObject } from '#base/util/json.js'
 import type { Graded } from '#sdk/graders/grade.js'
-import type { LoopEvaluation, LoopEvent, LoopPhase, LoopSpec } from './loop-service.js'
+import type { LoopEvent, LoopExamples, LoopPhase, LoopSpec, LoopStep } from './loop-service.js'
 
 /** The first message: what is to be done, and how far others came. */
 export interface LoopStart {
@@ -21,7 +21,8 @@ export interface LoopStart {
   readonly step: number
   readonly baseStep: number | null
   readonly progress: JsonObject
-  readonly evaluations: readonly LoopEvaluation[]
+  /** Whether something was measured: before the first step it is, once. */
+  readonly isEvaluated: boolean
 }
 
 /** What a process adds to the loop's record, all or nothing. */
@@ -35,7 +36,10 @@ export interface LoopReport {
   readonly progress?: object
   /** A step that has ended; the next begins anew. */
   readonly endedStep?: number
-  readonly evaluation?: LoopEvaluation
+  /** What a step came to, or the evaluation before the first. */
+  readonly reached?: LoopStep
+  /** Of an evaluation; those of the one before go. */
+  readonly examples?: LoopExamples
   /** Since the report before. */
   readonly used?: {
     readonly graderTokens?: number

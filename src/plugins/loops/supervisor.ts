@@ -8,12 +8,13 @@ import type { ServiceContext } from '#service/operations/context.js'
 import { deleteSession, insertSession, newSessionToken } from '#service/storage/access/sessions.js'
 import { findApiKeyById } from '#service/storage/api-keys.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
-import { cancelJob, forgetFiles } from './loops.js'
+import { cancelJob, forgetFiles, tellOfLoop } from './loops.js'
 import type { FromProcess, LoopQuestion, LoopStart, ToProcess } from './messages.js'
 import { claimLoop, type LoopAttempt, listDueLoops, listHeld, releaseLoop, renewLoop } from './storage/claims.js'
 import { findGrades, forgetOldGrades, rememberGrade } from './storage/grades.js'
 import { changeLoop, findAnyLoop, type StoredLoop } from './storage/loops.js'
 import { failLoop, writeReport } from './storage/reports.js'
+import { listNewestEvaluations } from './storage/steps.js'
 import type { LoopTiming } from './timing.js'
 
 export interface LoopSupervisor {
@@ -23,7 +24,7 @@ export interface LoopSupervisor {
   stop(): Promise<void>
 }
 
-type Context = Parameters<typeof cancelJob>[0] & Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock'>
+type Context = Parameters<typeof cancelJob>[0] & Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock' | 'activity'>
 
 interface Running extends LoopAttempt {
   readonly child: ReturnType<typeof startChild>
@@ -83,14 +84,14 @@ export function createLoopSupervisor(context: Context, url: string, timing: Loop
       return
     }
     if (isStopped) return
-    launch(claimed, loop, token)
+    launch(claimed, loop, { token, isEvaluated: (await listNewestEvaluations(db, [loop.id])).size > 0 })
   }
 
-  function launch(claimed: LoopAttempt, loop: StoredLoop, token: string): void {
-    const { id, spec, step, baseStep, progress, evaluations } = loop
+  function launch(claimed: LoopAttempt, loop: StoredLoop, how: Pick<LoopStart, 'token' | 'isEvaluated'>): void {
+    const { id, spec, step, baseStep, progress } = loop
     const { entity, project } = loop.owner
-    const known = { id, entity, project, spec, step, baseStep, progress, evaluations }
-    const { child, ended } = startProcess(context, claimed, { type: 'start', url, token, ...known })
+    const known = { id, entity, project, spec, step, baseStep, progress }
+    const { child, ended } = startProcess(context, claimed, { type: 'start', url, ...how, ...known })
     const after = ended
       .then((how) => onEnd(claimed, how))
       .catch((error: unknown) => logger.error({ err: error, loop_id: id }, 'loop.end_failed'))
@@ -185,11 +186,15 @@ function startProcess(context: Context, claimed: LoopAttempt, start: LoopStart) 
 
 /** What a process asks of its server. */
 async function answer(
-  { db, ids }: Pick<Context, 'db' | 'ids'>,
+  context: Pick<Context, 'db' | 'ids' | 'activity'>,
   claimed: LoopAttempt,
   question: LoopQuestion,
 ): Promise<unknown> {
+  const { db, ids } = context
   if (question.kind === 'grades') return await findGrades(db, question.digests)
   if (question.kind === 'remember') return await rememberGrade(db, question.digest, question.graded)
-  return await writeReport(db, ids, claimed, question.report)
+  const order = await writeReport(db, ids, claimed, question.report)
+  const loop = await findAnyLoop(db, claimed.id)
+  if (loop !== null) tellOfLoop(context, loop)
+  return order
 }

@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { laxInteger } from '#contract/wire/lax.js'
 import { listSchema, pageQuerySchema } from '#contract/wire/list.js'
 import { byBody, kept } from '#contract/wire/maxima.js'
+import { modelMetricsQuerySchema } from '#contract/wire/model-metrics.js'
 import { LOOP_STATUSES, PHASES } from './storage/loops.js'
 
 const json = () => z.record(z.string(), z.json())
@@ -74,6 +75,7 @@ export const loopSchema = z.object({
     endpoint_calls: count().nullable(),
   }),
   used: z.object({ grader_tokens: count(), seconds: z.number(), endpoint_calls: count(), trained_tokens: count() }),
+  /** The newest hundred, oldest first; in lists the newest one. All of them are among the steps of `…/metrics`. */
   evaluations: z.array(
     z.object({
       /** Of the loop; 0: before the first. */
@@ -95,13 +97,60 @@ export type Loop = z.infer<typeof loopSchema>
 
 export const loopListSchema = listSchema(loopSchema)
 
+/** Numbers of a loop by step, for charts. */
+export const loopMetricsSchema = z.object({
+  object: z.literal('loop.metrics'),
+  loop_id: z.string(),
+  /** Ascending; those that thinning left. 0: before the first. All lists are as long as this one. */
+  steps: z.array(count()),
+  /** Steps of the model. */
+  checkpoint_steps: z.array(count()),
+  /** Jobs that trained; null where nothing was left to train on. */
+  job_ids: z.array(z.string().nullable()),
+  /** By name (`train_reward`, `graders/<name>/valid`); null where a step has none. */
+  series: z.record(z.string(), z.array(z.number().nullable())),
+  /** Sums over all steps, of what can be summed: tokens by model, errors by kind. */
+  totals: z.record(z.string(), z.number()),
+})
+export type LoopMetrics = z.infer<typeof loopMetricsSchema>
+
+export const loopMetricsQuerySchema = modelMetricsQuerySchema.pick({ points: true })
+
+const exampleSchema = z.object({
+  /** What was asked last. Texts are cut. */
+  prompt: z.string(),
+  answer: z.string(),
+  reward: z.number(),
+  /** By the keys of the graders of a `multi`. */
+  sub_rewards: z.record(z.string(), z.number()),
+  passed: z.record(z.string(), z.boolean()),
+  error_details: z.array(z.object({ grader: z.string(), flag: z.string(), message: z.string() })),
+})
+
+export const loopAnswersSchema = z.object({
+  object: z.literal('loop.answers'),
+  loop_id: z.string(),
+  /** Of the newest evaluation; null: there was none. */
+  step: count().nullable(),
+  checkpoint_step: count().nullable(),
+  /** The best first. */
+  best: z.array(exampleSchema),
+  /** The worst first. */
+  worst: z.array(exampleSchema),
+})
+export type LoopAnswers = z.infer<typeof loopAnswersSchema>
+
 export const listLoopsQuerySchema = pageQuerySchema.extend({ model_id: z.string().max(256).optional() })
+
+const EVENT_TYPES = ['message', 'metrics'] as const
+
+export const listLoopEventsQuerySchema = pageQuerySchema.extend({ type: z.enum(EVENT_TYPES).optional() })
 
 const loopEventSchema = z.object({
   id: z.string(),
   object: z.literal('loop.event'),
   /** `metrics`: what a step came to, by the names of OpenAI's reinforcement jobs. */
-  type: z.enum(['message', 'metrics']),
+  type: z.enum(EVENT_TYPES),
   level: z.enum(['info', 'warn', 'error']),
   message: z.string(),
   data: json(),

@@ -8,7 +8,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { Loop, LoopEventBody } from '#plugins/loops/wire.js'
+import type { Loop, LoopAnswers, LoopEventBody, LoopMetrics } from '#plugins/loops/wire.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
 
@@ -195,6 +195,38 @@ async function kill(): Promise<void> {
   await until(() => !processes().includes(pid ?? 0), 'its end')
 }
 
+/** What a page shows of a loop is what its events say, and in lists it has one evaluation. */
+async function expectShown(loop: Loop, metrics: readonly LoopEventBody['data'][]): Promise<void> {
+  const { body: shown } = await service.json<LoopMetrics>(`${LOOPS}/${loop.id}/metrics`)
+  expect(shown.steps).toEqual([0, 1, 2])
+  expect(shown.checkpoint_steps).toEqual([0, 1, 2])
+  expect(shown.series['train_reward']).toEqual(metrics.map((data) => data['train_mean_reward'] ?? null))
+  expect(shown.series['valid_reward']).toEqual(loop.evaluations.map(({ valid_reward: reward }) => reward))
+  expect(shown.series['completion_tokens']).toEqual(metrics.map((data) => data['completion_tokens_mean'] ?? null))
+  expect(shown.totals['trained_tokens']).toBe(loop.used.trained_tokens)
+  const { body: jobs } = await service.json<{ data: { id: string }[] }>(
+    `/v1/preview/training-jobs?model_id=${loop.model_id}`,
+  )
+  expect(shown.job_ids).toEqual([null, ...jobs.data.map(({ id }) => id).reverse()])
+  const { body: said } = await service.json<LoopAnswers>(`${LOOPS}/${loop.id}/answers`)
+  expect(said).toMatchObject({ loop_id: loop.id, step: 2, checkpoint_step: 2 })
+  const all = [...said.best, ...said.worst]
+  expect(all).toHaveLength(SMALL.held_out_rows)
+  const mean = all.reduce((sum, { reward }) => sum + reward, 0) / all.length
+  expect(mean).toBeCloseTo(loop.evaluations.at(-1)?.valid_reward ?? Number.NaN, 9)
+  for (const { prompt, answer, reward } of all) {
+    const part = /^Say (.), /.exec(prompt)?.[1] ?? '?'
+    expect(reward).toBe(answer.toLowerCase().includes(part) ? 1 : 0)
+  }
+  const { body: list } = await service.json<{ data: Loop[] }>(`${LOOPS}?model_id=${loop.model_id}`)
+  expect(list.data[0]?.evaluations).toEqual(loop.evaluations.slice(-1))
+  const { body: news } = await service.json<{ data: { data: { loop_id: string; phase: string | null } }[] }>(
+    `/v1/preview/events?topics=loop&model_id=${loop.model_id}&limit=100`,
+  )
+  const phases = news.data.filter(({ data }) => data.loop_id === loop.id).map(({ data }) => data.phase)
+  expect(new Set(phases)).toEqual(new Set([null, 'evaluating', 'sampling', 'grading', 'training']))
+}
+
 describe('a loop', () => {
   it('that is killed in its phases, paused, and left by its server ends as one that was left alone', async () => {
     expect(processes(), 'no process while no loop runs').toEqual([])
@@ -228,6 +260,7 @@ describe('a loop', () => {
       checkpoint_step: 2,
       groups: 3,
     })
+    await expectShown(undisturbed, metrics)
     expect(undisturbed.used).toMatchObject({ grader_tokens: 0, endpoint_calls: 0, trained_tokens: expect.any(Number) })
     expect(await filesLeft(alone.id)).toEqual([])
 

@@ -227,7 +227,7 @@ describe('a data directory', () => {
     const ofLoops = [
       ...['client_sessions', 'samplers', 'session_files', 'session_requests'],
       ...['session_weight_files', 'session_weights', 'training_sessions'],
-      ...['fine_tuning_loops', 'loops', 'loop_events', 'loop_grades'],
+      ...['fine_tuning_loops', 'loops', 'loop_events', 'loop_grades', 'loop_steps'],
     ]
     const ofFiles = ['batches', 'batch_pieces', 'uploads', 'upload_parts']
     const ofWandb = ['wandb_aliases', 'wandb_artifact_files', 'wandb_run_files']

@@ -91,7 +91,9 @@ export function createReinforcementView(
     withLoop,
     toWire: async (principal: Principal, found: Reinforcement): Promise<FineTuningJob> => {
       const resultFileId = await resultOf(principal, found)
-      return toJob({ ...found, record: { ...found.record, resultFileId } }, clock.nowMs())
+      const owner = ownerOf(principal, found.record)
+      const [last] = await loops.evaluations(owner, found.loop.id, { order: 'newest', limit: 1 })
+      return toJob({ ...found, record: { ...found.record, resultFileId } }, last, clock.nowMs())
     },
     /** Pauses, resumes or cancels. @throws {InvalidRequestError} `job_already_finished` */
     change: async (
@@ -116,7 +118,14 @@ export function createReinforcementView(
     /** Newest first. */
     events: (principal: Principal, found: Reinforcement, page: EventPage) =>
       newestOf(allEvents(principal, found), page),
-    checkpoints: (found: Reinforcement) => listCheckpoints(db, found),
+    checkpoints: async (principal: Principal, found: Reinforcement) => {
+      const owner = ownerOf(principal, found.record)
+      // what was measured before the first step is no checkpoint of the job
+      const isStep = ({ loopStep }: LoopEvaluation): boolean => loopStep > 0
+      const best = await loops.evaluations(owner, found.loop.id, { order: 'best', limit: BEST + 1 })
+      const last = await loops.evaluations(owner, found.loop.id, { order: 'newest', limit: 1 })
+      return await listCheckpoints(db, found, [...best.filter(isStep).slice(0, BEST), ...last.filter(isStep)])
+    },
   }
 }
 
@@ -148,10 +157,10 @@ async function newestOf(
 async function listCheckpoints(
   db: Database,
   { record, loop }: Reinforcement,
+  evaluations: readonly LoopEvaluation[],
 ): Promise<readonly FineTuningCheckpoint[]> {
-  const all = loop.evaluations.filter(({ loopStep }) => loopStep > 0)
-  const best = [...all].sort((a, b) => b.validReward - a.validReward || b.loopStep - a.loopStep).slice(0, BEST)
-  const listed = all.filter((each) => best.includes(each) || each === all.at(-1)).reverse()
+  const byStep = new Map(evaluations.map((each) => [each.loopStep, each]))
+  const listed = [...byStep.values()].sort((a, b) => b.loopStep - a.loopStep)
   const found = await Promise.all(
     listed.map(async (each) => {
       const stored = await findCheckpoint(db, loop.spec.modelId, each.checkpointStep)
@@ -161,9 +170,8 @@ async function listCheckpoints(
   return found.flat()
 }
 
-function toJob({ record, loop }: Reinforcement, nowMs: number): FineTuningJob {
+function toJob({ record, loop }: Reinforcement, last: LoopEvaluation | undefined, nowMs: number): FineTuningJob {
   const { request } = record
-  const last = loop.evaluations.at(-1)
   return {
     ...frameOf(record, loop),
     estimated_finish: estimateFinish(loop, nowMs),

@@ -1,14 +1,16 @@
 /**
  * Measures a checkpoint on the held-out rows: the same seeds at each, so that less of a difference is chance.
  */
+import type { JsonObject } from '#base/util/json.js'
 import type { Model } from '#contract/wire/models.js'
 import { ApiError } from '#sdk/client/errors.js'
 import { nameMeasurement } from '#sdk/rl/measurement.js'
 import type { TrajectoryGroup } from '#sdk/rl/trajectory.js'
-import type { LoopEvaluation } from '../loop-service.js'
+import type { LoopStep } from '../loop-service.js'
 import { type Facts, factsOf, metricsData } from './metrics.js'
 import { seedOf } from './rows.js'
 import { type Run, sampleRows, say } from './run.js'
+import { examplesOf, stepNumbers } from './step-numbers.js'
 
 /** Answers of a checkpoint to the held-out rows, graded. */
 export async function evaluate(run: Run, step: number) {
@@ -22,6 +24,7 @@ export async function evaluate(run: Run, step: number) {
   const warning = model.step === step ? await log(run, model, graded.groups) : null
   return {
     facts: factsOf(grading.grader, graded.answers),
+    examples: examplesOf(groups, graded.answers),
     seconds: (performance.now() - begunMs) / 1000,
     used: run.usedBy(graded.answers),
     events: warning === null ? [] : [say('warn', warning)],
@@ -46,16 +49,17 @@ async function log(
   }
 }
 
-export const toEvaluation = (
-  loopStep: number,
-  checkpointStep: number,
-  train: Facts | null,
-  valid: Facts,
-): LoopEvaluation => ({
-  loopStep,
-  checkpointStep,
-  trainReward: train?.reward ?? null,
-  validReward: valid.reward ?? 0,
+/** What a step came to, for charts and lists. */
+export const toStep = (
+  { grading }: Pick<Run, 'grading'>,
+  at: Pick<LoopStep, 'loopStep' | 'checkpointStep' | 'jobId'>,
+  facts: { readonly train: Facts | null; readonly valid: Facts | null },
+  own: JsonObject,
+): LoopStep => ({
+  ...at,
+  trainReward: facts.train?.reward ?? null,
+  validReward: facts.valid === null ? null : (facts.valid.reward ?? 0),
+  numbers: stepNumbers(grading.grader, facts, own),
 })
 
 /** Measures the model as it is before the first step. */
@@ -64,12 +68,18 @@ export async function evaluateFirst(run: Run): Promise<void> {
   if (heldOut.length === 0) return
   await run.report({ phase: 'evaluating' })
   const { step } = await run.modelNow()
-  const { facts, seconds, used, events } = await evaluate(run, step)
+  const { facts, examples, seconds, used, events } = await evaluate(run, step)
   const at = { step: 0, totalSteps: spec.steps, times: { eval: seconds }, own: { checkpoint_step: step } }
   const data = metricsData(grading.grader, at, null, facts)
   const message = `Evaluated before the first step: full_valid_mean_reward ${round(facts.reward)}`
   await run.report({
-    evaluation: toEvaluation(0, step, null, facts),
+    reached: toStep(
+      run,
+      { loopStep: 0, checkpointStep: step, jobId: null },
+      { train: null, valid: facts },
+      { 'seconds/evaluating': seconds },
+    ),
+    examples,
     events: [{ type: 'metrics', level: 'info', message, data }, ...events],
     used,
   })

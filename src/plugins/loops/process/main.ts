@@ -35,7 +35,7 @@ async function run(start: Extract<ToProcess, { readonly type: 'start' }>): Promi
 async function runLoop(start: LoopStart): Promise<void> {
   try {
     const run = await openRun(start, link)
-    if (start.evaluations.length === 0) await evaluateFirst(run)
+    if (!start.isEvaluated) await evaluateFirst(run)
     for (let step = start.step; step < start.spec.steps; step += 1) await runStep(run, step)
     await link.report({ events: [say('info', 'Loop completed')], end: { error: null } })
   } catch (error) {

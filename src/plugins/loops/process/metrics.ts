@@ -18,6 +18,8 @@ export interface Facts {
   readonly parseErrors: number
   readonly latency: number
   readonly tokens: Readonly<Record<string, TokenUsage>>
+  /** Of those the tokens that were asked for now: what is remembered costs nothing. A step of before may not say it. */
+  readonly paid?: Readonly<Record<string, TokenUsage>>
   readonly graders: readonly {
     readonly name: string
     readonly type: string
@@ -44,6 +46,28 @@ const average = (values: readonly number[]): number => mean(values) ?? 0
 export function factsOf(grader: Grader, answers: readonly GradedAnswer[]): Facts {
   const scored = answers.filter((answer) => !has(answer, 'unresponsive_reward_error'))
   const count = (flag: string): number => answers.filter((answer) => has(answer, flag)).length
+  return {
+    answers: answers.length,
+    reward: mean(scored.map(({ graded }) => graded.reward)),
+    completionTokens: average(answers.map(({ completionTokens }) => completionTokens)),
+    unresponsive: count('unresponsive_reward_error'),
+    parseErrors: count('sample_parse_error'),
+    latency: average(answers.map(({ seconds }) => seconds)),
+    tokens: sumTokens(answers),
+    paid: sumTokens(answers.filter(({ wasKnown }) => !wasKnown)),
+    graders: partsOfGrader(grader).map(({ key, name, type, model }) => {
+      const errors: Record<string, number> = {}
+      for (const error of answers.flatMap(({ graded }) => graded.errors.filter((each) => each.grader === name))) {
+        errors[error.flag] = (errors[error.flag] ?? 0) + 1
+      }
+      const reward = average(scored.map(({ graded }) => (key === null ? graded.reward : (graded.parts[key] ?? 0))))
+      return { name, type, model, reward, errors }
+    }),
+  }
+}
+
+/** By model. */
+function sumTokens(answers: readonly GradedAnswer[]): Readonly<Record<string, TokenUsage>> {
   const tokens: Record<string, TokenUsage> = {}
   for (const { graded } of answers) {
     for (const [model, used] of Object.entries(graded.usage)) {
@@ -54,23 +78,7 @@ export function factsOf(grader: Grader, answers: readonly GradedAnswer[]): Facts
       sum.cached_tokens += used.cached_tokens
     }
   }
-  return {
-    answers: answers.length,
-    reward: mean(scored.map(({ graded }) => graded.reward)),
-    completionTokens: average(answers.map(({ completionTokens }) => completionTokens)),
-    unresponsive: count('unresponsive_reward_error'),
-    parseErrors: count('sample_parse_error'),
-    latency: average(answers.map(({ seconds }) => seconds)),
-    tokens,
-    graders: partsOfGrader(grader).map(({ key, name, type, model }) => {
-      const errors: Record<string, number> = {}
-      for (const error of answers.flatMap(({ graded }) => graded.errors.filter((each) => each.grader === name))) {
-        errors[error.flag] = (errors[error.flag] ?? 0) + 1
-      }
-      const reward = average(scored.map(({ graded }) => (key === null ? graded.reward : (graded.parts[key] ?? 0))))
-      return { name, type, model, reward, errors }
-    }),
-  }
+  return tokens
 }
 
 /** Tokens of graders, prompts and answers together, of answers that were not graded before. */

@@ -4,7 +4,7 @@
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 import { groupsFile } from '../messages.js'
-import { evaluate, round, toEvaluation } from './evaluating.js'
+import { evaluate, round, toStep } from './evaluating.js'
 import type { GradedAnswer } from './grading.js'
 import { type Facts, factsOf, metricsData } from './metrics.js'
 import { type LoopRow, rowsOfStep, seedOf } from './rows.js'
@@ -55,7 +55,22 @@ export async function runStep(run: Run, step: number): Promise<void> {
   await run.report({
     endedStep: step + 1,
     progress: state.progress,
-    ...(valid === null ? {} : { evaluation: toEvaluation(step + 1, checkpointStep, graded.facts, valid) }),
+    reached: toStep(
+      run,
+      { loopStep: step + 1, checkpointStep, jobId: own.training_job_id },
+      { train: graded.facts, valid },
+      {
+        trained_tokens: own.trained_tokens,
+        trained_groups: graded.trainedGroups,
+        groups: graded.groups,
+        dropped_answers: graded.dropped,
+        'seconds/sampling': graded.samplingSeconds,
+        'seconds/training': trained?.seconds ?? null,
+        'seconds/evaluating': measured?.seconds ?? null,
+        'seconds/step': times.full_iteration,
+      },
+    ),
+    ...(measured === null ? {} : { examples: measured.examples }),
     used: { ...measured?.used, trainedTokens: own.trained_tokens },
     events: [
       ...(dull === 0 ? [] : [say('warn', `nothing_to_train: ${graded.reasons.join('; ')}`, NOTHING)]),

@@ -9,8 +9,9 @@ import { type Database, databaseNowMs } from '#service/storage/database.js'
 import { type Page, type PageOptions, toPage, unknownCursor } from '#service/storage/paging.js'
 import { readObject, readOneOf, storableText } from '#service/storage/row-values.js'
 import { announce } from '#service/storage/schema-part.js'
-import type { LoopEvaluation, LoopEvent, LoopRecord, LoopSpec } from '../loop-service.js'
+import type { LoopEvent, LoopRecord, LoopSpec } from '../loop-service.js'
 import { groupsFile } from '../messages.js'
+import { listMeasuredSteps } from './steps.js'
 import { type LoopEventsTable, type LoopsTable, loopTables } from './tables.js'
 
 /** Whose loops: those of an entity, or of one project of it. */
@@ -57,7 +58,6 @@ export async function insertLoop(
       status: 'queued',
       progress: '{}',
       spent: '{}',
-      evaluations: '[]',
       created_at_ms: databaseNowMs,
     })
     .execute()
@@ -106,10 +106,7 @@ export async function countUnended(db: Database, entity: string): Promise<number
 
 /** Columns that change. */
 export type LoopChange = Partial<
-  Pick<
-    LoopsTable,
-    'status' | 'phase' | 'base_step' | 'job_id' | 'progress' | 'spent' | 'evaluations' | 'lease_until_ms' | 'session_id'
-  >
+  Pick<LoopsTable, 'status' | 'phase' | 'base_step' | 'job_id' | 'progress' | 'spent' | 'lease_until_ms' | 'session_id'>
 > & {
   readonly step?: number
   readonly is_pause_asked?: number
@@ -163,13 +160,18 @@ export async function announceEnd(
 }
 
 /** Oldest first. */
-export async function listLoopEvents(db: Database, loopId: string, page: PageOptions): Promise<Page<LoopEvent>> {
+export async function listLoopEvents(
+  db: Database,
+  loopId: string,
+  page: PageOptions & { readonly type?: LoopEvent['type'] | undefined },
+): Promise<Page<LoopEvent>> {
   let query = loopTables(db).selectFrom('loop_events').selectAll().where('loop_id', '=', loopId)
   if (page.after !== undefined) {
     const cursor = await query.where('id', '=', page.after).executeTakeFirst()
     if (cursor === undefined) throw unknownCursor(page.after)
     query = query.where('id', '>', page.after)
   }
+  if (page.type !== undefined) query = query.where('type', '=', page.type)
   const rows = await query
     .orderBy('id')
     .limit(page.limit + 1)
@@ -181,13 +183,11 @@ export async function listLoopEvents(db: Database, loopId: string, page: PageOpt
 export async function listLoopSteps(db: Database, modelId: string): Promise<readonly number[]> {
   const rows = await loopTables(db)
     .selectFrom('loops')
-    .select(['base_step', 'evaluations', 'status'])
+    .select('base_step')
     .where('model_id', '=', modelId)
+    .where('status', 'in', UNENDED)
     .execute()
-  return rows.flatMap(({ base_step: base, evaluations, status }) => [
-    ...(base === null || !UNENDED.some((word) => word === status) ? [] : [base]),
-    ...readEvaluations(evaluations).map(({ checkpointStep }) => checkpointStep),
-  ])
+  return [...rows.flatMap(({ base_step: base }) => base ?? []), ...(await listMeasuredSteps(db, modelId))]
 }
 
 /**
@@ -214,8 +214,6 @@ function loopsOf(db: Database, { entity, project }: LoopTenant) {
   return project === null ? query : query.where('project', '=', project)
 }
 
-const readEvaluations = (text: string): readonly LoopEvaluation[] => JSON.parse(text) as LoopEvaluation[]
-
 function toLoop(row: Selectable<LoopsTable>): StoredLoop {
   const { before, ...spent } = readObject(row.spent, 'what a loop used') as Partial<Spent> & { before?: Partial<Spent> }
   return {
@@ -230,7 +228,6 @@ function toLoop(row: Selectable<LoopsTable>): StoredLoop {
     progress: readObject(row.progress, 'progress of a loop'),
     spent: { ...NOTHING_SPENT, ...spent },
     spentBefore: { ...NOTHING_SPENT, ...before },
-    evaluations: readEvaluations(row.evaluations),
     isPauseAsked: row.is_pause_asked === 1,
     attempt: row.attempt,
     losses: row.losses,

@@ -17,6 +17,7 @@ import {
   type Spent,
   type StoredLoop,
 } from './loops.js'
+import { insertStep } from './steps.js'
 
 type NewEvent = NonNullable<LoopReport['events']>[number]
 
@@ -41,6 +42,7 @@ export async function writeReport(
     const loop = await findAnyLoop(transaction, id)
     if (loop === null || loop.attempt !== attempt || loop.status !== 'running') return 'stop'
     for (const event of report.events ?? []) await insertLoopEvent(transaction, id, { id: ids.uuid(), ...event })
+    if (report.reached !== undefined) await insertStep(transaction, id, report.reached, report.examples ?? null)
     const spent = add(loop.spent, report.used ?? {})
     const change: LoopChange = {
       ...(report.used === undefined ? {} : { spent: JSON.stringify({ ...spent, before: loop.spentBefore }) }),
@@ -49,9 +51,6 @@ export async function writeReport(
       ...(report.jobId === undefined ? {} : { job_id: report.jobId }),
       ...(report.progress === undefined ? {} : { progress: JSON.stringify(report.progress) }),
       ...(report.endedStep === undefined ? {} : { step: report.endedStep, base_step: null, job_id: null, losses: 0 }),
-      ...(report.evaluation === undefined
-        ? {}
-        : { evaluations: JSON.stringify([...loop.evaluations, report.evaluation]) }),
     }
     if (report.end !== undefined) {
       const { error } = report.end

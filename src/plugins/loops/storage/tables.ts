@@ -26,8 +26,6 @@ export interface LoopsTable {
   progress: string
   /** JSON object. */
   spent: string
-  /** JSON list. */
-  evaluations: string
   is_pause_asked: Generated<number>
   /** Counts processes; the fence of their reports. */
   attempt: Generated<number>
@@ -43,6 +41,22 @@ export interface LoopsTable {
   created_at_ms: Generated<number>
   started_at_ms: number | null
   ended_at_ms: number | null
+}
+
+/** What a step came to; step 0 is what was evaluated before the first. */
+export interface LoopStepsTable {
+  loop_id: string
+  step: number
+  /** Of the model. */
+  checkpoint_step: number
+  job_id: string | null
+  train_reward: number | null
+  /** Null: nothing was evaluated. */
+  valid_reward: number | null
+  /** JSON object of numbers. */
+  numbers: string
+  /** JSON object; of the newest evaluation alone. */
+  examples: string | null
 }
 
 export interface LoopEventsTable {
@@ -69,6 +83,7 @@ interface LoopGradesTable {
 export type LoopTables = {
   loops: LoopsTable
   loop_events: LoopEventsTable
+  loop_steps: LoopStepsTable
   loop_grades: LoopGradesTable
 }
 

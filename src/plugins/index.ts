@@ -16,6 +16,7 @@ import { messages } from './messages/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
+import { recording } from './recording/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
@@ -32,6 +33,7 @@ export const INSTALLED: Installed = {
     responses,
     vllmGenerate,
     messages,
+    recording,
     fineTuning,
     graders,
     uploads,

@@ -7,6 +7,7 @@ import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { engineNodes } from './engine-nodes/plugin.js'
+import { environments } from './environments/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
@@ -47,6 +48,7 @@ export const INSTALLED: Installed = {
     demo,
     modelExport,
     teacher,
+    environments,
     s3,
     postgres,
     servers,

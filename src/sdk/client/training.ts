@@ -96,13 +96,18 @@ export function createModelCalls(http: Http) {
   }
 }
 
+/** @param idempotencyKey of a create that another process may repeat; default one that no other knows */
+export interface CreateOptions extends CallOptions {
+  readonly idempotencyKey?: string | undefined
+}
+
 export function createTrainingCalls(http: Http) {
   const { list, listOf, one } = createCalls(http)
   /** Lets the server recognise a create that arrives twice. */
   const create =
     <K extends JobKey>(key: K) =>
-    (job: GivenBody<K>, call: CallOptions = {}) => {
-      const headers = { 'idempotency-key': systemIds.uuid() }
+    (job: GivenBody<K>, { idempotencyKey = systemIds.uuid(), ...call }: CreateOptions = {}) => {
+      const headers = { 'idempotency-key': idempotencyKey }
       return http.json(requestOf(key, { json: job }, { headers, isLong: true, ...call }), answers.trainingJob)
     }
   const plan =

@@ -6,7 +6,8 @@ import { AppError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { isFinished } from '#contract/wire/job-words.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import type { CallOptions, Client } from '#sdk/client/client.js'
+import type { Client } from '#sdk/client/client.js'
+import type { CreateOptions } from '#sdk/client/training.js'
 import { mean } from './trajectory.js'
 
 export interface TrainOptions {
@@ -26,6 +27,8 @@ export interface TrainOptions {
   readonly onEvent?: (event: TrainingEvent) => void
   /** Aborting cancels the job. */
   readonly signal?: AbortSignal
+  /** The same key with the same rows and options is the same job, also when a program that was killed says it again. */
+  readonly idempotencyKey?: string
 }
 
 export interface RlTrainOptions extends TrainOptions {
@@ -90,10 +93,10 @@ export async function runJob(
   client: Client,
   options: TrainOptions,
   warn: (warnings: readonly string[]) => void,
-  submit: (call: CallOptions) => Promise<TrainingJob>,
+  submit: (call: CreateOptions) => Promise<TrainingJob>,
 ): Promise<RowsTrainResult> {
-  const { signal, onEvent } = options
-  const { id, warnings } = await submit({ signal })
+  const { signal, onEvent, idempotencyKey } = options
+  const { id, warnings } = await submit({ signal, idempotencyKey })
   warn(warnings ?? [])
   const steps: JsonObject[] = []
   let job: TrainingJob | null = null

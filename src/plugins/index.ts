@@ -19,6 +19,7 @@ import { page } from './page/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
+import { recording } from './recording/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
@@ -34,6 +35,7 @@ const plugins = [
   responses,
   vllmGenerate,
   messages,
+  recording,
   fineTuning,
   azure,
   graders,

@@ -128,7 +128,9 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   const supply = await openWorkerSupply(start, { storage, jobs })
   const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
   const begins: Parameters<PluginStart['onListening']>[0][] = []
-  const ask: PluginStart['ask'] = async (principal, request) => server.app.fetch(request, { principal })
+  const ask: PluginStart['ask'] = async (principal, request, onBehalf) =>
+    // the body of that request has been read
+    server.app.fetch(request, { ...(onBehalf?.env as object | undefined), incoming: undefined, principal })
   const core = {
     ...{ context, lifetimes, serviceSettings: settings },
     isAlone: !storage.peers.isShared,

@@ -15,7 +15,7 @@ import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.
 import type { TrainerRow } from '#contract/processes/trainers.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { BinaryBody, StoredBody } from './bodies/bodies.js'
-import type { AppOptions, BoundHandler, ErrorForm } from './http/environment.js'
+import type { AppOptions, BoundHandler, ErrorForm, RequestContext } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Principal, Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
@@ -63,8 +63,12 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly isAlone: boolean
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   readonly onDuty: Peers['onDuty']
-  /** Asks this server's own API for somebody, whose key is not at hand, within its limits; from `onListening` on. */
-  ask(principal: Principal, request: Request): Promise<Response>
+  /**
+   * Asks this server's own API for somebody, whose key is not at hand, within its limits; from `onListening` on.
+   *
+   * @param onBehalf the request that is answered by it: its client is who reads the answer, or goes away
+   */
+  ask(principal: Principal, request: Request, onBehalf?: RequestContext): Promise<Response>
   /**
    * What runs by itself begins when the port is this server's.
    *

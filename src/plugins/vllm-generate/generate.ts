@@ -10,6 +10,7 @@ import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { checkpointOf } from '#service/operations/generation/chat/chat.js'
 import { resolvePolicy } from '#service/operations/generation/chat/served-models.js'
 import { toCompletionPlan } from '#service/operations/generation/completions/completion-request.js'
+import { asHeard, heardBy } from '#service/operations/generation/listener.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
 import { type AnswerBuilder, createAnswerBuilder } from './answer.js'
 import type { GenerateChunk, GenerateRequest, GenerateResponse } from './wire.js'
@@ -46,15 +47,16 @@ export function createGenerateService(context: Context): GenerateService {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const { commands, options, sampling } = toCompletionPlan(asCompletion(request), context.chatRules)
       const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
-      const command = {
+      const command = asHeard(principal, {
         ...{ id: context.ids.uuid(), keyId: principal.keyId, owner: ownerOf(principal), adapter: policy.adapter },
         ...(commands[0] as (typeof commands)[number]),
         ...(principal.priority === undefined ? {} : { priority: principal.priority }),
         // as vLLM here, and not as in completions: to the end of the context
         sampling: { ...sampling, maxTokens: request.sampling_params?.max_tokens ?? null },
-      }
+      })
       const usageKey = usageKeyOf(principal, policy.model, policy.baseModel)
-      const events = context.usage.count(engine.generate(command, signal), usageKey, 1)[Symbol.asyncIterator]()
+      const counted = context.usage.count(engine.generate(command, signal), usageKey, 1)
+      const events = heardBy(principal, { policy, sampling: command.sampling }, counted)
       const first = await untilStarted(events)
       const builder = createAnswerBuilder(
         {

@@ -23,7 +23,7 @@ export function accessLog(
     const line = {
       request_id: c.get('requestId'),
       method: c.req.method,
-      path: c.req.path.slice(0, 500),
+      path: shownPath(c),
       status: c.res.status,
       duration_ms: Math.round(durationMs * 10) / 10,
       ...c.get('logFacts'),
@@ -40,6 +40,11 @@ export function accessLog(
 /** The pattern of the route that answered; paths that nothing matches are one, or a stranger could make counters without end. */
 function routeOf(c: RequestContext): string {
   return matchedRoutes(c).findLast(({ method }) => method !== 'ALL')?.path ?? 'none'
+}
+
+/** The path as logs show it: what looks like a secret of this server is none of theirs. */
+export function shownPath(c: RequestContext): string {
+  return c.req.path.replaceAll(/\bty[a-z_]*_\w{16,}/g, 'ty_…').slice(0, 500)
 }
 
 /** Anybody may invent methods. */

@@ -11,6 +11,7 @@ import { AppError, type ErrorCategory } from '#base/errors/errors.js'
 import { type ErrorBody, RequestValidationError, toProblem, type ValidationProblem } from '#contract/wire/errors.js'
 import type { AppEnvironment, AppOptions, ErrorForm, RequestContext } from '../environment.js'
 import { createRouteFinder } from '../handlers.js'
+import { shownPath } from './access-log.js'
 
 interface Mapping {
   readonly status: ContentfulStatusCode
@@ -63,7 +64,7 @@ export function handleErrors(
     const error = toAppError(options.translateError(raw) ?? translatedCause(raw, options) ?? raw)
     if (error.category === 'internal' || error.category === 'unavailable') {
       options.logger.error(
-        { request_id: c.get('requestId'), method: c.req.method, path: c.req.path, code: error.code, err: raw },
+        { request_id: c.get('requestId'), method: c.req.method, path: shownPath(c), code: error.code, err: raw },
         'http.error',
       )
     }

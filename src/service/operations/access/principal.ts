@@ -2,6 +2,7 @@
  * Who sends a request, and whose things it may see.
  */
 import type { KeyScope } from '#contract/wire/access/key-words.js'
+import type { AnswerListener } from '../generation/listener.js'
 
 /** Whose things may be seen. */
 export interface Tenant {
@@ -21,4 +22,6 @@ export interface Principal extends Tenant {
   readonly usageProject: string | null
   /** Which of its answers are computed behind whose: those of a lower number come first, of people 0. Absent: 0. */
   readonly priority?: number
+  /** Hears the answers it is given. Absent: nobody does. */
+  readonly listener?: AnswerListener
 }

@@ -1,4 +1,4 @@
-/** The facade of W&B, webhooks and batches on PostgreSQL: the tests of SQLite once more, as they stand. */
+/** The facade of W&B, webhooks, batches and recorded rollouts on PostgreSQL: the tests of SQLite once more, as they stand. */
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({
@@ -7,5 +7,6 @@ onPostgres({
   adapters: () => import('../../../integration/api/wandb/adapters.test.js'),
   webhooks: () => import('../../../integration/api/webhooks/webhooks.test.js'),
   batches: () => import('../../../integration/api/files/batches.test.js'),
+  recording: () => import('../../../plugins/recording/rollouts.test.js'),
   'outbox-turns': () => import('../../../unit/plugins/webhooks/outbox-turns.test.js'),
 })

@@ -20,6 +20,7 @@ import type { EngineProcess, GenerationEvent } from '#service/processes/engine-p
 import { ownerOf } from '../../access/tenant.js'
 import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
+import { asHeard, heardBy } from '../listener.js'
 import { withAllowedTools } from './allowed-tools.js'
 import { AnswerMemory } from './answer-memory.js'
 import { type AnswerBuilder, createAnswerBuilder } from './chat-answer.js'
@@ -91,7 +92,7 @@ export function createChatService(
       const { request, isFunctionForm } = withFunctions(withAllowedTools(given))
       const policy = await resolvePolicy(context, principal, request.model ?? null)
       const asked = { ...toAnswerOptions(request, policy.model !== null), isFunctionForm }
-      const wanted = toEngineCommand(request, policy, context.chatRules)
+      const wanted = asHeard(principal, toEngineCommand(request, policy, context.chatRules))
       const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
       const { answerFormat, weightsDigest, templateNames = null } = await engine.ready()
       const { chatTemplate = null } = wanted.template
@@ -106,7 +107,7 @@ export function createChatService(
       await checkTruncation(engine, command)
       const owner = JSON.stringify([ownerOf(principal), policy.baseModel])
       const sampled = memory.recall(owner, command.messages as ChatRequest['messages'])
-      const generation = context.usage.count(
+      const counted = context.usage.count(
         engine.generate(
           {
             id: context.ids.uuid(),
@@ -121,6 +122,7 @@ export function createChatService(
         ),
         usageKeyOf(principal, policy.model, policy.baseModel),
       )
+      const generation = heardBy(principal, { policy, ...command }, counted)
       const started = await readStart(generation, signal)
       const checkpoint = checkpointOf(policy, weightsDigest)
       const builder = createAnswerBuilder(

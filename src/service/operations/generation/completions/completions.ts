@@ -10,6 +10,7 @@ import { usageKeyOf } from '../../access/usage.js'
 import type { Principal, ServiceContext } from '../../context.js'
 import { checkpointOf, checkTruncation } from '../chat/chat.js'
 import { resolvePolicy } from '../chat/served-models.js'
+import { asHeard, heardBy } from '../listener.js'
 import { type CompletionBuilder, createCompletionBuilder } from './completion-answer.js'
 import { type CompletionOptions, toCompletionPlan } from './completion-request.js'
 import { type NumberedEvent, sideBySide } from './side-by-side.js'
@@ -48,7 +49,8 @@ export function createCompletionService(
   return {
     create: async (principal, request, requestId, signal) => {
       const policy = await resolvePolicy(context, principal, request.model ?? null)
-      const { commands, options, sampling } = toCompletionPlan(request, context.chatRules)
+      const plan = asHeard(principal, toCompletionPlan(request, context.chatRules))
+      const { commands, options, sampling } = plan
       const engine = context.engines.engineOf(policy.baseModel, ownerOf(principal))
       const [command] = commands
       if (command !== undefined) await checkTruncation(engine, command)
@@ -64,10 +66,11 @@ export function createCompletionService(
             keyId: principal.keyId,
             owner: ownerOf(principal),
             adapter: policy.adapter,
-            ...command,
+            ...asHeard(principal, command),
             ...(principal.priority === undefined ? {} : { priority: principal.priority }),
           }
-          return context.usage.count(engine.generate(request, stop), usageKey, i === 0 ? 1 : 0)
+          const events = context.usage.count(engine.generate(request, stop), usageKey, i === 0 ? 1 : 0)
+          return heardBy(principal, { policy, sampling: request.sampling }, events)
         }),
         { atOnce: PROMPTS_AT_ONCE, onEnd: () => ended.abort() },
       )

@@ -126,7 +126,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
     supply: () => supply,
   })
   const supply = await openWorkerSupply(start, { storage, jobs })
-  const { services, context } = createOperations(start, { dataDir, models, storage, processes, jobs })
+  const { services, context } = await createOperations(start, { dataDir, models, storage, processes, jobs })
   const begins: Parameters<PluginStart['onListening']>[0][] = []
   const ask: PluginStart['ask'] = async (principal, request, onBehalf) =>
     // the body of that request has been read

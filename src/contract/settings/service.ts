@@ -346,22 +346,6 @@ export const SERVICE_SETTINGS = defineSettings({
     summary:
       'form in which models write tool calls, whatever their chat templates show: hermes, or name=hermes for one base model',
   },
-  /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
-  webhookHosts: {
-    key: 'webhook-hosts',
-    type: 'list',
-    default: [],
-    flag: '--webhook-host <host>',
-    summary: 'host webhooks may be sent to although it is private or plain http',
-  },
-  /** Where engine nodes of other keys than the operator's may be: names, `name:port`, addresses, networks (`10.1.0.0/16`). Default none. */
-  engineNodeHosts: {
-    key: 'engine-node-hosts',
-    type: 'list',
-    default: [],
-    flag: '--engine-node-host <host>',
-    summary: 'host or network where engine nodes of tenants may be; the operator’s own may be anywhere',
-  },
   /** Hosts (`name` or `name:port`) that training data may be fetched from although they are in a private network or speak plain http. Default none. */
   trainingDataHosts: {
     key: 'training-data-hosts',

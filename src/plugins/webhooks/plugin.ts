@@ -2,9 +2,11 @@
  * Webhooks: addresses that are told what becomes of jobs.
  */
 import { definePlugin } from '#service/define-plugin.js'
+import { webhookSettings } from './settings.js'
 
 export const webhooks = definePlugin({
   name: 'webhooks',
+  settings: webhookSettings,
   endpoints: async () => (await import('./endpoints.js')).webhookEndpoints,
   start: async (core) => (await import('./start.js')).startSending(core),
   handlers: async (service) => (await import('./handlers.js')).webhookHandlers(service),

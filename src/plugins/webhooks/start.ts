@@ -7,6 +7,7 @@ import type { AddressRules } from '#service/operations/address-rules.js'
 import type { PluginStart } from '#service/plugin.js'
 import type { Outbox } from './outbox.js'
 import { createWebhookRules } from './rules.js'
+import type { webhookSettings } from './settings.js'
 import { shortenWaits } from './storage/waits.js'
 import { countWebhooks } from './storage/webhook-events.js'
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from './timing.js'
@@ -17,13 +18,13 @@ export interface Sending {
 }
 
 /** Starts it for a service; it ends with the service. */
-export async function startSending(core: PluginStart): Promise<Sending> {
-  const { context, serviceSettings: settings, lifetimes, isAlone } = core
+export async function startSending(core: PluginStart<typeof webhookSettings>): Promise<Sending> {
+  const { context, settings, serviceSettings, lifetimes, isAlone } = core
   const { db, logger } = context
   const timing: OutboxTiming = { ...DEFAULT_OUTBOX_TIMING, ...core.tuning }
   const rules = createWebhookRules(settings.webhookHosts, context.lookUp)
   // another machine's clock is its own business
-  if (settings.database === null) await shortenWaits(db, 2 * maxOf(timing.retryMs, 0))
+  if (serviceSettings.database === null) await shortenWaits(db, 2 * maxOf(timing.retryMs, 0))
   let timer: NodeJS.Timeout | null = null
   let loading: Promise<Outbox> | null = null
   let isStopped = false

@@ -2,40 +2,18 @@
  * What requests can ask for: every operation with the parts it works with, and what operations do in the background.
  */
 import { systemClock } from '#base/util/clock.js'
+import { later } from '#base/util/later.js'
 import { packageVersion } from '#base/util/package-root.js'
 import type { AppOptions } from '../http/environment.js'
 import { createAuthService } from '../operations/access/auth.js'
-import { createDownloadService } from '../operations/access/downloads.js'
-import { createKeyService } from '../operations/access/keys.js'
-import { createSessionService } from '../operations/access/sessions.js'
 import { createNameService } from '../operations/address-rules.js'
-import { createVerifyService } from '../operations/backup/verify-storage.js'
 import { createBaseModelFilesBook } from '../operations/base-models/base-model-files.js'
 import { createBaseModelService } from '../operations/base-models/base-models.js'
 import { createHubConnection } from '../operations/base-models/hub-connection.js'
 import { createModelFactsBook } from '../operations/base-models/model-facts.js'
-import { resolveToolFormats } from '../operations/base-models/tool-formats.js'
+import type { ToolFormats } from '../operations/base-models/tool-formats.js'
 import type { ServiceContext } from '../operations/context.js'
-import { createFileService } from '../operations/files.js'
-import { createChatService } from '../operations/generation/chat/chat.js'
-import { createCompletionService } from '../operations/generation/completions/completions.js'
-import { createTokenService } from '../operations/generation/text/tokens.js'
-import { createLogComparisonService } from '../operations/log-comparison.js'
-import { createCheckpointService } from '../operations/models/checkpoints.js'
-import { createModelMetricsService } from '../operations/models/model-metrics.js'
-import { createModelNotes } from '../operations/models/model-notes.js'
-import { createModelService } from '../operations/models/models.js'
-import { createSystemCheckService } from '../operations/system-check.js'
 import { createRemoteData } from '../operations/training/remote-data.js'
-import { createRolloutService } from '../operations/training/rollouts/rollouts.js'
-import { createSessionApiService } from '../operations/training/session-api.js'
-import { createTrainingJobService } from '../operations/training/training-jobs.js'
-import { createTrainingOptionsService } from '../operations/training/training-options.js'
-import { createTrainingPlanService } from '../operations/training/training-plans.js'
-import { createTrainingSessionService } from '../operations/training/training-sessions.js'
-import { createWorkerApiService } from '../operations/training/worker-api.js'
-import { createWorkerClaimService } from '../operations/training/worker-claims.js'
-import { createTrajectoryLogService } from '../operations/trajectory-log.js'
 import { resolveHub } from '../options.js'
 import { createModelInspector } from '../processes/model-inspector.js'
 import type { DataDir } from '../storage/data-dir.js'
@@ -63,7 +41,7 @@ export interface OperationsInput {
 /**
  * Downloads and fetches begin when somebody asks for them.
  */
-export function createOperations(start: Start, input: OperationsInput): Operations {
+export async function createOperations(start: Start, input: OperationsInput): Promise<Operations> {
   const { options, settings, logger, lifetimes } = start
   const {
     dataDir,
@@ -75,7 +53,7 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
   const { db, usage } = storage
   const version = packageVersion()
 
-  const toolFormats = resolveToolFormats(settings.toolFormats)
+  const toolFormats = await readToolFormats(settings.toolFormats)
   const toolFormatOf = toolFormats.of
   const unknown = toolFormats.named.filter((name) => !served.some((base) => base.name === name))
   // one that is added later is served with it
@@ -152,40 +130,72 @@ export function createOperations(start: Start, input: OperationsInput): Operatio
       allowsTemplate: settings.trustsRequestChatTemplate,
     },
   }
-  const models = createModelService(context)
-  const trainingJobs = createTrainingJobService(context)
-  const chat = createChatService(context)
-  const tokens = createTokenService(context)
-  const rollouts = createRolloutService(context)
-  const files = createFileService(context)
   const services = {
     auth: createAuthService(db),
-    keys: createKeyService(context),
-    sessions: createSessionService(context),
-    downloads: createDownloadService(context),
+    keys: later(async () => (await import('../operations/access/keys.js')).createKeyService(context)),
+    sessions: later(async () => (await import('../operations/access/sessions.js')).createSessionService(context)),
+    downloads: later(async () => (await import('../operations/access/downloads.js')).createDownloadService(context)),
     usage,
     activity: jobs.activity,
-    models,
+    models: later(async () => (await import('../operations/models/models.js')).createModelService(context)),
     baseModels,
-    checkpoints: createCheckpointService(context),
-    trainingJobs,
-    trainingSessions: createTrainingSessionService(context, storage.peers),
-    trainingPlans: createTrainingPlanService(context),
-    trainingOptions: createTrainingOptionsService(context),
-    rollouts,
-    trajectoryLog: createTrajectoryLogService(context),
-    logComparison: createLogComparisonService(context),
-    files,
-    chat,
-    completions: createCompletionService(context),
-    tokens,
-    systemCheck: createSystemCheckService(context),
-    verify: createVerifyService(context),
-    workerApi: createWorkerApiService(context),
-    sessionApi: createSessionApiService(context),
-    workerClaims: createWorkerClaimService(context),
-    modelMetrics: createModelMetricsService(context),
-    modelNotes: createModelNotes(context),
+    checkpoints: later(async () =>
+      (await import('../operations/models/checkpoints.js')).createCheckpointService(context),
+    ),
+    trainingJobs: later(
+      async () => (await import('../operations/training/training-jobs.js')).createTrainingJobService(context),
+      { follow: true },
+    ),
+    trainingSessions: later(async () =>
+      (await import('../operations/training/training-sessions.js')).createTrainingSessionService(
+        context,
+        storage.peers,
+      ),
+    ),
+    trainingPlans: later(async () =>
+      (await import('../operations/training/training-plans.js')).createTrainingPlanService(context),
+    ),
+    trainingOptions: later(async () =>
+      (await import('../operations/training/training-options.js')).createTrainingOptionsService(context),
+    ),
+    rollouts: later(async () =>
+      (await import('../operations/training/rollouts/rollouts.js')).createRolloutService(context),
+    ),
+    trajectoryLog: later(async () =>
+      (await import('../operations/trajectory-log.js')).createTrajectoryLogService(context),
+    ),
+    logComparison: later(async () =>
+      (await import('../operations/log-comparison.js')).createLogComparisonService(context),
+    ),
+    files: later(async () => (await import('../operations/files.js')).createFileService(context)),
+    chat: later(async () => (await import('../operations/generation/chat/chat.js')).createChatService(context)),
+    completions: later(async () =>
+      (await import('../operations/generation/completions/completions.js')).createCompletionService(context),
+    ),
+    tokens: later(async () => (await import('../operations/generation/text/tokens.js')).createTokenService(context)),
+    systemCheck: later(async () => (await import('../operations/system-check.js')).createSystemCheckService(context)),
+    verify: later(async () => (await import('../operations/backup/verify-storage.js')).createVerifyService(context), {
+      run: true,
+    }),
+    workerApi: later(async () =>
+      (await import('../operations/training/worker-api.js')).createWorkerApiService(context),
+    ),
+    sessionApi: later(async () =>
+      (await import('../operations/training/session-api.js')).createSessionApiService(context),
+    ),
+    workerClaims: later(async () =>
+      (await import('../operations/training/worker-claims.js')).createWorkerClaimService(context),
+    ),
+    modelMetrics: later(async () =>
+      (await import('../operations/models/model-metrics.js')).createModelMetricsService(context),
+    ),
+    modelNotes: later(async () => (await import('../operations/models/model-notes.js')).createModelNotes(context)),
   }
   return { services, context }
+}
+
+/** What knows the forms is loaded where one was set. */
+async function readToolFormats(values: readonly string[]): Promise<ToolFormats> {
+  if (values.length === 0) return { of: () => null, named: [] }
+  return (await import('../operations/base-models/tool-formats.js')).resolveToolFormats(values)
 }

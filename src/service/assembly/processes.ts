@@ -81,7 +81,7 @@ export function startProcesses(start: Start, { db, served, preparedDir, countWor
         : engineOptions(start, { entry, preparedDir, isTenants, observer: observerOf(name) })
     },
     hasOwnNodes: ({ entity }) =>
-      settings.engines === 'remote' && settings.engineNodeHosts.length > 0 && entity !== OPERATOR_ENTITY,
+      settings.engines === 'remote' && remoteEngines.takesTenants() && entity !== OPERATOR_ENTITY,
   })
   lifetimes.add('engines', () => engines.stop(ENGINE_END_MS))
 

@@ -15,8 +15,7 @@ import { createTurns } from '#base/util/turns.js'
 import type { JsonBody } from '#contract/endpoints/endpoint.js'
 import type { BinaryBody, BodyFinder, BodyLimits, BodyName, BodyOf, GroupsBodyName, StoredBody } from './bodies.js'
 import { createBodyThread } from './body-thread.js'
-import { createGroupReading } from './group-reading.js'
-import { type ParsedBody, parseBody } from './parse-body.js'
+import type { ParsedBody } from './parse-body.js'
 import { createBodyReceiver, type ReceivedBody } from './receive-body.js'
 import { type BodySource, type GroupsRead, type GroupsTask, MAX_OPEN_GROUPS } from './thread-protocol.js'
 
@@ -96,7 +95,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
     parse: async <N extends BodyName>(name: N, body: ReceivedBody) => {
       const source = body.take()
       const value = isSmall(body, source)
-        ? parseBody(bodyOf(name), [source.bytes])
+        ? await parseAtOnce(bodyOf(name), source.bytes)
         : await chatTurns.take(body.key, NEVER, () => chatThread.run({ type: 'parse', name, source }))
       return value as ParsedBody<BodyOf<N>>
     },
@@ -119,7 +118,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       }
       const value =
         size <= INLINE_BYTES
-          ? parseBody(kind, [await readFile(path)])
+          ? await parseAtOnce(kind, await readFile(path))
           : await chatTurns.take(key, NEVER, () => chatThread.run({ type: 'parse', name, source: { path } }))
       return value as ParsedBody<z.output<S>>
     },
@@ -130,7 +129,7 @@ export function createBodyStore(options: BodyStoreOptions): BodyStore {
       try {
         const read = (
           isSmall(body, source)
-            ? readAtOnce(task, bodyOf(name))
+            ? await readAtOnce(task, bodyOf(name))
             : await bulkTurns.take(body.key, NEVER, () => bulkThread.run(task))
         ) as GroupsRead
         return { ...read, request: read.request as BodyOf<N>, path }
@@ -163,7 +162,13 @@ export function maxBytesOf({ size }: Pick<JsonBody, 'size'>, limits: BodyLimits)
   return limits[size]
 }
 
-function readAtOnce(task: GroupsTask, kind: JsonBody): GroupsRead {
+/** What reads a body is loaded with the first one. */
+async function parseAtOnce(kind: JsonBody, bytes: Uint8Array): Promise<ParsedBody> {
+  return (await import('./parse-body.js')).parseBody(kind, [bytes])
+}
+
+async function readAtOnce(task: GroupsTask, kind: JsonBody): Promise<GroupsRead> {
+  const { createGroupReading } = await import('./group-reading.js')
   const reading = createGroupReading(task, kind)
   try {
     for (;;) {

@@ -16,6 +16,8 @@ export interface RemoteEngines {
   list(): readonly RemoteEngine[]
   /** A request goes to an engine: its adapter may be fetched by others from now on. */
   offer(request: Pick<GenerateRequest, 'adapter' | 'owner'>): void
+  /** Whether one may be of somebody else than the operator. */
+  takesTenants(): boolean
 }
 
 /** The place of who knows them. */
@@ -29,6 +31,7 @@ export function createRemoteEngines(): RemoteEnginesSeat {
   return {
     list: () => known?.list() ?? [],
     offer: (request) => known?.offer(request),
+    takesTenants: () => known?.takesTenants() === true,
     use: (engines) => {
       known = engines
     },

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
+import type { PluginOptions } from '#plugins/index.js'
 import type { TestedServiceOptions } from '#service/test-door.js'
 import { until } from '../until.js'
 import { testDatabaseOf } from './database-kind.js'
@@ -41,7 +42,7 @@ export interface KillableServer {
 
 export interface KillableServerOptions
   extends Pick<
-    TestedServiceOptions,
+    TestedServiceOptions & PluginOptions,
     | 'tuning'
     | 'seams'
     | 'trainWorkers'

@@ -29,7 +29,7 @@ const ADAPTER_FILES = [ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE]
 export interface SessionApiService {
   /** Refuses whoever does not hold the session; asked before a body is read. */
   /** @returns whose session it is: itself, for it has one worker */
-  authorize(claim: AttemptClaim): { readonly owner: string }
+  authorize(claim: AttemptClaim): Promise<{ readonly owner: string }>
   session(claim: AttemptClaim): Promise<TrainingSessionSpec>
   /** What a worker fetches that has no folder of the session's base model. */
   baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
@@ -41,7 +41,7 @@ export interface SessionApiService {
   /** A file of its state, or of an order to load, by its digest. @throws {NotFoundError} `file_not_found` */
   openFile(claim: AttemptClaim, sha256: string, mayLink: boolean): Promise<OpenedBlob>
   putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
-  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): HeartbeatReply
+  heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<HeartbeatReply>
   /** Takes a report; answers with the next order, as a frame. */
   turn(claim: AttemptClaim, report: SessionReport, output: Uint8Array): Promise<Uint8Array>
 }
@@ -87,7 +87,7 @@ export function createSessionApiService(
   }
 
   return {
-    authorize: (claim) => ({ owner: sessions.heldBy(claim).id }),
+    authorize: async (claim) => ({ owner: sessions.heldBy(claim).id }),
     baseModelFiles: async (claim) => context.baseModelFiles.describe((await open(claim)).base),
     openBaseModelFile: async (claim, name) => context.baseModelFiles.open((await open(claim)).base, name),
     session: async (claim) => {
@@ -127,7 +127,7 @@ export function createSessionApiService(
       stored.set(sha256, sizeBytes)
       sessions.heldBy(claim).watch.note('moved')
     },
-    heartbeat: (claim, { progress }) => {
+    heartbeat: async (claim, { progress }) => {
       sessions.heldBy(claim).watch.note(progress ?? null)
       return { is_cancel_requested: false, is_stop_requested: false }
     },

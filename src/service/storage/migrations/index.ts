@@ -3,63 +3,41 @@
  */
 import type { Migration } from 'kysely'
 import { mergeMigrations, type SchemaPart } from '../schema-part.js'
-import { up as initial } from './0001-to-0010/0001-initial.js'
-import { up as jobRetries } from './0001-to-0010/0002-job-retries.js'
-import { up as resumePoints } from './0001-to-0010/0003-resume-points.js'
-import { up as counters } from './0001-to-0010/0004-counters.js'
-import { up as logPages } from './0001-to-0010/0005-log-pages.js'
-import { up as keysAndUsage } from './0001-to-0010/0006-keys-and-usage.js'
-import { up as jobReports } from './0001-to-0010/0007-job-reports.js'
-import { up as listIndexes } from './0011-list-indexes.js'
-import { up as filterIndexes } from './0012-filter-indexes.js'
-import { up as modelCounts } from './0013-model-counts.js'
-import { up as blobUpkeep } from './0014-blob-upkeep.js'
-import { up as resolvedOptions } from './0015-resolved-options.js'
-import { up as fileProblems } from './0016-file-problems.js'
-import { up as templateKwargs } from './0018-template-kwargs.js'
-import { up as modelMetrics } from './0019-model-metrics.js'
-import { up as sessions } from './0020-sessions.js'
-import { up as blobStore } from './0022-blob-store.js'
-import { up as trainingSessions } from './0027-training-sessions.js'
-import { up as jobWorkers } from './0028-job-workers.js'
-import { up as jobNeeds } from './0035-job-needs.js'
-import { up as keptTrainingData } from './0036-kept-training-data.js'
-import { up as severalServers } from './0039-several-servers.js'
-import { up as usageByKey } from './0040-usage-by-key.js'
-import { up as oneTime } from './0042-one-time.js'
-import { up as keepRules } from './0045-keep-rules.js'
-import { up as stopAndKeep } from './0046-stop-and-keep.js'
-import { up as modelNotes } from './0047-model-notes.js'
+
+/** Read when it runs, which each does once in the life of a database. */
+function loaded(load: () => Promise<Pick<Migration, 'up'>>): Migration {
+  return { up: async (db) => (await load()).up(db) }
+}
 
 /** Of the core. */
 const MIGRATIONS: Readonly<Record<string, Migration>> = {
-  '0001-initial': { up: initial },
-  '0002-job-retries': { up: jobRetries },
-  '0003-resume-points': { up: resumePoints },
-  '0004-counters': { up: counters },
-  '0005-log-pages': { up: logPages },
-  '0006-keys-and-usage': { up: keysAndUsage },
-  '0007-job-reports': { up: jobReports },
-  '0011-list-indexes': { up: listIndexes },
-  '0012-filter-indexes': { up: filterIndexes },
-  '0013-model-counts': { up: modelCounts },
-  '0014-blob-upkeep': { up: blobUpkeep },
-  '0015-resolved-options': { up: resolvedOptions },
-  '0016-file-problems': { up: fileProblems },
-  '0018-template-kwargs': { up: templateKwargs },
-  '0019-model-metrics': { up: modelMetrics },
-  '0020-sessions': { up: sessions },
-  '0022-blob-store': { up: blobStore },
-  '0027-training-sessions': { up: trainingSessions },
-  '0028-job-workers': { up: jobWorkers },
-  '0035-job-needs': { up: jobNeeds },
-  '0036-kept-training-data': { up: keptTrainingData },
-  '0039-several-servers': { up: severalServers },
-  '0040-usage-by-key': { up: usageByKey },
-  '0042-one-time': { up: oneTime },
-  '0045-keep-rules': { up: keepRules },
-  '0046-stop-and-keep': { up: stopAndKeep },
-  '0047-model-notes': { up: modelNotes },
+  '0001-initial': loaded(() => import('./0001-to-0010/0001-initial.js')),
+  '0002-job-retries': loaded(() => import('./0001-to-0010/0002-job-retries.js')),
+  '0003-resume-points': loaded(() => import('./0001-to-0010/0003-resume-points.js')),
+  '0004-counters': loaded(() => import('./0001-to-0010/0004-counters.js')),
+  '0005-log-pages': loaded(() => import('./0001-to-0010/0005-log-pages.js')),
+  '0006-keys-and-usage': loaded(() => import('./0001-to-0010/0006-keys-and-usage.js')),
+  '0007-job-reports': loaded(() => import('./0001-to-0010/0007-job-reports.js')),
+  '0011-list-indexes': loaded(() => import('./0011-list-indexes.js')),
+  '0012-filter-indexes': loaded(() => import('./0012-filter-indexes.js')),
+  '0013-model-counts': loaded(() => import('./0013-model-counts.js')),
+  '0014-blob-upkeep': loaded(() => import('./0014-blob-upkeep.js')),
+  '0015-resolved-options': loaded(() => import('./0015-resolved-options.js')),
+  '0016-file-problems': loaded(() => import('./0016-file-problems.js')),
+  '0018-template-kwargs': loaded(() => import('./0018-template-kwargs.js')),
+  '0019-model-metrics': loaded(() => import('./0019-model-metrics.js')),
+  '0020-sessions': loaded(() => import('./0020-sessions.js')),
+  '0022-blob-store': loaded(() => import('./0022-blob-store.js')),
+  '0027-training-sessions': loaded(() => import('./0027-training-sessions.js')),
+  '0028-job-workers': loaded(() => import('./0028-job-workers.js')),
+  '0035-job-needs': loaded(() => import('./0035-job-needs.js')),
+  '0036-kept-training-data': loaded(() => import('./0036-kept-training-data.js')),
+  '0039-several-servers': loaded(() => import('./0039-several-servers.js')),
+  '0040-usage-by-key': loaded(() => import('./0040-usage-by-key.js')),
+  '0042-one-time': loaded(() => import('./0042-one-time.js')),
+  '0045-keep-rules': loaded(() => import('./0045-keep-rules.js')),
+  '0046-stop-and-keep': loaded(() => import('./0046-stop-and-keep.js')),
+  '0047-model-notes': loaded(() => import('./0047-model-notes.js')),
 }
 
 /** Name → migration, applied in the order of the names. */

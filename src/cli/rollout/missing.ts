@@ -6,7 +6,7 @@ import type { JsonObject } from '#base/util/json.js'
 import type { Example } from './examples.js'
 
 /** Share of the wanted answers that must hold a character before its absence is said. */
-const COMMON = 0.1
+export const COMMON = 0.1
 /** Share of the answers in the wanted form from which that counts as learned. */
 const FORM_KNOWN = 0.5
 /** Letters and digits that never come are those of words that are not known, no characters that a model lacks. */
@@ -19,8 +19,13 @@ const NAMED = 5
 /** What is missing, in a sentence; null where the wanted answers are not known, or nothing can be said of them. */
 export interface Missing {
   readonly says: string
-  /** `characters`: the model does not write them; `form`: it answers otherwise; `content`: in the form, and wrong. */
-  readonly kind: 'characters' | 'form' | 'content'
+  /**
+   * `characters`: the model does not write them; `form`: it answers otherwise; `content`: in the form, and wrong; `lost`: its base model
+   * cannot write them at all.
+   */
+  readonly kind: 'characters' | 'form' | 'content' | 'lost'
+  /** Whether most of the wanted answers need it. */
+  readonly isMost?: boolean
 }
 
 /** Letters as one `a`, digits as one `9`, everything else as it is. */
@@ -33,7 +38,7 @@ const formOf = (text: string): string =>
 
 const partsOf = (text: string): readonly string[] => text.match(/[\p{L}\p{M}]+|\p{N}+/gu) ?? []
 
-const wantedOf = (row: JsonObject): string | null => {
+export const wantedOf = (row: JsonObject): string | null => {
   const { answer } = row
   return typeof answer === 'string' || typeof answer === 'number' ? String(answer) : null
 }

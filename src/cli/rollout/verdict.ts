@@ -4,11 +4,19 @@
 import { command } from '#contract/wire/command-words.js'
 import { shareOfRange } from '#formats/rows/reward-range.js'
 import { formatNumber } from '../terminal/format.js'
+import type { LikelyFiles } from './likely-files.js'
 import type { Missing } from './missing.js'
 import type { RolloutPlan } from './sample.js'
 
 /** Share of the range from which prompts count as learned, and below which rewards have too little to raise. */
 const [LEARNED, TOO_LITTLE] = [0.95, 0.025]
+/**
+ * Below this share right answers are shown first where they are known: of six such tasks on spark rewards raised the held-out reward by 0.14 to
+ * 0.38 in 20 to 58 jobs, the answers themselves by 0.4 to 0.9 in one.
+ */
+const SHOW_FIRST = 0.5
+/** What a base model cannot write leaves no more than chance. */
+const CHANCE = 0.1
 /** Jobs on examples after which more of them are no advice. */
 const ENOUGH_SHOWN = 2
 /** Share of cut answers that makes the limit the first thing to change. */
@@ -28,6 +36,7 @@ export interface Measured {
   /** Jobs on examples that the model has had. */
   readonly shown: number
   readonly missing: Missing | null
+  readonly files: LikelyFiles
   readonly flags: { readonly prompts: string; readonly reward: string | undefined; readonly maxTokens: number }
   /** Flags of the reward and the limit, as the next command takes them. */
   readonly asked: readonly string[]
@@ -40,13 +49,19 @@ export interface Verdict {
 
 /** Always one. */
 export function verdictOf(measured: Measured): Verdict {
-  const { model, isTrainable, reward, range, cutShare, isGuessing, shown, missing, flags, asked } = measured
+  const { model, isTrainable, reward, range, cutShare, isGuessing, shown, missing, files, flags, asked } = measured
   const share = range === null ? null : shareOfRange(reward, range)
   const isLittle = (share ?? (reward === 0 ? 0 : 1)) < TOO_LITTLE
   if (share !== null && share >= LEARNED) {
     return {
       says: `learned: ${percent(share)} of what can be earned on these prompts`,
       command: command`trainyard chat ${model}`,
+    }
+  }
+  if (missing?.kind === 'lost' && missing.isMost === true && (share ?? reward) < CHANCE) {
+    return {
+      says: `not learned: ${missing.says}; neither examples nor rewards change that, another base model may have them`,
+      command: 'trainyard base-models list',
     }
   }
   if (cutShare >= MOSTLY_CUT) {
@@ -63,8 +78,8 @@ export function verdictOf(measured: Measured): Verdict {
       command: command`trainyard models create ${`my-${named.split(':')[0] ?? named}`} ${model.includes(':step') ? ['--from-checkpoint', model] : ['--base-model', model]}`,
     }
   }
-  const show = command`trainyard train sft ${model} --file examples.jsonl --watch`
-  const rewards = command`trainyard rollout ${model} --prompts train.jsonl ${asked} | trainyard train rl ${model} --file - --watch`
+  const show = command`trainyard train sft ${model} --file ${files.examples} --watch`
+  const rewards = command`trainyard rollout ${model} --prompts ${files.training} ${asked} | trainyard train rl ${model} --file - --watch`
   const lacks = missing === null ? '' : `: ${missing.says}`
   if (isLittle && shown === 0) return { says: `not learned yet${lacks}; right answers come first`, command: show }
   if (missing?.kind === 'characters' && (isLittle || shown > 0)) {
@@ -89,6 +104,13 @@ export function verdictOf(measured: Measured): Verdict {
   if (isGuessing) {
     return {
       says: `no better than guessing${lacks}; ${shown > 0 ? 'more different examples show' : 'examples show'} which answer belongs where`,
+      command: show,
+    }
+  }
+  // prompts whose answers are known need not wait until one of them is sampled
+  if (shown === 0 && missing !== null && share !== null && share < SHOW_FIRST) {
+    return {
+      says: `partly learned, ${percent(share)} of what can be earned${lacks}; right answers come first, rewards after them`,
       command: show,
     }
   }

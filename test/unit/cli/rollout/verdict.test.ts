@@ -13,6 +13,7 @@ const at = (changed: Partial<Measured>) =>
     isGuessing: false,
     shown: 0,
     missing: null,
+    files: { training: 'train.jsonl', examples: 'examples.jsonl' },
     flags: { prompts: 'held-out.jsonl', reward: undefined, maxTokens: 16 },
     asked: ['--max-tokens', '16'],
     ...changed,

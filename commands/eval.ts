@@ -81,19 +81,20 @@ export const evaluate = defineCommand({
       plan.rows.map(({ messages }) => messages),
       [plan.reward, plan.range === null ? null : [...plan.range], flags.temperature ?? 1, flags.maxTokens],
     )
-    const body = { split: flags.split, measurement, trajectory_groups: groups.map((each) => each.toJSON()) }
-    const logged = isLatest ? await logOrSay(context, client.models.log(model.id, body, { signal })) : null
-    const isStored = logged !== null
-    const metrics = logged?.metrics ?? {}
-    const guessing = sayOfGuessing(examples)
     const missing = findMissing(examples)
     const isAsked = model !== null && (missing !== null || needsExamples(groups))
     const shown = isAsked ? await timesShown(client, model.id, signal) : 0
     const baseModel = model?.base_model ?? args.model
     const lost = missing === null ? null : await findLost(client, { baseModel, examples, signal })
+    const body = { split: flags.split, measurement, trajectory_groups: groups.map((each) => each.toJSON()) }
+    const logged = isLatest ? await logOrSay(context, client.models.log(model.id, body, { signal })) : null
+    const isStored = logged !== null
+    const metrics = logged?.metrics ?? {}
+    const guessing = sayOfGuessing(examples)
     const cut = groups.flatMap(({ trajectories }) => trajectories.filter(({ choices }) => isCutOff(choices)))
     const verdict = verdictOf({
       ...{ model: args.model, reward: facts.reward, range: plan.range, shown, missing: lost ?? missing, flags },
+      rightShare: missing?.rightShare ?? null,
       files: await findLikelyFiles(flags.prompts),
       isTrainable: isLatest,
       cutShare: cut.length / facts.trajectories,

@@ -13,6 +13,8 @@ import { resolveServed } from '#cli/names/model-reference.js'
 import { examplesOf, sayExample, worstOf } from '#cli/rollout/examples.js'
 import { LONGEST_ANSWER, rolloutFlags } from '#cli/rollout/flags.js'
 import { sayOfGuessing } from '#cli/rollout/guessing.js'
+import { findLikelyFiles } from '#cli/rollout/likely-files.js'
+import { findLost } from '#cli/rollout/lost.js'
 import { findMissing } from '#cli/rollout/missing.js'
 import { planRollout, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { verdictOf } from '#cli/rollout/verdict.js'
@@ -79,15 +81,21 @@ export const evaluate = defineCommand({
       plan.rows.map(({ messages }) => messages),
       [plan.reward, plan.range === null ? null : [...plan.range], flags.temperature ?? 1, flags.maxTokens],
     )
+    const missing = findMissing(examples)
+    const isAsked = model !== null && (missing !== null || needsExamples(groups))
+    const shown = isAsked ? await timesShown(client, model.id, signal) : 0
+    const baseModel = model?.base_model ?? args.model
+    const lost = missing === null ? null : await findLost(client, { baseModel, examples, signal })
     const body = { split: flags.split, measurement, trajectory_groups: groups.map((each) => each.toJSON()) }
     const logged = isLatest ? await logOrSay(context, client.models.log(model.id, body, { signal })) : null
     const isStored = logged !== null
     const metrics = logged?.metrics ?? {}
     const guessing = sayOfGuessing(examples)
-    const shown = model !== null && needsExamples(groups) ? await timesShown(client, model.id, signal) : 0
     const cut = groups.flatMap(({ trajectories }) => trajectories.filter(({ choices }) => isCutOff(choices)))
     const verdict = verdictOf({
-      ...{ model: args.model, reward: facts.reward, range: plan.range, shown, missing: findMissing(examples), flags },
+      ...{ model: args.model, reward: facts.reward, range: plan.range, shown, missing: lost ?? missing, flags },
+      rightShare: missing?.rightShare ?? null,
+      files: await findLikelyFiles(flags.prompts),
       isTrainable: isLatest,
       cutShare: cut.length / facts.trajectories,
       isGuessing: guessing.length > 0,

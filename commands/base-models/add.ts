@@ -87,7 +87,7 @@ export const addBaseModel = defineCommand({
       if (flags.wait !== false) model = await waitUntilThere(context, client, model)
     }
     output.result(model, sentence(model), [model.name])
-    for (const warning of model.warnings ?? []) output.warning(`${model.name}: ${warning}`)
+    for (const warning of [...(model.warnings ?? []), ...sayLost(model)]) output.warning(`${model.name}: ${warning}`)
     if (model.status === 'ready') output.hint(command`trainyard models create <name> --base-model ${model.name}`)
   },
 })
@@ -131,6 +131,19 @@ function sentence(model: BaseModel): string {
     ...(size === null ? [] : [formatBytes(size)]),
   ]
   return `Added ${model.name} (${facts.join(', ')})`
+}
+
+/** Most texts of a few signs that are named. */
+const NAMED = 40
+
+/** What it can neither read nor write, single signs first. */
+function sayLost({ lost_tokens: lost }: BaseModel): string[] {
+  if (lost === undefined || lost === null || lost.length === 0) return []
+  const texts = [...new Set(lost.map(({ text }) => text))]
+  const more = texts.length > NAMED ? ` and ${texts.length - NAMED} more` : ''
+  return [
+    `can neither read nor write ${texts.slice(0, NAMED).join('  ')}${more}, whatever it is shown: its weights do not tell these tokens from others; answers that hold them are not learned`,
+  ]
 }
 
 /** Follows a download. Ctrl-C leaves it to the server. */

@@ -6,7 +6,7 @@ import type { JsonObject } from '#base/util/json.js'
 import type { Example } from './examples.js'
 
 /** Share of the wanted answers that must hold a character before its absence is said. */
-const COMMON = 0.1
+export const COMMON = 0.1
 /** Share of the answers in the wanted form from which that counts as learned. */
 const FORM_KNOWN = 0.5
 /** Letters and digits that never come are those of words that are not known, no characters that a model lacks. */
@@ -16,11 +16,16 @@ const MOST_PARTS = 8
 /** Characters that are named. */
 const NAMED = 5
 
-/** What is missing, in a sentence; null where the wanted answers are not known, or nothing can be said of them. */
+/** What is missing, in a sentence. */
 export interface Missing {
   readonly says: string
-  /** `characters`: the model does not write them; `form`: it answers otherwise; `content`: in the form, and wrong. */
-  readonly kind: 'characters' | 'form' | 'content'
+  /**
+   * `characters`: the model does not write them; `form`: it answers otherwise; `content`: in the form, and wrong; `lost`: its base model
+   * cannot write them at all.
+   */
+  readonly kind: 'characters' | 'form' | 'content' | 'lost'
+  /** Whether most of the wanted answers need it. */
+  readonly isMost?: boolean
 }
 
 /** Letters as one `a`, digits as one `9`, everything else as it is. */
@@ -33,19 +38,24 @@ const formOf = (text: string): string =>
 
 const partsOf = (text: string): readonly string[] => text.match(/[\p{L}\p{M}]+|\p{N}+/gu) ?? []
 
-const wantedOf = (row: JsonObject): string | null => {
+export const wantedOf = (row: JsonObject): string | null => {
   const { answer } = row
   return typeof answer === 'string' || typeof answer === 'number' ? String(answer) : null
 }
 
-/** Looks at all answers of a measurement. */
-export function findMissing(examples: readonly Example[]): Missing | null {
+/**
+ * Looks at all answers of a measurement.
+ *
+ * @returns what is missing, and the share of the answers that are as they are wanted; null where the wanted ones are not known, or all are right
+ */
+export function findMissing(examples: readonly Example[]): (Missing & { readonly rightShare: number }) | null {
   const pairs = examples.flatMap(({ answer, row }) => {
     const wanted = wantedOf(row)
     return wanted === null || wanted.trim() === '' ? [] : [{ answer, wanted }]
   })
   const wrong = pairs.filter(({ answer, wanted }) => answer.trim() !== wanted.trim())
   if (pairs.length < examples.length || wrong.length === 0) return null
+  const rightShare = 1 - wrong.length / pairs.length
   const said = new Set(pairs.flatMap(({ answer }) => [...answer]))
   const counts = new Map<string, number>()
   for (const { wanted } of pairs) {
@@ -60,13 +70,14 @@ export function findMissing(examples: readonly Example[]): Missing | null {
     const most = never[0]?.[1] ?? 0
     return {
       kind: 'characters',
+      rightShare,
       says: `${named.join(', ')} ${never.length === 1 ? 'never comes' : 'never come'}, in ${pairs.length} answers of which ${most} should hold ${never.length === 1 ? 'it' : 'the first'}`,
     }
   }
   const formed = pairs.filter(({ answer, wanted }) => formOf(answer) === formOf(wanted))
   const form = `the form of the wanted answer is right in ${formed.length} of ${pairs.length}`
-  if (formed.length < FORM_KNOWN * pairs.length) return { kind: 'form', says: form }
-  return { kind: 'content', says: `${form}${sayWorstPart(formed)}` }
+  if (formed.length < FORM_KNOWN * pairs.length) return { kind: 'form', rightShare, says: form }
+  return { kind: 'content', rightShare, says: `${form}${sayWorstPart(formed)}` }
 }
 
 /** Which of several parts is right least often. */

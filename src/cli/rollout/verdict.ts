@@ -4,17 +4,30 @@
 import { command } from '#contract/wire/command-words.js'
 import { shareOfRange } from '#formats/rows/reward-range.js'
 import { formatNumber } from '../terminal/format.js'
+import type { LikelyFiles } from './likely-files.js'
 import type { Missing } from './missing.js'
 import type { RolloutPlan } from './sample.js'
 
 /** Share of the range from which prompts count as learned, and below which rewards have too little to raise. */
 const [LEARNED, TOO_LITTLE] = [0.95, 0.025]
+/** Below this share right answers are shown first where they are known: what rewards reach in forty jobs they reach in one. */
+const SHOW_FIRST = 0.5
+/** What a base model cannot write leaves no more than chance. */
+const CHANCE = 0.1
 /** Jobs on examples after which more of them are no advice. */
 const ENOUGH_SHOWN = 2
 /** Share of cut answers that makes the limit the first thing to change. */
 const MOSTLY_CUT = 0.5
 /** Answers of some length were cut at this one: the next that is tried. */
 const MORE_TOKENS = 4
+
+/** Examples that help where the first ones did not, by what is missing. */
+const MORE: Readonly<Record<Missing['kind'], string>> = {
+  content: 'more different examples, which hold the parts that held-out prompts ask for',
+  form: 'more examples in the wanted form, with other words',
+  characters: 'more examples that hold it',
+  lost: 'examples without it',
+}
 
 export interface Measured {
   /** As the command was given it. */
@@ -28,6 +41,9 @@ export interface Measured {
   /** Jobs on examples that the model has had. */
   readonly shown: number
   readonly missing: Missing | null
+  /** Share of the answers that are as they are wanted; null where nobody knows what is. */
+  readonly rightShare: number | null
+  readonly files: LikelyFiles
   readonly flags: { readonly prompts: string; readonly reward: string | undefined; readonly maxTokens: number }
   /** Flags of the reward and the limit, as the next command takes them. */
   readonly asked: readonly string[]
@@ -40,13 +56,20 @@ export interface Verdict {
 
 /** Always one. */
 export function verdictOf(measured: Measured): Verdict {
-  const { model, isTrainable, reward, range, cutShare, isGuessing, shown, missing, flags, asked } = measured
+  const { model, isTrainable, reward, range, cutShare, isGuessing, flags, rightShare, shown, missing, files, asked } =
+    measured
   const share = range === null ? null : shareOfRange(reward, range)
   const isLittle = (share ?? (reward === 0 ? 0 : 1)) < TOO_LITTLE
   if (share !== null && share >= LEARNED) {
     return {
       says: `learned: ${percent(share)} of what can be earned on these prompts`,
       command: command`trainyard chat ${model}`,
+    }
+  }
+  if (missing?.kind === 'lost' && missing.isMost === true && (share ?? rightShare ?? reward) < CHANCE) {
+    return {
+      says: `not learned: ${missing.says}; neither examples nor rewards change that, another base model may have them`,
+      command: 'trainyard base-models list',
     }
   }
   if (cutShare >= MOSTLY_CUT) {
@@ -63,16 +86,10 @@ export function verdictOf(measured: Measured): Verdict {
       command: command`trainyard models create ${`my-${named.split(':')[0] ?? named}`} ${model.includes(':step') ? ['--from-checkpoint', model] : ['--base-model', model]}`,
     }
   }
-  const show = command`trainyard train sft ${model} --file examples.jsonl --watch`
-  const rewards = command`trainyard rollout ${model} --prompts train.jsonl ${asked} | trainyard train rl ${model} --file - --watch`
+  const show = command`trainyard train sft ${model} --file ${files.examples} --watch`
+  const rewards = command`trainyard rollout ${model} --prompts ${files.training} ${asked} | trainyard train rl ${model} --file - --watch`
   const lacks = missing === null ? '' : `: ${missing.says}`
   if (isLittle && shown === 0) return { says: `not learned yet${lacks}; right answers come first`, command: show }
-  if (missing?.kind === 'characters' && (isLittle || shown > 0)) {
-    return {
-      says: `examples did not bring what is missing${lacks}; a model that has no such characters cannot learn them, another base model may have them`,
-      command: 'trainyard base-models list',
-    }
-  }
   if (isLittle && shown >= ENOUGH_SHOWN) {
     return {
       says: `not learned in ${shown} jobs on examples${lacks}; another base model, or a reward that pays for the first step of an answer`,
@@ -80,10 +97,7 @@ export function verdictOf(measured: Measured): Verdict {
     }
   }
   if (isLittle) {
-    const next =
-      missing?.kind === 'content'
-        ? 'more different examples, which hold the parts that held-out prompts ask for'
-        : 'more examples in the wanted form, with other words'
+    const next = MORE[missing?.kind ?? 'form']
     return { says: `not learned from its examples${lacks}; ${next}`, command: show }
   }
   if (isGuessing) {
@@ -93,6 +107,13 @@ export function verdictOf(measured: Measured): Verdict {
     }
   }
   const part = share === null ? `reward ${formatNumber(reward)}` : `${percent(share)} of what can be earned`
+  // prompts whose answers are known need not wait until one of them is sampled
+  if (shown === 0 && rightShare !== null && (share ?? rightShare) < SHOW_FIRST) {
+    return {
+      says: `partly learned, ${part}${lacks}; right answers come first, rewards after them`,
+      command: show,
+    }
+  }
   const ask = share === null ? '; --reward-range says whether more can be' : ''
   return { says: `partly learned, ${part}${lacks}${ask}; rewards raise what is right now and then`, command: rewards }
 }

@@ -61,6 +61,8 @@ export const workerJobSchema = z.object({
   /** Whether there are rows to measure on. */
   has_validation: z.boolean().default(false),
   base_model: z.object({ name: z.string() }),
+  /** Tokens that the base model cannot tell from others: what holds them is not learned. */
+  lost_tokens: z.array(z.object({ id: z.number().int(), text: z.string() })).default([]),
   /** Every option of the job's kind, resolved when the job was created (`contract/jobs/resolve.ts`). */
   config: z.record(z.string(), z.json()),
   /** Plugins whose options the job has set (`contract/jobs/plugin-options.ts`): a worker that has not loaded them refuses it. */

@@ -198,6 +198,11 @@ export const baseModelSchema = z.object({
    * nothing are sampled at temperature 1 all the same.
    */
   sampling: z.record(z.string(), z.number()).nullish(),
+  /**
+   * Signs that it can neither read nor write, whatever it is shown: its weights do not tell these tokens from others. Null where nobody
+   * has looked, because the model is large or not there yet.
+   */
+  lost_tokens: z.array(z.object({ id: z.number().int(), text: z.string() })).nullish(),
   downloaded_bytes: z.number().int().nullable(),
   total_bytes: z.number().int().nullable(),
   /** Your models that are trained from it. */

@@ -17,8 +17,10 @@ import {
   joinRefused,
   type LeftOutLines,
   type LeftOutMessages,
+  type LostTokens,
   NO_MESSAGES,
   NO_REFUSALS,
+  noteLostTokens,
   type RefusedRows,
   UNRENDERABLE_EXAMPLE,
 } from './examples/batches.js'
@@ -28,7 +30,7 @@ import { lineError, type RowSource } from './json-lines.js'
 import { createDataNotes } from './notes/data-notes.js'
 
 /** Turns a conversation into one sequence; 1 in the mask marks what the chosen turns generate. */
-export interface PreferenceText {
+export interface PreferenceText extends LostTokens {
   /** How many token ids the model takes; absent: as many as there are. */
   readonly vocabularySize?: number
   /** Whether the chat template writes reasoning of the assistant. */
@@ -164,6 +166,7 @@ function toBatch(
     // the prompt is the same in both
     const names = new Set([...chosen.leftOut, ...rejected.leftOut])
     leftOutMessages = addLeftOutMessages(leftOutMessages, lineNumber, [...names])
+    noteLostTokens(options, lineNumber, [chosen.sequence])
     return [{ lineNumber, chosen: chosen.sequence, rejected: rejected.sequence }]
   })
   const isLong = (pair: PreferencePair): boolean =>

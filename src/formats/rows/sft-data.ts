@@ -19,8 +19,10 @@ import {
   joinRefused,
   type LeftOutLines,
   type LeftOutMessages,
+  type LostTokens,
   NO_MESSAGES,
   NO_REFUSALS,
+  noteLostTokens,
   type RefusedRows,
   UNRENDERABLE_EXAMPLE,
 } from './examples/batches.js'
@@ -34,7 +36,7 @@ import { createWeights } from './notes/weights.js'
  * Turns a conversation into sequences of tokens, several where its turns are not asked for behind one another; 1 in the mask marks
  * what the turns generate, their end-of-turn token included.
  */
-export interface SftText {
+export interface SftText extends LostTokens {
   /** How many token ids the model takes; absent: as many as there are. */
   readonly vocabularySize?: number
   /** Whether the chat template writes reasoning of the assistant. */
@@ -75,6 +77,8 @@ export interface SftBatch {
   readonly refused: RefusedRows
   /** Examples that make several sequences. */
   readonly splitCount: number
+  /** Examples whose answers hold what the base model cannot write. */
+  readonly lostCount: number
   readonly tokenCount: number
   readonly trainableTokenCount: number
   /** Tokens of the longest sequence that is kept. */
@@ -103,6 +107,8 @@ export interface SftSurvey {
   readonly refused: RefusedRows
   /** Examples that make several sequences. */
   readonly splitCount: number
+  /** Examples whose answers hold what the base model cannot write. */
+  readonly lostCount: number
   /** What else is worth saying of the rows, as sentences. */
   readonly notes: readonly string[]
   /** The same of their order, which matters where they train. */
@@ -149,6 +155,7 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
     droppedCount: 0,
     untrainableCount: 0,
     splitCount: 0,
+    lostCount: 0,
     tokenCount: 0,
     trainableTokenCount: 0,
     longestLength: 0,
@@ -173,6 +180,7 @@ export async function surveySftData(source: RowSource, options: SftBatchOptions)
       'droppedCount',
       'untrainableCount',
       'splitCount',
+      'lostCount',
       'tokenCount',
       'trainableTokenCount',
     ] as const)
@@ -213,6 +221,7 @@ export function sftBatchCount(exampleCount: number, batchSize: number): number {
 
 function toBatch(examples: readonly SftExample[], index: number, options: SftBatchOptions): SftBatch {
   let leftOutMessages = NO_MESSAGES
+  let lostCount = 0
   const refusals = createRefusals()
   const rendered = examples.flatMap((example) => {
     const row = refusals.take(() => {
@@ -221,6 +230,7 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
     })
     if (row === null) return []
     leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, row.leftOut)
+    if (noteLostTokens(options, example.lineNumber, row.sequences)) lostCount += 1
     return [row.sequences]
   })
   const fitting = rendered.filter((row) => row.every(({ tokenIds }) => tokenIds.length <= options.maxLength))
@@ -240,6 +250,7 @@ function toBatch(examples: readonly SftExample[], index: number, options: SftBat
       untrainable: linesOf(untrainable),
     },
     splitCount: trainable.filter((row) => row.length > 1).length,
+    lostCount,
     leftOutMessages,
     refused: refusals.rows(),
     tokenCount: sequences.reduce((sum, sequence) => sum + sequence.tokenIds.length, 0),

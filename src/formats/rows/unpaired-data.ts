@@ -20,6 +20,7 @@ import {
   type LeftOutMessages,
   NO_MESSAGES,
   NO_REFUSALS,
+  noteLostTokens,
   type RefusedRows,
 } from './examples/batches.js'
 import { readUnpairedExamples, type UnpairedExample } from './examples/unpaired-example.js'
@@ -128,6 +129,7 @@ function toBatch(examples: readonly UnpairedExample[], index: number, options: P
     const tokenized = refusals.take(() => tokenizeAnswer(example, example.completion, options.text))
     if (tokenized === null) return []
     leftOutMessages = addLeftOutMessages(leftOutMessages, example.lineNumber, tokenized.leftOut)
+    if (example.isDesirable) noteLostTokens(options, example.lineNumber, [tokenized.sequence])
     return [{ example, answer: tokenized.sequence }]
   })
   const isLong = ({ tokenIds }: AnswerSequence): boolean => tokenIds.length > options.maxLength

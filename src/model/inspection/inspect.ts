@@ -14,6 +14,7 @@ import { openWeights } from '#model/weights/base-weights.js'
 import { readTextFile } from '#model/weights/byte-file.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
+import { findLostTokens, type LostToken } from './lost-tokens.js'
 import { modelWarnings } from './model-warnings.js'
 import { type OwnSampling, readOwnSampling } from './own-sampling.js'
 
@@ -36,6 +37,8 @@ export interface ModelFacts {
   readonly warnings: readonly string[]
   /** How its makers sample it; null where its files do not say it, absent where nobody has looked. */
   readonly sampling?: OwnSampling | null
+  /** Signs that it can neither read nor write; null where its head is too large to be looked at, absent where nobody has looked. */
+  readonly lostTokens?: readonly LostToken[] | null
   /** SHA-256 of configuration and weights; null when it was not asked for. */
   readonly digest: string | null
 }
@@ -66,6 +69,7 @@ export async function inspectModel(path: string, options: { readonly hasDigest: 
       toolFormat: answerFormatOf(chatTemplate?.source ?? '').toolFormat,
       warnings: modelWarnings(source, text, config.vocabularySize),
       sampling: await readOwnSampling(path),
+      lostTokens: await findLostTokens(source, config, text),
       digest: options.hasDigest ? await source.digest() : null,
     }
   } finally {

@@ -102,6 +102,7 @@ const baseModelFields = {
   device: maybe(text),
   tool_format: maybe(text),
   sampling: maybe(nullOr(mapOf(number))),
+  lost_tokens: maybe(listOf(objectOf<{ id: number; text: string }>({ id: number, text }))),
   downloaded_bytes: maybe(number),
   total_bytes: maybe(number),
   models: maybe(number),

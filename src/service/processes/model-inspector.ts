@@ -8,6 +8,7 @@ import type { ModelFacts } from '#model/inspection/inspect.js'
 import type { InspectionTask } from '#model/inspection/thread-main.js'
 
 export type { ModelFacts } from '#model/inspection/inspect.js'
+export type { LostToken } from '#model/inspection/lost-tokens.js'
 
 export interface ModelInspector {
   /** @throws {WeightsError} what makes the model unusable, in the reader's words */

@@ -55,7 +55,11 @@ export async function openJob(
   const threads = threadsFor(parameterCount(prepared.config), options.threads ?? null)
   // Ids the model can sample, which may be more than the tokenizer names.
   assertKwargsAreRead(textModel, job)
-  const text = { ...bindText(textModel, job.template_kwargs), vocabularySize: prepared.config.vocabularySize }
+  const text = {
+    ...bindText(textModel, job.template_kwargs),
+    vocabularySize: prepared.config.vocabularySize,
+    lostTokens: new Map(job.lost_tokens.map(({ id, text }) => [id, text])),
+  }
   const modules = adapterModules(prepared.config)
   const parent = await fetchParent(source, job, modules)
   const precision = (job.config['precision'] ?? 'f32') as TrainingPrecision

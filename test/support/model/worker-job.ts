@@ -20,6 +20,7 @@ export function workerJob(overrides: Partial<WorkerJob>): WorkerJob {
     times_shown: 0,
     has_validation: false,
     base_model: { name: 'trainyard/tiny-random' },
+    lost_tokens: [],
     config: {},
     plugins: [],
     template_kwargs: {},

@@ -15,6 +15,8 @@ const STILL_FALLS = 0.98
  * Share of whole answers above which a job did what it could, and below which one that stopped by itself says what is missing.
  */
 const [NEARLY_ALL, HALF] = [0.9, 0.5]
+/** Where as many answers hold what the base model cannot write, their loss says nothing else, and that was said of the rows. */
+const MOSTLY_LOST = 0.5
 /** Rows that were trained on are at this share of the held-out loss where they are known by heart. */
 const BY_HEART = 0.5
 
@@ -36,11 +38,12 @@ function fitOf({ facts }: JobNumbers): Fit | null {
     trained,
     trained_before: trainedBefore,
     held_out: heldOut,
+    lost_share: lostShare = 0,
     ...others
   } = facts['fit'] ?? {}
   const isHeldOut = heldOut !== undefined
   const [loss, before] = isHeldOut ? [heldOut, others['held_out_before']] : [trained, trainedBefore]
-  if (loss === undefined || tokens === 0 || tokens > LONGEST_ANSWER) return null
+  if (loss === undefined || tokens === 0 || tokens > LONGEST_ANSWER || lostShare >= MOSTLY_LOST) return null
   const isFalling = before !== undefined && loss < STILL_FALLS * before
   return { tokens, loss, before, trained, isHeldOut, whole: Math.exp(-loss * tokens), isFalling }
 }

@@ -3,6 +3,7 @@
  */
 import { DataError } from '#base/errors/errors.js'
 import { lineError } from '../json-lines.js'
+import type { DataNotes } from '../notes/data-notes.js'
 
 /** Lines whose examples do not train, in order; of a whole file the first `NAMED_LINES` of each kind. */
 export interface LeftOutLines {
@@ -119,4 +120,38 @@ export function assertInVocabulary(tokenIds: ArrayLike<number>, size: number | u
     if (id < size) continue
     throw lineError(UNRENDERABLE_EXAMPLE, line, `needs token id ${id}, but the model has ids from 0 to ${size - 1}`)
   }
+}
+
+/** A row's tokens, and those that are learned. */
+interface MaskedRow {
+  readonly tokenIds: ArrayLike<number>
+  readonly lossMask: ArrayLike<number>
+}
+
+/**
+ * Notes what answers hold that the base model has no token of its own for, once a row.
+ *
+ * @returns whether they hold any
+ */
+export function noteLostTokens(
+  { notes, text: { lostTokens: lost } }: { readonly notes?: DataNotes | undefined; readonly text: LostTokens },
+  line: number,
+  sequences: readonly MaskedRow[],
+): boolean {
+  if (lost === undefined || lost.size === 0) return false
+  const found = new Set<string>()
+  for (const { tokenIds, lossMask } of sequences) {
+    for (let i = 0; i < tokenIds.length; i += 1) {
+      const said = lossMask[i] === 1 ? lost.get(tokenIds[i] ?? -1) : undefined
+      if (said !== undefined) found.add(JSON.stringify(said))
+    }
+  }
+  for (const said of found) notes?.add('lost_token', `line ${line}`, said)
+  return found.size > 0
+}
+
+/** What readers of rows know of such tokens. */
+export interface LostTokens {
+  /** By id, what tokens say that the base model cannot tell from others. */
+  readonly lostTokens?: ReadonlyMap<number, string>
 }

@@ -13,6 +13,8 @@ export type NoteKind =
   | 'converted'
   /** An assistant turn that trains and says nothing. */
   | 'empty_answer'
+  /** An answer that holds a token which the base model cannot tell from others, by what the token says. */
+  | 'lost_token'
   /** A text with half of a surrogate pair. */
   | 'lone_surrogate'
   /** A sampled answer whose text is not that of its token ids. */
@@ -67,6 +69,10 @@ export function createDataNotes(): DataNotes {
     sentences: () => [
       ...sayNames('unread', 'fields that nothing reads'),
       ...sayNames('converted', 'older forms were converted'),
+      ...sayNames(
+        'lost_token',
+        'answers hold what the base model can neither read nor write, whatever it is shown, for its weights do not tell these tokens from others',
+      ),
       ...sayCount(
         'empty_answer',
         'assistant turn is empty and trains nothing but its end',

@@ -93,8 +93,9 @@ class BaseModels implements BaseModelService {
       options.added.filter(({ name }) => !this.#configured.has(name)).map((entry) => [entry.name, entry]),
     )
     for (const { name, facts } of this.#shelved.values()) {
-      // one that an older version wrote knows no warnings, or no form of calls: it is looked at again
-      if (Array.isArray(facts?.warnings) && facts.toolFormat !== undefined) context.modelFacts.remember(name, facts)
+      // one that an older version wrote lacks what is looked for today: it is looked at again
+      const isWhole = Array.isArray(facts?.warnings) && facts.toolFormat !== undefined && facts.lostTokens !== undefined
+      if (isWhole) context.modelFacts.remember(name, facts)
     }
     this.#tellDownload = createDownloadNotices(context)
     this.#hub = createHubImports({
@@ -247,6 +248,7 @@ class BaseModels implements BaseModelService {
       device: deviceOf(engine?.loaded() ?? null),
       tool_format: this.#context.toolFormatOf(name) ?? known?.toolFormat ?? null,
       sampling: known?.sampling ?? null,
+      lost_tokens: known?.lostTokens?.map((token) => ({ ...token })) ?? null,
       downloaded_bytes: live === undefined ? (progress?.downloadedBytes ?? null) : totalBytes,
       total_bytes: totalBytes,
       models: await countModelsOf(this.#context.db, name, principal),

@@ -2,7 +2,7 @@
  * What is known of the base models' files: read once by the inspector, remembered while the server runs. Asked by whatever depends on
  * a model's size.
  */
-import type { ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
+import type { LostToken, ModelFacts, ModelInspector } from '#service/processes/model-inspector.js'
 
 /** A base model and where it lies. */
 interface Located {
@@ -15,6 +15,8 @@ export interface ModelFactsBook {
   factsOf(model: Located): Promise<ModelFacts>
   /** Parameters of a model that is served; null where they cannot be told. */
   parametersOf(name: string): Promise<number | null>
+  /** Tokens that it cannot tell from others; none where that cannot be told. */
+  lostTokensOf(model: Located): Promise<LostToken[]>
   /**
    * Tokens that a prompt and its answer may have in a model that is served, before it is loaded. Null where its files were not read yet: they
    * are, for whoever asks again, without keeping anybody waiting.
@@ -62,6 +64,11 @@ export function createModelFactsBook(
         () => null,
       )
     },
+    lostTokensOf: async (model) =>
+      await factsOf(model).then(
+        ({ lostTokens }) => [...(lostTokens ?? [])],
+        () => [],
+      ),
     contextLengthOf(name) {
       const facts = found.get(name)
       if (facts !== undefined) return Math.min(facts.contextLength, maxContextLength ?? facts.contextLength)

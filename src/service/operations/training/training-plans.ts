@@ -65,6 +65,7 @@ export function createTrainingPlanService(context: Context): TrainingPlanService
       times_shown: await countCompletedJobs(context.db, model.id, EXAMPLES_KIND),
       has_validation: files.validationPath !== null,
       base_model: { name: base.name },
+      lost_tokens: await context.modelFacts.lostTokensOf(base),
       config: { ...resolvedConfig } as WorkerJob['config'],
       plugins: pluginsNeeded(kind, resolvedConfig),
       template_kwargs: templateKwargs as WorkerJob['config'],

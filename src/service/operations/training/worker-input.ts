@@ -23,7 +23,15 @@ import type { WorkerApiService } from './worker-calls.js'
 
 type Context = Pick<
   ServiceContext,
-  'db' | 'blobs' | 'logger' | 'dispatcher' | 'baseModels' | 'baseModelFiles' | 'leaseMs' | 'resumeIntervalMs'
+  | 'db'
+  | 'blobs'
+  | 'logger'
+  | 'dispatcher'
+  | 'baseModels'
+  | 'baseModelFiles'
+  | 'modelFacts'
+  | 'leaseMs'
+  | 'resumeIntervalMs'
 >
 
 /** What a worker is told of the job's rows, and of those that the model has seen. */
@@ -85,6 +93,7 @@ async function describeJob(context: Context, job: JobRecord): Promise<WorkerJob>
     ),
     ...(await rowFacts(db, job)),
     base_model: { name: base.name },
+    lost_tokens: await context.modelFacts.lostTokensOf(base),
     // names that no option has go along: not known here, they may be to a worker of another making
     config: { ...job.config, ...optionsOfJob(job) } as WorkerJob['config'],
     plugins: pluginsNeeded(job.kind, job.resolvedConfig),

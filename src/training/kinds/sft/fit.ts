@@ -25,9 +25,13 @@ export function noteFit({ facts }: JobReport, loss: number, window: number): voi
 
 /**
  * Writes the figures of a job that has ended: `trained` loss of its last steps and `trained_before` of as many before them,
- * `held_out` and `held_out_before` where rows were measured, and the tokens of an answer.
+ * `held_out` and `held_out_before` where rows were measured, the tokens of an answer, and the share of the answers that hold what the base
+ * model cannot write.
  */
-export function closeFit(report: JobReport, answerTokens: number): void {
+export function closeFit(
+  report: JobReport,
+  { answerTokens, lostShare }: { readonly answerTokens: number; readonly lostShare: number },
+): void {
   const { facts, validation } = report
   const { before, last } = facts[RUNNING_SUMS] ?? {}
   delete facts[RUNNING_SUMS]
@@ -36,6 +40,7 @@ export function closeFit(report: JobReport, answerTokens: number): void {
   const [previous, final] = losses.slice(-2)
   const figures = {
     answer_tokens: answerTokens,
+    lost_share: lostShare === 0 ? undefined : lostShare,
     trained: last,
     trained_before: before,
     held_out: best,

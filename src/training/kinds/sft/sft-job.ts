@@ -146,8 +146,9 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
       },
     }
     const validated = yield* trainEpochs(job, steps, context)
-    const { exampleCount, droppedCount, untrainableCount, trainableTokenCount } = job.survey
-    closeFit(progress.report, trainableTokenCount / Math.max(1, exampleCount - droppedCount - untrainableCount))
+    const { exampleCount, droppedCount, untrainableCount, trainableTokenCount, lostCount } = job.survey
+    const rowCount = Math.max(1, exampleCount - droppedCount - untrainableCount)
+    closeFit(progress.report, { answerTokens: trainableTokenCount / rowCount, lostShare: lostCount / exampleCount })
     return validated
   } finally {
     await sessions.end()

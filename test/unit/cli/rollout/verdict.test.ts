@@ -13,6 +13,8 @@ const at = (changed: Partial<Measured>) =>
     isGuessing: false,
     shown: 0,
     missing: null,
+    rightShare: null,
+    files: { training: 'train.jsonl', examples: 'examples.jsonl' },
     flags: { prompts: 'held-out.jsonl', reward: undefined, maxTokens: 16 },
     asked: ['--max-tokens', '16'],
     ...changed,
@@ -83,9 +85,38 @@ describe('the verdict', () => {
     const again = at({ missing, shown: 2 })
     expect(again.says).toContain('not learned in 2 jobs on examples: the form')
     expect(again.command).toBe('trainyard base-models list')
-    expect(at({ shown: 1, missing: { kind: 'characters', says: '"<" never comes' } }).command).toBe(
-      'trainyard base-models list',
+    const characters = { kind: 'characters', says: '"<" never comes' } as const
+    expect(at({ shown: 1, missing: characters })).toEqual({
+      says: 'not learned from its examples: "<" never comes; more examples that hold it',
+      command: 'trainyard train sft dates --file examples.jsonl --watch',
+    })
+  })
+
+  test('what a base model cannot write is no matter of examples, where most answers need it', () => {
+    const missing = {
+      kind: 'lost',
+      isMost: true,
+      says: 'wanted answers hold "<" (24 of 24), which spark cannot',
+    } as const
+    for (const shown of [0, 1, 2]) {
+      expect(at({ shown, missing, reward: 0.03 })).toEqual({
+        says: `not learned: ${missing.says}; neither examples nor rewards change that, another base model may have them`,
+        command: 'trainyard base-models list',
+      })
+    }
+    const some = at({ missing: { ...missing, isMost: false }, reward: 0.3 })
+    expect(some.says).toBe(
+      `partly learned, 30% of what can be earned: ${missing.says}; rewards raise what is right now and then`,
     )
+  })
+
+  test('answers that are known are shown before rewards, with and without a range, and once', () => {
+    const show = 'trainyard train sft dates --file examples.jsonl --watch'
+    expect(at({ reward: 0.2, rightShare: 0.1 }).command).toBe(show)
+    expect(at({ reward: 0.2, rightShare: 0.1, range: null }).command).toBe(show)
+    expect(at({ reward: 0.2, rightShare: 0.1, shown: 1 }).command).toContain('train rl')
+    expect(at({ reward: 0.7, rightShare: 0.1 }).command).toContain('train rl')
+    expect(at({ reward: 0.2, rightShare: null }).command).toContain('train rl')
   })
 })
 
@@ -94,20 +125,23 @@ describe('what is missing', () => {
     pairs.map(([answer, wanted]) => ({ answer, row: { answer: wanted }, messages: [], reward: 0, metrics: {} }))
 
   test('are characters that never come', () => {
-    expect(findMissing(examples(['49', '$49'], ['7', '$7']))).toEqual({
+    expect(findMissing(examples(['49', '$49'], ['7', '$7']))).toMatchObject({
       kind: 'characters',
+      rightShare: 0,
       says: '"$" never comes, in 2 answers of which 2 should hold it',
     })
   })
   test('is the form, or a part of it', () => {
-    expect(findMissing(examples(['On May 3, 2024-05', '2024-05-03'], ['2020-01-03', '2020-01-04']))).toEqual({
+    expect(findMissing(examples(['On May 3, 2024-05', '2024-05-03'], ['2020-01-03', '2020-01-04']))).toMatchObject({
       kind: 'content',
+      rightShare: 0,
       says: 'the form of the wanted answer is right in 1 of 2; part 3 of 3 is right least often, in 0 of 1',
     })
     expect(
       findMissing(examples(['the year 2024-05', '2024-05-03'], ['on 03-04', '2020-01-04'], ['x1', '2020-01-04'])),
-    ).toEqual({
+    ).toMatchObject({
       kind: 'form',
+      rightShare: 0,
       says: 'the form of the wanted answer is right in 0 of 3',
     })
   })

@@ -438,6 +438,7 @@ describe('readSftBatches', () => {
       },
       leftOutMessages: { count: 0, examples: [] },
       splitCount: 0,
+      lostCount: 0,
       longestLength: Math.max(...batches.flatMap((b) => b.sequences.map(({ tokenIds }) => tokenIds.length))),
     })
     expect(survey.exampleCount).toBe(101)

@@ -23,7 +23,7 @@ test('the last whole window stands beside the one before it, also after a resume
   restoreReport(resumed, stored)
   for (const loss of losses.slice(3)) noteFit(resumed, loss, 2)
   for (const report of [whole, resumed]) {
-    closeFit(report, 12)
+    closeFit(report, { answerTokens: 12, lostShare: 0 })
     expect(report.facts).toEqual({ fit: { answer_tokens: 12, trained: 2, trained_before: 3 } })
   }
 })
@@ -31,10 +31,10 @@ test('the last whole window stands beside the one before it, also after a resume
 test('the best measurement counts, and one that was not the last no longer fell', () => {
   const report = createReport()
   report.validation = [5, 3, 2].map((loss, step) => ({ step, loss }))
-  closeFit(report, 1)
+  closeFit(report, { answerTokens: 1, lostShare: 0 })
   expect(report.facts['fit']).toMatchObject({ held_out: 2, held_out_before: 3 })
   report.validation = [5, 2, 3].map((loss, step) => ({ step, loss }))
-  closeFit(report, 1)
+  closeFit(report, { answerTokens: 1, lostShare: 0 })
   expect(report.facts['fit']).toMatchObject({ held_out: 2, held_out_before: 2 })
 })
 

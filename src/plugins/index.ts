@@ -10,6 +10,7 @@ import { engineNodes } from './engine-nodes/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
+import { init } from './init/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
@@ -43,6 +44,7 @@ const plugins = [
   probes,
   webhooks,
   demo,
+  init,
   modelExport,
   teacher,
   s3,

@@ -4,7 +4,6 @@
 
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
-import { explainEmpty, readTrajectoryFile } from '#cli/input/trajectory-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
@@ -54,6 +53,7 @@ export const trainRl = defineCommand({
       const { prepareLoop } = await import('#cli/training/loop-command.js')
       return { loop: await prepareLoop(context, config), file: null }
     }
+    const { explainEmpty, readTrajectoryFile } = await import('#cli/input/trajectory-file.js')
     const file = await readTrajectoryFile(flags.file, context.io)
     // the older name of the loss, where a file says otherwise
     const loss = flags.loss_fn === undefined ? {} : { ppo: flags.loss_fn === 'ppo' }

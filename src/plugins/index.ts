@@ -12,6 +12,7 @@ import { environments } from './environments/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
+import { init } from './init/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
@@ -48,6 +49,7 @@ const plugins = [
   probes,
   webhooks,
   demo,
+  init,
   modelExport,
   teacher,
   environments,

@@ -174,7 +174,7 @@ export interface Home<V = unknown> {
 
 /** A view of the web page. */
 export interface PluginPageRow {
-  /** Address below `/ui/x/` and the plugin's name: empty, or as `/scores/:id`. */
+  /** Address on the page, below `/x/` and the plugin's name: empty, or as `/scores/:id`. */
   readonly pattern: string
   /** Entry of the navigation, and its heading. */
   readonly section: string

@@ -9,14 +9,14 @@ import { readSourceTree } from './source-tree.js'
 /** Templates that name a command and are no command to copy, or whose values are no data; as they begin, and why. */
 const OTHERS: Readonly<Record<string, string>> = {
   'src/cli/command/completion.ts: `complete -c trainyard': 'lines for fish, of the table of commands',
-  'src/cli/init/files.ts: `# ${describe(task)} Run it: sh task.sh':
+  'src/plugins/init/files.ts: `# ${describe(task)} Run it: sh task.sh':
     'a script, whose name and base model are quoted at its top',
-  'src/cli/init/files.ts: `${examples}trainyard train sft ${name}': 'part of that script',
-  'src/cli/init/files.ts: `trainyard base-models list --quiet': 'part of that script',
-  'src/cli/init/files.ts: `trainyard eval ${name} --prompts held-out.jsonl': 'part of that script',
+  'src/plugins/init/files.ts: `${examples}trainyard train sft ${name}': 'part of that script',
+  'src/plugins/init/files.ts: `trainyard base-models list --quiet': 'part of that script',
+  'src/plugins/init/files.ts: `trainyard eval ${name} --prompts held-out.jsonl': 'part of that script',
   'src/plugins/export/import-adapter.ts: `merge it exactly':
     'a pattern with places to fill in, beside the name of a base model of the operator',
-  'src/cli/init/files.ts: `# ${task.name}': 'a page about a task, whose name is of letters, digits and hyphens',
+  'src/plugins/init/files.ts: `# ${task.name}': 'a page about a task, whose name is of letters, digits and hyphens',
 }
 
 test('no command is made of data but by `command`', () => {

@@ -79,6 +79,7 @@ describe('closed lists', () => {
       'src/plugins/loops/commands/create.ts',
       'src/plugins/loops/loops.ts',
       // a supervised job on answers of a teacher
+      'src/plugins/page/browser/data/train/kinds.ts',
       'src/plugins/teacher/command.ts',
       'src/plugins/teacher/distill-examples.ts',
       // learns at the rate of rewards
@@ -93,7 +94,6 @@ describe('closed lists', () => {
       'src/training/kinds/rl/rl-hyperparameters.ts',
       'src/training/kinds/sft/open-sft.ts',
       'src/training/kinds/sft/sft-hyperparameters.ts',
-      'src/plugins/page/browser/data/train/kinds.ts',
     ])
   })
 })

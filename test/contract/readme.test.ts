@@ -9,7 +9,7 @@ import type { Endpoint } from '#contract/endpoints/endpoint.js'
 import { ENGINE_NODE } from '#contract/endpoints/engine-nodes.js'
 import { WORKER } from '#contract/endpoints/worker.js'
 import { commandTable } from '../../commands/program.js'
-import { settings } from '../../src/cli/config/schema.js'
+import { settingKeys, settings } from '../../src/cli/config/schema.js'
 import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
 import { ENDPOINTS } from '../support/service/with-plugins.js'
 
@@ -47,7 +47,8 @@ test('the table of commands is the program’s', async () => {
 })
 
 test('the table of settings is the schema’s', () => {
-  const rows = Object.entries(settings).map(([key, setting]) => {
+  const rows = settingKeys.map((key) => {
+    const setting = settings[key]
     const shown = setting.default === null ? '' : `\`${JSON.stringify(setting.default)}\``
     const flag = setting.flag === null ? '' : `\`${cell(setting.flag)}\``
     return `| \`${key}\` | ${flag} | ${setting.env.map((name) => `\`${name}\``).join(' ')} | ${cell(shown)} | ${cell(setting.summary)} |`

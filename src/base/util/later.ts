@@ -10,7 +10,7 @@ type StreamsOf<T> = {
 }[keyof T]
 
 /**
- * Every method waits for the object, and for nothing once it is there; one that could not be loaded is tried again by the next call.
+ * Every method waits until the object is there. One that could not be loaded is tried again by the next call.
  *
  * @param streams names every method that answers bit by bit
  */

@@ -130,15 +130,25 @@ export async function createOperations(start: Start, input: OperationsInput): Pr
       allowsTemplate: settings.trustsRequestChatTemplate,
     },
   }
-  const services = {
-    auth: createAuthService(db),
+  const base = { auth: createAuthService(db), usage, activity: jobs.activity, baseModels }
+  return { services: { ...base, ...operationsLater(context, storage.peers) }, context }
+}
+
+/** What knows the forms is loaded where one was set. */
+async function readToolFormats(values: readonly string[]): Promise<ToolFormats> {
+  if (values.length === 0) return { of: () => null, named: [] }
+  return (await import('../operations/base-models/tool-formats.js')).resolveToolFormats(values)
+}
+
+type Late = Omit<AppOptions['services'], 'auth' | 'usage' | 'activity' | 'baseModels'>
+
+/** Those that are loaded by the first call of one. */
+function operationsLater(context: ServiceContext, peers: Storage['peers']): Late {
+  return {
     keys: later(async () => (await import('../operations/access/keys.js')).createKeyService(context)),
     sessions: later(async () => (await import('../operations/access/sessions.js')).createSessionService(context)),
     downloads: later(async () => (await import('../operations/access/downloads.js')).createDownloadService(context)),
-    usage,
-    activity: jobs.activity,
     models: later(async () => (await import('../operations/models/models.js')).createModelService(context)),
-    baseModels,
     checkpoints: later(async () =>
       (await import('../operations/models/checkpoints.js')).createCheckpointService(context),
     ),
@@ -147,10 +157,7 @@ export async function createOperations(start: Start, input: OperationsInput): Pr
       { follow: true },
     ),
     trainingSessions: later(async () =>
-      (await import('../operations/training/training-sessions.js')).createTrainingSessionService(
-        context,
-        storage.peers,
-      ),
+      (await import('../operations/training/training-sessions.js')).createTrainingSessionService(context, peers),
     ),
     trainingPlans: later(async () =>
       (await import('../operations/training/training-plans.js')).createTrainingPlanService(context),
@@ -191,11 +198,4 @@ export async function createOperations(start: Start, input: OperationsInput): Pr
     ),
     modelNotes: later(async () => (await import('../operations/models/model-notes.js')).createModelNotes(context)),
   }
-  return { services, context }
-}
-
-/** What knows the forms is loaded where one was set. */
-async function readToolFormats(values: readonly string[]): Promise<ToolFormats> {
-  if (values.length === 0) return { of: () => null, named: [] }
-  return (await import('../operations/base-models/tool-formats.js')).resolveToolFormats(values)
 }

@@ -21,20 +21,6 @@ export interface AttemptClaim {
   readonly token: string
 }
 
-/**
- * Reads the headers that prove an attempt.
- *
- * @throws {AppError} `invalid_api_key` without a token
- * @throws {ConflictError} `stale_attempt` if the attempt is no number
- */
-export function toAttemptClaim(jobId: string, attempt: string | undefined, token: string | null): AttemptClaim {
-  if (token === null) throw new AppError('authentication', 'invalid_api_key', 'the attempt token is not valid')
-  if (attempt === undefined || !/^\d{1,9}$/.test(attempt)) {
-    throw new ConflictError('stale_attempt', 'header x-trainyard-attempt must be the number of the attempt')
-  }
-  return { jobId, attempt: Number(attempt), token }
-}
-
 /** What an attempt may do: `held` while the job is its own; `completed` when it repeats a completion that succeeded. */
 export interface LeasedJob {
   readonly job: JobRecord

@@ -2,6 +2,7 @@
  * What a worker of an attempt may ask of the server, by the calls of its protocol (`contract/processes/worker.ts`).
  */
 import type { Readable } from 'node:stream'
+import { AppError, ConflictError } from '#base/errors/errors.js'
 import type {
   BaseModelFiles,
   HeartbeatReply,
@@ -50,4 +51,18 @@ export interface WorkerApiService {
   openResumePoint(claim: AttemptClaim, mayLink: boolean): Promise<OpenedBlob>
   complete(claim: AttemptClaim, completion: WorkerCompletion): Promise<void>
   fail(claim: AttemptClaim, failure: WorkerFailure): Promise<void>
+}
+
+/**
+ * Reads the headers that prove an attempt.
+ *
+ * @throws {AppError} `invalid_api_key` without a token
+ * @throws {ConflictError} `stale_attempt` if the attempt is no number
+ */
+export function toAttemptClaim(jobId: string, attempt: string | undefined, token: string | null): AttemptClaim {
+  if (token === null) throw new AppError('authentication', 'invalid_api_key', 'the attempt token is not valid')
+  if (attempt === undefined || !/^\d{1,9}$/.test(attempt)) {
+    throw new ConflictError('stale_attempt', 'header x-trainyard-attempt must be the number of the attempt')
+  }
+  return { jobId, attempt: Number(attempt), token }
 }

@@ -114,7 +114,7 @@ function rewardTest(task: Task): string {
   return `// node --test
 import { equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { check } from './reward.${extensionOf(task)}'
+import { check } from '#cli/init/reward.${extensionOf(task)}'
 
 test('a good answer is worth 1', () => equal(check(${right}, ${row}), 1))
 test('a bad answer is worth 0', () => equal(check(${wrong}, ${row}), 0))
@@ -173,8 +173,8 @@ const examples = await rowsOf('examples.jsonl')`
   return `// ${describe(task)} Run it: ${runLine(task)}
 import { readFile } from 'node:fs/promises'
 import { gather, group, startLocal, TrainableModel } from 'trainyard/rl'
-import { range, reward } from './reward.${extension}'
-${task.source === 'teacher' ? `import { writeExamples } from './teacher.${extension}'\n` : ''}
+import { range, reward } from '#cli/init/reward.${extension}'
+${task.source === 'teacher' ? `import { writeExamples } from '#cli/init/teacher.${extension}'\n` : ''}
 const rowsOf = async (name${typed(task, 'string')}) =>
   (await readFile(name, 'utf8')).trim().split('\\n').map((line) => JSON.parse(line))
 const messagesOf = (row${row}) => row.messages ?? [{ role: 'user', content: row.prompt }]

@@ -1,6 +1,6 @@
 /** The lines of a written program that start its service, run against a client in place of one. */
 import { expect, test } from 'vitest'
-import { openLocal, type Task } from '../../../../src/cli/init/task.js'
+import { openLocal, type Task } from '../../../../src/plugins/init/task.js'
 
 const task = (baseModel: Task['baseModel']): Task => ({
   ...{ name: 'mine', baseModel, source: 'examples', language: 'program' },

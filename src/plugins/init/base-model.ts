@@ -6,7 +6,7 @@ import { stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import type { Environment } from '#base/environment.js'
 import { closest } from '#base/util/suggest.js'
-import { UsageError } from '../terminal/errors.js'
+import { UsageError } from '#cli/terminal/errors.js'
 
 export const BUILT_IN = 'trainyard/spark'
 const HUB = 'https://huggingface.co'

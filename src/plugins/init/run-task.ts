@@ -4,8 +4,8 @@
 import { mkdir, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { packageRoot } from '#base/util/package-root.js'
-import { runInFolder } from '../local/user-program.js'
-import { OutcomeError } from '../terminal/errors.js'
+import { runInFolder } from '#cli/local/user-program.js'
+import { OutcomeError } from '#cli/terminal/errors.js'
 
 /** @throws {OutcomeError} `task_failed` where it ends with an error, which it has printed */
 export async function runTask(folder: string, file: string, options: Parameters<typeof runInFolder>[2]): Promise<void> {

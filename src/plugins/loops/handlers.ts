@@ -6,6 +6,7 @@ import { idempotencyKey } from '#service/http/headers.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import { ownerOf } from '#service/operations/access/tenant.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { CheckGrader } from './check-grader.js'
 import { readLoopRequest } from './create-loop.js'
 import type { loopEndpoints } from './endpoints.js'
 import type { LoopEvent } from './loop-service.js'
@@ -13,7 +14,10 @@ import { createLoopService } from './loops.js'
 import { listLoopEvents, listLoops, type StoredLoop } from './storage/loops.js'
 import type { Loop, LoopEventBody } from './wire.js'
 
-export function loopHandlers({ context }: PluginService): PluginHandlers<typeof loopEndpoints> {
+export function loopHandlers({
+  context,
+  started: { checkGrader },
+}: PluginService<{ readonly checkGrader: CheckGrader }>): PluginHandlers<typeof loopEndpoints> {
   const { db } = context
   const loops = createLoopService(context)
   return {
@@ -23,6 +27,7 @@ export function loopHandlers({ context }: PluginService): PluginHandlers<typeof 
       const repeated =
         key === null ? null : { scope: { ...ownerOf(principal), scope: 'loops', key }, digest: digestOf([request]) }
       const { owner, spec } = await readLoopRequest(context, principal, request)
+      await checkGrader(principal, spec.grader, 'grader')
       return toWire(await loops.create(owner, spec, undefined, repeated))
     },
     'GET /v1/preview/loops': async ({ principal, query }) => {

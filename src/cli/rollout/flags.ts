@@ -16,6 +16,13 @@ export const mapFlag = flag.custom(parseMap)(
   'what columns are, where their names do not say it: text=prompt,label=completion',
 )
 
+/** Of every command that grades. */
+export const teacherFlag = flag.repeated(
+  (text: string) => text,
+  '--teacher <name=url,variable>',
+  'model at another server that the grader may ask, and the variable that holds its key; repeatable',
+)
+
 /** Flags of both commands; the number of answers differs. */
 export const rolloutFlags = {
   prompts: flag.required(
@@ -32,6 +39,7 @@ export const rolloutFlags = {
     "compare with the row's answer (default exact), or your own",
   ),
   grader: flag.text('--grader <file>', 'score by a grader, a JSON file in OpenAI’s form, in place of --reward'),
+  teachers: teacherFlag,
   rewardRange: flag.custom(parseRewardRange)(
     '--reward-range <least,most>',
     'what your own reward can be, for example 0,10; without it nothing is said to be solved',
@@ -61,6 +69,7 @@ export interface RolloutFlags {
   readonly map?: ColumnMap | undefined
   readonly reward: string | undefined
   readonly grader?: string | undefined
+  readonly teachers?: readonly string[] | undefined
   readonly rewardRange?: RewardRange | undefined
   readonly system: string | undefined
   readonly temperature: number | undefined

@@ -11,7 +11,9 @@ import { createPacer } from '#sdk/graders/endpoint.js'
 import type { GradeContext } from '#sdk/graders/grade.js'
 import { gradeTrajectory } from '#sdk/graders/grade-with.js'
 import { withBounds } from '#sdk/graders/model-grader.js'
+import { createLocalPython } from '#sdk/graders/python/local-python.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
+import { readTeachers } from '#sdk/graders/teachers.js'
 import type { CommandContext } from '../command/context.js'
 import { displayPath, messageOf, readInput } from '../input/input-file.js'
 import { UsageError } from '../terminal/errors.js'
@@ -44,7 +46,9 @@ export async function readGraderFile(
 /** What `--grader` plans, as `planRollout` does it for `--reward`. */
 export async function planGrading(
   context: Pick<CommandContext, 'io' | 'output' | 'connect' | 'environment'>,
-  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system' | 'map'> & { readonly grader: string },
+  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'rewardRange' | 'system' | 'map' | 'teachers'> & {
+    readonly grader: string
+  },
 ): Promise<RolloutPlan> {
   if (flags.reward !== undefined) {
     throw new UsageError('conflicting_options', '--reward and --grader both say what an answer is worth: give one', {
@@ -68,7 +72,8 @@ export async function planGrading(
     })
   }
   const range = own ?? said
-  const means = graderMeans(context)
+  const { checkPython, ...means } = graderMeans(context, flags)
+  await checkPython(grader)
   return {
     rows,
     range,
@@ -80,12 +85,41 @@ export async function planGrading(
 }
 
 /**
- * Models that grade are those of the service, which is connected to when the first one is asked. Endpoints are asked
- * from here, and their headers may name the variables of whoever calls.
+ * Models that grade are teachers of the flags, and those of the service, which is connected to when the first one is asked. Endpoints are
+ * asked from here, and their headers may name the variables of whoever calls. Python runs here, with limits, and behind walls where this
+ * system gives some.
  */
-export function graderMeans({ connect, environment }: Pick<CommandContext, 'connect' | 'environment'>): GradeContext {
+export function graderMeans(
+  { connect, environment, output }: Pick<CommandContext, 'connect' | 'environment' | 'output'>,
+  { teachers = [] }: { readonly teachers?: readonly string[] | undefined },
+): GradeContext & {
+  /** Compiles what is Python in it. @throws {UsageError} `invalid_grader` */
+  checkPython(grader: Grader): Promise<void>
+} {
+  const known = readTeachers(teachers, environment)
+  const python = createLocalPython({
+    python: environment['TRAINYARD_PYTHON'],
+    environment,
+    onNoWalls: (why) => output.status(`Python graders run without walls here, with limits only: ${why}`),
+  })
   return {
-    ask: async (request, call) => await (await connect()).chat.create(withBounds(request), call),
+    ask: async (request, call) => {
+      const teacher = known.get(request.model)
+      if (teacher !== undefined) return await teacher(request, call)
+      return await (await connect()).chat.create(withBounds(request), call)
+    },
+    python: python.grade,
+    checkPython: async (grader) => {
+      try {
+        await python.check(grader)
+      } catch (error) {
+        throw new UsageError('invalid_grader', messageOf(error), {
+          param: '--grader',
+          hint: error instanceof AppError ? error.hint : 'TRAINYARD_PYTHON names the interpreter, default python3',
+          cause: error,
+        })
+      }
+    },
     access: {
       address: () => Promise.resolve(null),
       variable: (name) => environment[name],
@@ -97,5 +131,5 @@ export function graderMeans({ connect, environment }: Pick<CommandContext, 'conn
 /** What it can be at least and at most; null of a formula, which may be anything. */
 function rangeOf(grader: Grader): RewardRange | null {
   if (grader.type === 'score_model') return grader.range
-  return grader.type === 'multi' || grader.type === 'endpoint' ? null : [0, 1]
+  return grader.type === 'multi' || grader.type === 'endpoint' || grader.type === 'python' ? null : [0, 1]
 }

@@ -34,11 +34,17 @@ export interface RolloutPlan {
 /** @throws {UsageError} for a bad file or a bad reward */
 export async function planRollout(
   context: Pick<CommandContext, 'io' | 'output' | 'connect' | 'environment'>,
-  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'grader' | 'rewardRange' | 'system' | 'map'>,
+  flags: Pick<RolloutFlags, 'prompts' | 'reward' | 'grader' | 'teachers' | 'rewardRange' | 'system' | 'map'>,
 ): Promise<RolloutPlan> {
   if (flags.grader !== undefined) {
     const { planGrading } = await import('./grader.js')
     return await planGrading(context, { ...flags, grader: flags.grader })
+  }
+  if (flags.teachers !== undefined && flags.teachers.length > 0) {
+    throw new UsageError('missing_option', '--teacher names a model that a grader may ask, and there is no --grader', {
+      param: '--teacher',
+      hint: 'add --grader, or leave --teacher out',
+    })
   }
   const { score, range, identity } = await loadReward(flags.reward, flags.rewardRange ?? null)
   const rows = await readPrompts(flags.prompts, context.io, { ...flags, say: context.output.status })

@@ -29,6 +29,7 @@ export const loopFlags = {
 /** By the names they are given with. */
 const OF_LOOP = {
   ...{ heldOut: '--held-out', jobs: '--jobs', reward: '--reward', grader: '--grader' },
+  teachers: '--teacher',
   ...{ rewardRange: '--reward-range', system: '--system' },
   ...{ temperature: '--temperature', maxTokens: '--max-tokens', seed: '--seed', count: '-n', samples: '--samples' },
   ...{ map: '--map', pick: '--pick', concurrency: '--concurrency', retries: '--retries' },
@@ -57,7 +58,7 @@ export function assertOneSource(flags: Given): void {
   const others = Object.entries(prompts === undefined ? OF_LOOP : OF_FILE)
   const given = others.find(([name]) => {
     const value = flags[name as keyof Given]
-    return value !== undefined && value !== false
+    return value !== undefined && value !== false && !(Array.isArray(value) && value.length === 0)
   })
   if (given === undefined) return
   const [, name] = given

@@ -12,6 +12,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import { listEvents } from '#service/storage/events.js'
 import { unknownCursor } from '#service/storage/paging.js'
 import { findJobs } from '#service/storage/training-jobs.js'
+import type { CheckGrader } from '../loops/check-grader.js'
 import type { LoopService } from '../loops/loop-service.js'
 import { createJob } from './create-job.js'
 import { assertSupported } from './create-parts.js'
@@ -50,7 +51,11 @@ const EVENT_PREFIX = 'ftevent-'
 
 export function createFineTuningService(
   context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts' | 'engines'>,
-  { models, trainingJobs }: { readonly models: ModelService; readonly trainingJobs: TrainingJobService },
+  {
+    models,
+    trainingJobs,
+    checkGrader,
+  }: { readonly models: ModelService; readonly trainingJobs: TrainingJobService; readonly checkGrader: CheckGrader },
   loops: LoopService,
 ): FineTuningService {
   const view = createJobView(context)
@@ -73,7 +78,7 @@ export function createFineTuningService(
       if (method !== 'reinforcement') {
         return createJob({ context, models, trainingJobs, view }, principal, { request, method, headers })
       }
-      const parts = { context, models, loops, view: reinforcement }
+      const parts = { context, models, loops, view: reinforcement, checkGrader }
       const { loopId } = await createReinforcementJob(parts, principal, { request, headers })
       const made = await reinforcement.find(principal, loopId)
       if (made === null) throw new ConflictError('job_deleted', 'the job was deleted while it was created')

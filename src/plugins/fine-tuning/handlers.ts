@@ -3,6 +3,7 @@
  */
 import { createHeaders } from '#service/http/headers.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { CheckGrader } from '../loops/check-grader.js'
 import { createLoopService } from '../loops/loops.js'
 import type { fineTuningEndpoints } from './endpoints.js'
 import { createFineTuningService } from './fine-tuning.js'
@@ -10,8 +11,9 @@ import { createFineTuningService } from './fine-tuning.js'
 export function fineTuningHandlers({
   context,
   app: { services },
-}: PluginService): PluginHandlers<typeof fineTuningEndpoints> {
-  const fineTuning = createFineTuningService(context, services, createLoopService(context))
+  started: { checkGrader },
+}: PluginService<{ readonly checkGrader: CheckGrader }>): PluginHandlers<typeof fineTuningEndpoints> {
+  const fineTuning = createFineTuningService(context, { ...services, checkGrader }, createLoopService(context))
   return {
     'POST /v1/fine_tuning/jobs': async ({ principal, body, c }) =>
       fineTuning.create(principal, await body(), createHeaders(c)),

@@ -4,7 +4,12 @@
 import type { JsonBody } from '#contract/endpoints/endpoint.js'
 import { endpoints } from '#contract/endpoints/endpoint.js'
 import type { PluginEndpoints } from '#service/plugin.js'
-import { runGraderRequestSchema, runGraderResponseSchema, validateGraderSchema } from './wire.js'
+import {
+  runGraderRequestSchema,
+  runGraderResponseSchema,
+  validateGraderResponseSchema,
+  validateGraderSchema,
+} from './wire.js'
 
 const SECTION = 'Graders (OpenAI)'
 const openAi = { tag: SECTION, origin: 'OpenAI' } as const
@@ -29,7 +34,7 @@ const rows = endpoints({
     summary: 'Check a grader without an answer',
     scope: 'read',
     body: { schema: validateGraderSchema, size: 'chatBytes', reader: READER },
-    answer: validateGraderSchema,
+    answer: validateGraderResponseSchema,
   },
 })
 

@@ -2,13 +2,13 @@
  * Grades one answer, or checks a grader without one. Models that grade are those that chat knows, and the teachers of
  * the settings; endpoints are at addresses that webhooks could have, too, and cost a key that may write.
  */
-import { NotFoundError } from '#base/errors/errors.js'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { createTurns } from '#base/util/turns.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
-import { checkGrader, modelsOf, urlsOf } from '#sdk/graders/check.js'
+import { checkGrader, singlesOf, sourcesOf } from '#sdk/graders/check.js'
 import { createPacer, type EndpointAccess } from '#sdk/graders/endpoint.js'
-import { grade } from '#sdk/graders/grade.js'
+import { type GradePython, grade } from '#sdk/graders/grade.js'
 import { type AskModel, withBounds } from '#sdk/graders/model-grader.js'
 import { toRunResult } from '#sdk/graders/run-result.js'
 import { toSample } from '#sdk/graders/sample.js'
@@ -19,7 +19,8 @@ import type { Principal, ServiceContext } from '#service/operations/context.js'
 import type { ChatService } from '#service/operations/generation/chat/chat.js'
 import { resolvePolicy } from '#service/operations/generation/chat/served-models.js'
 import type { Outside } from './outside.js'
-import type { RunGraderRequest, RunGraderResponse } from './wire.js'
+import type { PythonAccess } from './python-access.js'
+import type { RunGraderRequest, RunGraderResponse, ValidateGraderResponse } from './wire.js'
 
 /** Each may take a second of the core that answers everybody; how many wait is bounded by the requests that brought them. */
 const COMPARISONS = {
@@ -38,7 +39,11 @@ interface Asking {
 
 export function createGraderService(
   context: Pick<ServiceContext, 'clock' | 'db' | 'blobs' | 'baseModels' | 'lookUp'>,
-  { chat, outside }: { readonly chat: Pick<ChatService, 'create'>; readonly outside: Outside },
+  {
+    chat,
+    outside,
+    python,
+  }: { readonly chat: Pick<ChatService, 'create'>; readonly outside: Outside; readonly python: PythonAccess },
 ) {
   const { clock } = context
   const { teachers, variables } = outside
@@ -49,10 +54,24 @@ export function createGraderService(
 
   /** Refuses what can be told before anything is asked. */
   async function assertAllowed(grader: Grader, principal: Principal): Promise<void> {
-    const urls = urlsOf(grader)
-    if (urls.length > 0) requireScope(principal, 'write')
-    for (const url of urls) rules.check(url)
-    await assertModels(grader, principal)
+    for (const { at, each } of singlesOf(grader)) {
+      if (each.type === 'endpoint') {
+        requireScope(principal, 'write')
+        checkUrl(each.url, `${at}.url`)
+      } else if (each.type === 'python') {
+        requireScope(principal, 'write')
+        await python.open(`${at}.source`)
+      } else if ('model' in each && !teachers.has(each.model)) await assertModel(each.model, `${at}.model`, principal)
+    }
+  }
+
+  function checkUrl(url: string, param: string): void {
+    try {
+      rules.check(url)
+    } catch (error) {
+      if (!(error instanceof InvalidRequestError)) throw error
+      throw new InvalidRequestError(error.code, error.message, { param, hint: error.hint })
+    }
   }
 
   const accessFor = ({ entity }: Principal): EndpointAccess => ({
@@ -62,22 +81,25 @@ export function createGraderService(
   })
 
   /** @throws {NotFoundError} `grader_model_not_found` */
-  async function assertModels(grader: Grader, principal: Principal): Promise<void> {
-    for (const model of modelsOf(grader).filter((name) => !teachers.has(name))) {
-      try {
-        await resolvePolicy(context, principal, model)
-      } catch (error) {
-        if (!(error instanceof NotFoundError)) throw error
-        const names = [...teachers.keys()]
-        const known = names.length === 0 ? 'there are no teachers' : `teachers are ${names.join(', ')}`
-        const own = context.baseModels.map(({ name }) => name).join(', ')
-        throw new NotFoundError('grader_model_not_found', `no model ${model} grades here`, {
-          param: 'grader.model',
-          hint: `a model of yours, as chat names it, or a base model (${own}); ${known}: trainyard serve --teacher names one`,
-        })
-      }
+  async function assertModel(model: string, param: string, principal: Principal): Promise<void> {
+    try {
+      await resolvePolicy(context, principal, model)
+    } catch (error) {
+      if (!(error instanceof NotFoundError)) throw error
+      const names = [...teachers.keys()]
+      const known = names.length === 0 ? 'there are no teachers' : `teachers are ${names.join(', ')}`
+      const own = context.baseModels.map(({ name }) => name).join(', ')
+      throw new NotFoundError('grader_model_not_found', `no model ${model} grades here`, {
+        param,
+        hint: `a model of yours, as chat names it, or a base model (${own}); ${known}: trainyard serve --teacher names one`,
+      })
     }
   }
+
+  const pythonFor =
+    ({ entity }: Principal): GradePython =>
+    async (source, namespaces, { signal }) =>
+      await (await python.open('grader')).grade(source, namespaces, { owner: entity, signal })
 
   function askFor({ principal, requestId }: Asking): AskModel {
     return async (request, { signal }) => {
@@ -102,15 +124,24 @@ export function createGraderService(
       const sample = toSample(typeof given === 'string' ? given : (given as JsonObject))
       const { principal, signal } = asking
       const inTurn = async (compare: () => Promise<number>) => await comparisons.take(principal.entity, signal, compare)
-      const means = { ask: askFor(asking), access: accessFor(principal), inTurn, signal }
+      const means = { ask: askFor(asking), access: accessFor(principal), inTurn, signal, python: pythonFor(principal) }
       const graded = await grade(grader, { item: item ?? {}, sample }, means)
       return toRunResult(grader, graded, (clock.monotonicMs() - begunMs) / 1000)
     },
-    async validate<T extends { readonly grader: unknown }>(request: T, principal: Principal): Promise<T> {
+    async validate<T extends { readonly grader: ValidateGraderResponse['grader'] }>(
+      request: T,
+      principal: Principal,
+      signal: AbortSignal,
+    ): Promise<ValidateGraderResponse> {
       const grader = readGrader(request.grader)
       checkGrader(grader)
       await assertAllowed(grader, principal)
-      return request
+      const sources = sourcesOf(grader)
+      for (const { source, param } of sources) {
+        await (await python.open(param)).check(source, { param, owner: principal.entity, signal })
+      }
+      const isWarned = sources.length > 0 && python.warning !== null
+      return { ...request, ...(isWarned ? { warnings: [python.warning] } : {}) }
     },
   }
 }

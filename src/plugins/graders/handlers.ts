@@ -5,14 +5,14 @@ import { answerIdOf } from '#service/http/generated-answer.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import type { graderEndpoints } from './endpoints.js'
 import { createGraderService } from './graders.js'
-import type { Outside } from './outside.js'
+import type { StartedGraders } from './start.js'
 
 export function graderHandlers({
   context,
   app,
-  started: outside,
-}: PluginService<Outside>): PluginHandlers<typeof graderEndpoints> {
-  const graders = createGraderService(context, { chat: app.services.chat, outside })
+  started,
+}: PluginService<StartedGraders>): PluginHandlers<typeof graderEndpoints> {
+  const graders = createGraderService(context, { chat: app.services.chat, ...started })
   return {
     'POST /v1/fine_tuning/alpha/graders/run': async ({ principal, body, c }) =>
       await graders.run(await body(), {
@@ -20,7 +20,7 @@ export function graderHandlers({
         requestId: answerIdOf(c, app, undefined),
         signal: c.req.raw.signal,
       }),
-    'POST /v1/fine_tuning/alpha/graders/validate': async ({ principal, body }) =>
-      await graders.validate(await body(), principal),
+    'POST /v1/fine_tuning/alpha/graders/validate': async ({ principal, body, c }) =>
+      await graders.validate(await body(), principal, c.req.raw.signal),
   }
 }

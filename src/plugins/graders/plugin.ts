@@ -28,8 +28,17 @@ export const graders = definePlugin({
       flag: '--grader-variable <name>',
       summary: 'variable that headers of graders may name',
     },
+    allowPython: {
+      key: 'allow-python-graders',
+      type: 'choice',
+      default: 'false',
+      choices: ['false', 'true', 'unconfined'],
+      flag: '--allow-python-graders [unconfined]',
+      summary:
+        'run graders in Python, behind walls: they compute, and neither read, send nor stay; =unconfined where the system gives no walls',
+    },
   },
-  start: async ({ settings }) => (await import('./outside.js')).readOutside(settings),
+  start: async ({ settings, ...core }) => (await import('./start.js')).startGraders(core, settings),
   handlers: async (service) => (await import('./handlers.js')).graderHandlers(service),
   commands: {
     after: 'eval',

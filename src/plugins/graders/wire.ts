@@ -8,6 +8,11 @@ import { byBody } from '#contract/wire/maxima.js'
 const graderSchema = byBody(z.record(z.string(), z.json()))
 
 export const validateGraderSchema = z.object({ grader: graderSchema })
+export const validateGraderResponseSchema = validateGraderSchema.extend({
+  /** Ours: how it runs here. */
+  warnings: z.array(z.string()).optional(),
+})
+export type ValidateGraderResponse = z.infer<typeof validateGraderResponseSchema>
 
 export const runGraderRequestSchema = z.object({
   grader: graderSchema,

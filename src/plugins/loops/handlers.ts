@@ -7,6 +7,7 @@ import { idempotencyKey } from '#service/http/headers.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import { ownerOf } from '#service/operations/access/tenant.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import type { CheckGrader } from './check-grader.js'
 import { readLoopRequest } from './create-loop.js'
 import type { loopEndpoints } from './endpoints.js'
 import type { LoopEvaluation, LoopEvent, LoopExample } from './loop-service.js'
@@ -19,7 +20,10 @@ import type { Loop, LoopEventBody } from './wire.js'
 /** Evaluations of a loop that is asked for by itself. */
 const SHOWN_EVALUATIONS = 100
 
-export function loopHandlers({ context }: PluginService): PluginHandlers<typeof loopEndpoints> {
+export function loopHandlers({
+  context,
+  started: { checkGrader },
+}: PluginService<{ readonly checkGrader: CheckGrader }>): PluginHandlers<typeof loopEndpoints> {
   const { db } = context
   const loops = createLoopService(context)
   const shown = async (loop: StoredLoop): Promise<Loop> =>
@@ -31,6 +35,7 @@ export function loopHandlers({ context }: PluginService): PluginHandlers<typeof 
       const repeated =
         key === null ? null : { scope: { ...ownerOf(principal), scope: 'loops', key }, digest: digestOf([request]) }
       const { owner, spec } = await readLoopRequest(context, principal, request)
+      await checkGrader(principal, spec.grader, 'grader')
       return await shown(await loops.create(owner, spec, undefined, repeated))
     },
     'GET /v1/preview/loops': async ({ principal, query }) => {

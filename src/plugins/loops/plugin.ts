@@ -6,8 +6,8 @@ import { definePlugin } from '#service/define-plugin.js'
 export const loops = definePlugin({
   name: 'loops',
   endpoints: async () => (await import('./endpoints.js')).loopEndpoints,
-  handlers: async (service) => (await import('./handlers.js')).loopHandlers(service),
   start: async (core) => (await import('./start.js')).startLoops(core),
+  handlers: async (service) => (await import('./handlers.js')).loopHandlers(service),
   tables: async () => (await import('./storage/schema-part.js')).loopSchema,
   processes: ['plugins/loops/process/main.js'],
   commands: {

@@ -2,12 +2,13 @@
  * Who runs loops, beside the service: nothing of it is loaded before a loop wants a process.
  */
 import type { PluginStart } from '#service/plugin.js'
+import { type CheckGrader, createGraderCheck } from './check-grader.js'
 import { freeLoops, listDueLoops } from './storage/claims.js'
 import type { LoopSupervisor } from './supervisor.js'
 import { DEFAULT_LOOP_TIMING, type LoopTiming } from './timing.js'
 
 /** Starts it for a service; it ends with the service. */
-export async function startLoops(core: PluginStart): Promise<undefined> {
+export async function startLoops(core: PluginStart): Promise<{ readonly checkGrader: CheckGrader }> {
   const { context, lifetimes, isAlone } = core
   const { db, logger } = context
   const timing: LoopTiming = { ...DEFAULT_LOOP_TIMING, ...core.tuning }
@@ -42,5 +43,5 @@ export async function startLoops(core: PluginStart): Promise<undefined> {
         })
     }, timing.pollMs).unref()
   })
-  return undefined
+  return { checkGrader: createGraderCheck(core.ask) }
 }

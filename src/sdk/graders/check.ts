@@ -39,27 +39,37 @@ interface Template {
 }
 
 function templatesOf(grader: Grader, path: string): readonly Template[] {
-  if (grader.type === 'multi') {
-    return [...grader.graders].flatMap(([key, each]) => templatesOfOne(each, `${path}.graders.${key}`))
-  }
-  return templatesOfOne(grader, path)
+  return singlesOf(grader, path).flatMap(({ at, each }) => templatesOfOne(each, at))
 }
 
-const singlesOf = (grader: Grader): readonly SingleGrader[] =>
-  grader.type === 'multi' ? [...grader.graders.values()] : [grader]
+/** The graders that are no `multi`, each with its place. */
+export function singlesOf(
+  grader: Grader,
+  path = 'grader',
+): readonly { readonly at: string; readonly each: SingleGrader }[] {
+  if (grader.type !== 'multi') return [{ at: path, each: grader }]
+  return [...grader.graders].map(([key, each]) => ({ at: `${path}.graders.${key}`, each }))
+}
 
 /** Models that grade. */
 export function modelsOf(grader: Grader): readonly string[] {
-  return [...new Set(singlesOf(grader).flatMap((each) => ('model' in each ? [each.model] : [])))]
+  return [...new Set(singlesOf(grader).flatMap(({ each }) => ('model' in each ? [each.model] : [])))]
 }
 
 /** Endpoints that grade. */
 export function urlsOf(grader: Grader): readonly string[] {
-  return [...new Set(singlesOf(grader).flatMap((each) => (each.type === 'endpoint' ? [each.url] : [])))]
+  return [...new Set(singlesOf(grader).flatMap(({ each }) => (each.type === 'endpoint' ? [each.url] : [])))]
+}
+
+/** Sources of Python that grade, each with its place. */
+export function sourcesOf(grader: Grader): readonly { readonly source: string; readonly param: string }[] {
+  return singlesOf(grader).flatMap(({ at, each }) =>
+    each.type === 'python' ? [{ source: each.source, param: `${at}.source` }] : [],
+  )
 }
 
 function templatesOfOne(grader: SingleGrader, path: string): readonly Template[] {
-  if (grader.type === 'endpoint') return []
+  if (grader.type === 'endpoint' || grader.type === 'python') return []
   if ('messages' in grader) {
     return grader.messages.flatMap(({ parts }, i) =>
       parts.map((template) => ({ at: `${path}.input[${i}].content`, template })),

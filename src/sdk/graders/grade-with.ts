@@ -2,6 +2,7 @@
  * A grader as a reward: the number trains, and its parts, what passed and errors become metrics and logs of the
  * trajectory.
  */
+import { readEnvironment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { Reward } from '../rl/rewards.js'
@@ -11,6 +12,7 @@ import { createPacer, type EndpointAccess } from './endpoint.js'
 import { type GradeContext, type Graded, grade } from './grade.js'
 import { ERRORS_METRIC } from './grade-errors.js'
 import type { AskModel } from './model-grader.js'
+import { createLocalPython } from './python/local-python.js'
 import { toSample } from './sample.js'
 import { type Grader, readGrader } from './spec.js'
 
@@ -29,12 +31,18 @@ type Gradable = Pick<Trajectory, 'answer' | 'metrics'> & Partial<Pick<Trajectory
  * @param options.models answers requests of graders that ask a model: `(request, call) => client.chat.create(request,
  *   call)`
  * @param options.variables what headers of endpoints may name, as `${NAME}`
+ * @param options.python interpreter of graders in Python; default `python3`. They run with limits, and behind walls where the system gives
+ *   some
  * @throws {AppError} `invalid_grader` with the path of what is wrong; `grader_model_not_found` for one that asks a
  *   model, without `models`
  */
 export function gradeWith(
   spec: Grader | JsonObject,
-  options: { readonly models?: AskModel; readonly variables?: Readonly<Record<string, string | undefined>> } = {},
+  options: {
+    readonly models?: AskModel
+    readonly variables?: Readonly<Record<string, string | undefined>>
+    readonly python?: string
+  } = {},
 ): Reward<JsonObject> {
   const grader = 'passThreshold' in spec ? (spec as Grader) : readGrader(spec)
   checkGrader(grader)
@@ -53,8 +61,9 @@ export function gradeWith(
     variable: (name) => options.variables?.[name],
     pacer: createPacer(),
   }
+  const python = createLocalPython({ python: options.python, environment: readEnvironment() }).grade
   return async (trajectory, item) =>
-    (await gradeTrajectory(grader, trajectory, { item, ask: options.models, access })).reward
+    (await gradeTrajectory(grader, trajectory, { item, ask: options.models, access, python })).reward
 }
 
 function toAnswer({ finish_reason: finishReason, message }: Choice): JsonObject {

@@ -27,12 +27,21 @@ export interface Graded {
 export interface GradeContext {
   /** Absent: graders by a model err. */
   readonly ask?: AskModel | undefined
+  /** Runs a source of Python; absent: graders in Python err. */
+  readonly python?: GradePython | undefined
   /** Absent: graders by an endpoint err. */
   readonly access?: EndpointAccess | undefined
   /** Runs a comparison of two texts, which may take a second of a core, when it is its turn; absent: at once. */
   readonly inTurn?: ((compare: () => Promise<number>) => Promise<number>) | undefined
   readonly signal?: AbortSignal | undefined
 }
+
+/** @throws {GradingError} the flags of Python graders */
+export type GradePython = (
+  source: string,
+  namespaces: Namespaces,
+  options: { readonly signal?: AbortSignal | undefined },
+) => Promise<number>
 
 interface GradeInput {
   /** The row. */
@@ -88,6 +97,11 @@ async function scoreBy(
     if (access === undefined) throw new GradingError('other_error', `nothing here may connect to ${grader.url}`)
     const { gradeByEndpoint } = await import('./endpoint.js')
     return await gradeByEndpoint(grader, namespaces, { access, signal })
+  }
+  if (grader.type === 'python') {
+    const { python, signal } = context
+    if (python === undefined) throw new GradingError('python_grader_server_error', 'no Python is run here')
+    return await python(grader.source, namespaces, { signal })
   }
   const input = render(grader.input, namespaces)
   const reference = render(grader.reference, namespaces)

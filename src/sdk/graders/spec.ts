@@ -78,6 +78,12 @@ export interface EndpointGrader extends Named {
   readonly perSecond: number | null
 }
 
+/** `grade(sample, item)` of a source; run where walls are (`python/`). */
+export interface PythonGrader extends Named {
+  readonly type: 'python'
+  readonly source: string
+}
+
 export interface MultiGrader extends Named {
   readonly type: 'multi'
   readonly graders: ReadonlyMap<string, SingleGrader>
@@ -86,7 +92,7 @@ export interface MultiGrader extends Named {
   readonly invalidGrade: number
 }
 
-export type SingleGrader = StringCheck | TextSimilarity | ModelGrader | EndpointGrader
+export type SingleGrader = StringCheck | TextSimilarity | ModelGrader | EndpointGrader | PythonGrader
 export type Grader = SingleGrader | MultiGrader
 
 type Read<G extends Grader> = (fields: Fields) => Omit<G, keyof Named>
@@ -156,6 +162,18 @@ const KINDS: {
       return { type: 'endpoint', url, headers: readHeaders(fields), perSecond }
     },
   },
+  python: {
+    // the image of the hosted service is none of ours: kept, and not read
+    fields: ['source', 'image_tag'],
+    read: (fields) => {
+      const source = fields.text('source')
+      fields.optionalText('image_tag')
+      if (Buffer.byteLength(source) > LONGEST_SOURCE) {
+        throw fields.wrong('source', `a source has at most ${LONGEST_SOURCE} bytes, got ${Buffer.byteLength(source)}`)
+      }
+      return { type: 'python', source }
+    },
+  },
   multi: {
     fields: ['graders', 'calculate_output', 'invalid_grade'],
     read: (fields) => ({
@@ -167,15 +185,12 @@ const KINDS: {
   },
 }
 
-/** Kinds that are known and not here, with what to use instead. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
-  python: 'string_check, text_similarity and multi need no code; --reward takes a program in any language',
-}
-
 const GRADER_KINDS = Object.keys(KINDS) as readonly Grader['type'][]
 /** Graders of one `multi`. */
 const MOST_GRADERS = 64
 const LONGEST_NAME = 256
+/** Bytes of a Python grader, as its publisher has it. */
+const LONGEST_SOURCE = 256 * 1024
 
 /**
  * Reads a grader.
@@ -189,10 +204,6 @@ export function readGrader(value: unknown, path = 'grader'): Grader {
 
 function readOne(value: unknown, path: string, key: string | null): Grader {
   const fields = fieldsOf(value, path)
-  const { type } = fields.object
-  if (typeof type === 'string' && Object.hasOwn(ELSEWHERE, type)) {
-    throw fields.wrong('type', `graders of the kind ${type} do not run here`, { hint: ELSEWHERE[type] })
-  }
   const kind = fields.choice('type', GRADER_KINDS)
   const { fields: known, read } = KINDS[kind]
   fields.only(['type', 'name', 'pass_threshold', ...known], kind)

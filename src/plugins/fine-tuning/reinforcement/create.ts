@@ -18,6 +18,7 @@ import { openRows } from '#service/operations/training/row-stream.js'
 import type { CreateHeaders } from '#service/operations/training/training-jobs.js'
 import { forgetIdempotent, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
+import type { CheckGrader } from '../../loops/check-grader.js'
 import type { LoopService, LoopSpec } from '../../loops/loop-service.js'
 import { findRepeated, modelOf, requireRows } from '../create-parts.js'
 import {
@@ -39,6 +40,7 @@ interface ReinforcementParts {
   readonly models: Pick<ModelService, 'draft' | 'create' | 'delete'>
   readonly loops: Pick<LoopService, 'create'>
   readonly view: Pick<ReinforcementView, 'withLoop'>
+  readonly checkGrader: CheckGrader
 }
 
 /** Rows of a job, and of those that it is measured on. */
@@ -64,6 +66,7 @@ export async function createReinforcementJob(
   const wanted = modelOf(principal, request, baseModel)
   const trained = model ?? (await models.draft(principal, wanted))
   const { spec, shown, notes } = await specOf(context, principal, { request, baseModel })
+  await parts.checkGrader(principal, spec.grader, GRADER)
   const record =
     before ??
     (await inTransaction(db, async (transaction) => {

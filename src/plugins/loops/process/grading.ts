@@ -1,12 +1,12 @@
 /**
- * Grades answers side by side. What is arithmetic is done here; graders that ask a model or an endpoint are the server's, which
- * knows teachers, hosts and variables, and what they say is remembered: each is asked once an answer, also by a process that
+ * Grades answers side by side. What is arithmetic is done here; graders that ask a model or an endpoint, or are Python, are the server's,
+ * which knows teachers, hosts and variables and has the walls, and what they say is remembered: each is asked once an answer, also by a process that
  * goes on where another was lost.
  */
 import { createHash } from 'node:crypto'
 import { stringifyExact } from '#base/json/exact-json.js'
 import type { Http } from '#sdk/client/http.js'
-import { modelsOf, urlsOf } from '#sdk/graders/check.js'
+import { modelsOf, sourcesOf, urlsOf } from '#sdk/graders/check.js'
 import { type Graded, grade } from '#sdk/graders/grade.js'
 import type { GradeError } from '#sdk/graders/grade-errors.js'
 import { answerOf, noteGraded } from '#sdk/graders/grade-with.js'
@@ -23,7 +23,9 @@ const AT_ONCE = 16
 /** Digests of one question. */
 const CHUNK = 500
 /** What may be otherwise when it is asked again. */
-const PASSING: readonly string[] = ['model_grader_server_error', 'unresponsive_reward_error', 'other_error']
+const PASSING: readonly string[] = [
+  ...['model_grader_server_error', 'python_grader_server_error', 'unresponsive_reward_error', 'other_error'],
+]
 
 /** One answer, graded. */
 export interface GradedAnswer {
@@ -42,7 +44,7 @@ export interface GradedGroups {
 
 export function createGrading(start: Pick<LoopStart, 'entity' | 'project' | 'spec'>, http: Http, link: Link) {
   const grader = readGrader(start.spec.grader)
-  const isOutside = modelsOf(grader).length > 0 || urlsOf(grader).length > 0
+  const isOutside = [modelsOf, urlsOf, sourcesOf].some((list) => list(grader).length > 0)
 
   /** By digest: what is asked, until the step's grades are complete. */
   const asking = new Map<string, Promise<Graded>>()

@@ -73,7 +73,27 @@ describe('refused', () => {
     ['without its words', null, {}, M, 'missing_required_parameter'],
     ['without a grader', {}, {}, `${M}.grader`, /./],
     ['a grader of no kind', { grader: { ...GRADER, type: 'magic' } }, {}, `${M}.grader.type`, 'invalid_grader'],
-    ['a python grader', { grader: { type: 'python', source: 'x' } }, {}, `${M}.grader.type`, 'invalid_grader'],
+    ['a python grader without source', { grader: { type: 'python' } }, {}, `${M}.grader.source`, 'invalid_grader'],
+    [
+      'a model that grades nowhere',
+      { grader: { type: 'score_model', model: 'gpt-none', input: [{ role: 'user', content: 'x' }] } },
+      {},
+      `${M}.grader.model`,
+      'grader_model_not_found',
+    ],
+    [
+      'a host that is not allowed',
+      {
+        grader: {
+          type: 'multi',
+          graders: { far: { type: 'endpoint', name: 'far', url: 'https://10.0.0.1/x' } },
+          calculate_output: 'far',
+        },
+      },
+      {},
+      `${M}.grader.graders.far.url`,
+      'grader_refused',
+    ],
     ['a path of no row', { grader: { ...GRADER, reference: '{{item.city}}' } }, {}, `${M}.grader`, 'invalid_grader'],
     [
       'a template that names nothing',

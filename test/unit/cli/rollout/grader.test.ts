@@ -1,5 +1,7 @@
 /** `--grader` of `rollout`, `eval` and `train rl --prompts`, and `grader check`: what a file earns, what is said of errors, what is refused. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -127,5 +129,73 @@ describe('grader check', () => {
     expect((await check(spec, '--item', '[1]', '--sample', 'x')).stderr).toContain(
       '--item must be a JSON object, got [1]',
     )
+  })
+
+  test('--agreement compares with what people said: correlation, share of the same, and the lines that are farthest apart', async () => {
+    const row = (sample: string, score: number) => JSON.stringify({ item: { answer: '4' }, sample, score })
+    const right = [row('4', 1), row('4', 1), row('5', 0), row('4', 0), row('5', 0), row('x', 0)]
+    const agreement = file('scored.jsonl', `${right.join('\n')}\n\n`)
+    const json = JSON.parse((await check(RIGHT, '--agreement', agreement, '--json')).stdout)
+    // phi of the table 2, 1, 0, 3 is 6 / sqrt(2 * 4 * 3 * 3)
+    expect(json).toMatchObject({
+      ...{ object: 'grader.agreement', rows: 6, errors: 0, farthest: [{ line: 4, score: 0, reward: 1 }] },
+      same: { value: 5 / 6 },
+      pearson: { value: expect.closeTo(6 / Math.sqrt(72), 12), interval: [expect.any(Number), expect.any(Number)] },
+      mean_difference: expect.closeTo(1 / 6, 12),
+    })
+    const { stdout } = await check(RIGHT, '--agreement', agreement)
+    expect(stdout).toContain('6 rows')
+    expect(stdout).toMatch(/spearman 0\.707\d*, 95% /)
+    expect(stdout).toContain('line 4: 0 by people, 1 by the grader')
+  })
+
+  test.each([
+    ['{"sample":"4"}', /scored.jsonl:1: "score" must be a number/],
+    ['{"score":1}', /scored.jsonl:1: "sample" must be a text/],
+    ['nothing', /scored.jsonl:1: is no JSON object/],
+    ['{"sample":"4","score":1}', /has 1 rows, expected 4 to 10000/],
+  ])('--agreement refuses %s', async (line, words) => {
+    const { stderr, exitCode } = await check(RIGHT, '--agreement', file('scored.jsonl', line))
+    expect([exitCode, stderr]).toEqual([2, expect.stringMatching(words)])
+  })
+
+  test('--agreement beside an answer, and --teacher without a grader, are refused', async () => {
+    const both = await check(RIGHT, '--agreement', file('scored.jsonl', ''), '--sample', '4')
+    expect([both.exitCode, both.stderr]).toEqual([2, expect.stringContaining('--agreement has rows')])
+    const alone = await run([
+      'eval',
+      'email-agent',
+      '--prompts',
+      file('p.jsonl', ROWS),
+      '--teacher',
+      'a=http://127.0.0.1:9',
+    ])
+    expect([alone.exitCode, alone.stderr]).toEqual([2, expect.stringContaining('there is no --grader')])
+  })
+
+  test('a teacher of --teacher answers a grader that asks a model, with its key', async () => {
+    const seen: unknown[] = []
+    const server = createServer(async (request, response) => {
+      for await (const _ of request);
+      seen.push(request.url, request.headers.authorization)
+      const message = { role: 'assistant', content: '{"steps":[],"result":0.75}' }
+      response.setHeader('content-type', 'application/json').end(JSON.stringify({ choices: [{ message }] }))
+    }).listen(0, '127.0.0.1')
+    try {
+      await new Promise((resolve) => server.once('listening', resolve))
+      const { port } = server.address() as AddressInfo
+      const judge = {
+        type: 'score_model',
+        model: 'judge',
+        input: [{ role: 'user', content: '{{sample.output_text}}' }],
+      }
+      const argv = ['grader', 'check', file('g.json', JSON.stringify(judge)), '--sample', '4']
+      const teacher = ['--teacher', `judge=http://127.0.0.1:${port}/v1,JUDGE_KEY`]
+      const { stdout } = await runCli([...argv, ...teacher], { fetch: unreachable, env: { JUDGE_KEY: 'secret' } })
+      expect(stdout).toBe('Reward 0.75 (score_model)\n')
+      expect(seen).toEqual(['/v1/chat/completions', 'Bearer secret'])
+    } finally {
+      server.close()
+    }
   })
 })

@@ -122,8 +122,7 @@ function Trial(props: {
       const path = /^grader\.?(.*)$/.exec(failed.param ?? '')?.[1] ?? null
       if (gone.aborted) return
       if (path === null) setError(failed)
-      else
-        setProblem({ path, said: [path, failed.message, failed.hint ?? ''].filter((part) => part !== '').join(': ') })
+      else setProblem({ path, said: sayOf(path, failed) })
     }
     if (!gone.aborted) setIsBusy(false)
   }
@@ -190,6 +189,13 @@ function Trial(props: {
       {grade !== null && <Scored grade={grade} />}
     </div>
   )
+}
+
+/** The place goes first, as it is in the grader alone. */
+function sayOf(path: string, { message, hint }: ApiError): string {
+  const [own, full] = [path, `grader.${path}`]
+  const said = message.startsWith(full) ? message.slice('grader.'.length) : own === '' ? message : `${own}: ${message}`
+  return hint === null ? said : `${said}; ${hint}`
 }
 
 /** An answer of chat is one that has `choices`: everything else is text. */

@@ -180,8 +180,9 @@ function Now({ loop }: { readonly loop: Loop }): JSX.Element {
           <LoopProgress loop={loop} />
         </dd>
       </div>
-      <div>
-        <dt>{loop.phase === null ? 'Phase' : `Step ${formatCount(Math.min(loop.steps, loop.step + 1))}`}</dt>
+      {loop.phase !== null && (
+        <div>
+        <dt>Step {formatCount(Math.min(loop.steps, loop.step + 1))}</dt>
         <dd>
           <ol class="phases">
             {PHASES.map((phase) => (
@@ -191,7 +192,7 @@ function Now({ loop }: { readonly loop: Loop }): JSX.Element {
             ))}
           </ol>
         </dd>
-      </div>
+      </div>)}
       {last !== undefined && (
         <div>
           <dt>Reward, held out</dt>

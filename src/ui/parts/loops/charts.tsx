@@ -7,7 +7,7 @@ import { go } from '../../data/address.js'
 import { toWords } from '../../data/format.js'
 import { below, type LoopMetrics, type Values } from '../../data/loops.js'
 import { Chart } from '../chart.js'
-import type { ChartLine } from '../plot-options.js'
+import { type ChartLine, LOOP_STEP } from '../plot-options.js'
 
 /** Lines of one chart: more are no picture. The table has all. */
 const MOST_LINES = 12
@@ -28,7 +28,7 @@ export function LoopCharts({ metrics }: { readonly metrics: LoopMetrics }): JSX.
           key={title}
           title={title}
           positions={steps}
-          unit="step"
+          unit={LOOP_STEP}
           steps={steps}
           lines={lines}
           wants={wants}

@@ -4,7 +4,7 @@
  * Formulas and the prefix rule: `src/docs/reference/how-training-works.md`. Values that do not exist (a mean of nothing) are left
  * out, so no metric is ever NaN.
  */
-import type { TrajectoryGroup } from './trajectory.js'
+import type { Trajectory, TrajectoryGroup } from './trajectory.js'
 import { countTraining } from './which-train.js'
 
 const PREFIXING_SPLITS = ['train', 'val', 'test']
@@ -43,6 +43,14 @@ export function rewardMetrics(groups: readonly TrajectoryGroup[]): RewardMetrics
   }
 }
 
+/** Metrics of one trajectory: its length, where its tokens are known, and those that came with it, which go first. */
+export function ownMetrics({ histories, metrics }: Trajectory): Readonly<Record<string, number>> {
+  const counts = (histories[0]?.items ?? []).flatMap((item) =>
+    item.kind === 'choice' ? (item.tokenIds?.length ?? item.tokens?.length ?? []) : [],
+  )
+  return counts.length === 0 ? metrics : { completion_tokens: counts.reduce((sum, count) => sum + count, 0), ...metrics }
+}
+
 /** Counts groups, trajectories and exceptions. */
 export function countBatch(groups: readonly TrajectoryGroup[]): BatchCounts {
   return {
@@ -79,7 +87,7 @@ export function offPolicyMetrics(groups: readonly TrajectoryGroup[], currentStep
 export function logMetrics(groups: readonly TrajectoryGroup[], split: string): Record<string, number> {
   const counts = countBatch(groups)
   const bare: Record<string, number> = {
-    ...averageByName(groups.flatMap((group) => group.trajectories.map((trajectory) => trajectory.metrics))),
+    ...averageByName(groups.flatMap((group) => group.trajectories.map(ownMetrics))),
     ...prefixNames(
       averageByName(groups.filter((group) => group.trajectories.length > 0).map((group) => group.metrics)),
       'group_',

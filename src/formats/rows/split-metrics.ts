@@ -6,7 +6,7 @@
  * these values. Knows no storage; formulas of one call are in `metrics.ts`.
  */
 import type { JsonObject } from '#base/util/json.js'
-import { countBatch, metricName, rewardMetrics } from './metrics.js'
+import { countBatch, metricName, ownMetrics, rewardMetrics } from './metrics.js'
 import type { TrajectoryGroup } from './trajectory.js'
 
 /** A mean over `weight` things, or a count, which has no weight. */
@@ -31,10 +31,7 @@ export function splitTotals(groups: readonly TrajectoryGroup[], split: string): 
   const addMean = (name: string, value: number | undefined, weight: number): void => {
     if (value !== undefined) totals.set(metricName(name, split), { value, weight })
   }
-  addMeans(
-    trajectories.map((trajectory) => trajectory.metrics),
-    addMean,
-  )
+  addMeans(trajectories.map(ownMetrics), addMean)
   const withTrajectories = groups.filter((group) => group.trajectories.length > 0)
   addMeans(
     withTrajectories.map((group) => group.metrics),

@@ -35,6 +35,32 @@ const palette = {
   },
 }
 
+/**
+ * Takes out of two packages what they name when they are loaded and the page does not use, so that what hangs on it goes, too:
+ * marked's parser and renderer (the page has its lexer), uPlot's bars, steps and splines (it draws lines).
+ */
+const unused = {
+  name: 'unused',
+  setup(bundler) {
+    const take = (filter, cut) =>
+      bundler.onLoad({ filter }, ({ path: file }) => {
+        const contents = cut(readFileSync(file, 'utf8'))
+        if (contents === null) throw new Error(`${file} is not laid out as it was: see "unused" of src/ui/build.js`)
+        return { contents }
+      })
+    take(/[\\/]marked\.esm\.js$/, (text) => {
+      const exported = text.slice(text.lastIndexOf('export{'))
+      const nameOf = (name) => new RegExp(`([\\w$]+) as ${name}\\b`).exec(exported)?.[1]
+      const made = text.indexOf(`=new ${nameOf('Marked')};`)
+      return made === -1 ? null : `${text.slice(0, text.lastIndexOf('var ', made))}export{${nameOf('Lexer')} as Lexer};`
+    })
+    take(/[\\/]uPlot\.esm\.js$/, (text) => {
+      const parts = text.split(/\(paths\.(?:stepped|bars|spline)\s*=\s*\w+\);/)
+      return parts.length === 4 ? parts.join('') : null
+    })
+  },
+}
+
 const common = {
   absWorkingDir: ROOT,
   outdir: TARGET,
@@ -48,7 +74,7 @@ const common = {
   minify: true,
   legalComments: 'none',
   charset: 'utf8',
-  plugins: [palette],
+  plugins: [palette, unused],
   write: false,
   metafile: true,
   logLevel: 'warning',

@@ -9,6 +9,8 @@ export class ApiError extends Error {
   readonly status: number
   readonly code: string | null
   readonly hint: string | null
+  /** JSON path of what is wrong in what was sent. */
+  readonly param: string | null
   readonly requestId: string | null
   /** How long to wait, where the server says so. */
   readonly retryAfterSeconds: number | null
@@ -19,6 +21,7 @@ export class ApiError extends Error {
       readonly status: number
       readonly code?: string | null
       readonly hint?: string | null
+      readonly param?: string | null
       readonly requestId?: string | null
       readonly retryAfterSeconds?: number | null
     },
@@ -28,6 +31,7 @@ export class ApiError extends Error {
     this.status = facts.status
     this.code = facts.code ?? null
     this.hint = facts.hint ?? null
+    this.param = facts.param ?? null
     this.requestId = facts.requestId ?? null
     this.retryAfterSeconds = facts.retryAfterSeconds ?? null
   }
@@ -49,6 +53,7 @@ export async function readError(response: Response): Promise<ApiError> {
       status: response.status,
       code: error?.code == null ? null : String(error.code),
       hint: error?.hint ?? null,
+      param: error?.param ?? null,
       requestId: body?.request_id ?? response.headers.get('x-request-id'),
       retryAfterSeconds: Number.isFinite(wait) ? wait : null,
     },

@@ -101,6 +101,7 @@ const KNOWN: readonly MetricName[] = [
   { key: 'train/reward', title: 'Reward', wants: 'high' },
   { key: 'held_out/reward', title: 'Reward, held out', wants: 'high' },
   { key: 'val/reward', title: 'Reward, validation', wants: 'high' },
+  { key: 'train/completion_tokens', title: 'Length of answers, tokens', wants: null },
   { key: 'loss/train', title: 'Loss', wants: 'low' },
   { key: 'loss/val', title: 'Loss, validation', wants: 'low' },
   { key: 'loss/kl_div', title: 'KL, sampler to learner', wants: null },
@@ -110,7 +111,7 @@ const KNOWN: readonly MetricName[] = [
   { key: 'data/step_trainer_tokens', title: 'Tokens trained', wants: null },
 ]
 /** What the service itself says of rollouts: everything else below `train/` is the reward's or the environment's own. */
-const OURS = /^train\/(?:reward|reward_std_dev|exception_rate|steps_off_policy|data\/.*|.*_std_dev)$/
+const OURS = /^train\/(?:reward|completion_tokens|reward_std_dev|exception_rate|steps_off_policy|data\/.*|.*_std_dev)$/
 /** Numbers of the user that are shown at first. */
 const MOST_OWN = 6
 
@@ -120,7 +121,7 @@ export function nameOf(key: string): MetricName {
 
 /**
  * The charts that are shown where nobody chose: rewards where there are some, else the loss; what a reward says beside
- * its number, where it changes; how much was trained; and what tells whether training is sound.
+ * its number, where it changes; how long answers are; how much was trained; and what tells whether training is sound.
  */
 export function defaultKeys(curves: Curves): readonly string[] {
   const has = (key: string) => curves.series[key]?.some((value) => value !== null) === true
@@ -128,6 +129,6 @@ export function defaultKeys(curves: Curves): readonly string[] {
   const first = outcome.length > 0 ? outcome : ['loss/train', 'loss/val'].filter(has)
   const changes = (key: string) => new Set(curves.series[key]?.filter((value) => value !== null)).size > 1
   const own = Object.keys(curves.series).filter((key) => key.startsWith('train/') && !OURS.test(key) && changes(key))
-  const sound = ['data/step_trainer_tokens', 'loss/kl_div', 'loss/entropy', 'loss/grad_norm'].filter(has)
+  const sound = ['train/completion_tokens', 'data/step_trainer_tokens', 'loss/kl_div', 'loss/entropy', 'loss/grad_norm'].filter(has)
   return [...first, ...own.sort().slice(0, MOST_OWN), ...sound]
 }

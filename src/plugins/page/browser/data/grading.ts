@@ -5,6 +5,8 @@ import type { RolloutGroupDetail, RolloutTrajectory } from '#contract/wire/train
 import { ask } from './client.js'
 import { jobApi } from './rollouts.js'
 
+const GRADERS = '/v1/fine_tuning/alpha/graders'
+
 /** What the page reads of the server's answer. */
 export interface Grade {
   readonly reward: number
@@ -15,9 +17,12 @@ export interface Grade {
   }
   /** By the keys of the graders of a `multi`. */
   readonly sub_rewards: Readonly<Record<string, number>>
+  readonly model_grader_token_usage_per_model: Readonly<
+    Record<string, { readonly prompt_tokens: number; readonly completion_tokens: number }>
+  >
 }
 
-type JsonRecord = Readonly<Record<string, unknown>>
+export type JsonRecord = Readonly<Record<string, unknown>>
 
 /** Where a reward begins; each is one that runs as it stands. */
 export const EXAMPLES: readonly (readonly [title: string, grader: object])[] = [
@@ -65,6 +70,9 @@ export function toText(grader: object): string {
   return JSON.stringify(grader, null, 2)
 }
 
+/** What was written stays while the page does, whatever else is looked at meanwhile. */
+export const written = { grader: toText(EXAMPLES[0]?.[1] ?? {}), row: '{}', sample: '', loop: '' }
+
 /** @returns what stands there, or what is wrong with it */
 export function readRecord(text: string): JsonRecord | string {
   try {
@@ -91,5 +99,36 @@ export async function gradeKept({ grader, item, job, group, member }: Tried, sig
   const last = kept.histories[0]?.messages.findLast(({ is_sampled: isSampled }) => isSampled)
   const choice = { index: 0, finish_reason: last?.finish_reason ?? null, message: last?.message }
   const sample = last === undefined ? member.answer : { choices: [choice] }
-  return await ask<Grade>('/v1/fine_tuning/alpha/graders/run', { json: { grader, item, model_sample: sample }, signal })
+  return await gradeText(grader, item, sample, signal)
+}
+
+/** Tries a grader on a row and the text of an answer. @throws {ApiError} */
+export async function gradeText(
+  grader: JsonRecord,
+  item: JsonRecord,
+  sample: string | JsonRecord,
+  signal: AbortSignal,
+): Promise<Grade> {
+  return await ask<Grade>(`${GRADERS}/run`, { json: { grader, item, model_sample: sample }, signal })
+}
+
+/** Asks whether a grader is one, without an answer. @throws {ApiError} with the path of what is wrong */
+export async function checkGrader(grader: JsonRecord, signal: AbortSignal): Promise<void> {
+  await ask(`${GRADERS}/validate`, { json: { grader }, signal })
+}
+
+/** Beginning and end of what a JSON path leads to, by its keys in their order; null where a key is not there. */
+export function placeOf(text: string, path: string): readonly [start: number, end: number] | null {
+  let at = 0
+  let found: readonly [number, number] | null = null
+  for (const [, key = '', index] of path.matchAll(/([^.[\]]+)|\[(\d+)\]/g)) {
+    // places of a list are counted, not named
+    if (index !== undefined || /^\d+$/.test(key)) continue
+    const name = JSON.stringify(key)
+    const start = text.indexOf(name, at)
+    if (start === -1) return found
+    at = start + name.length
+    found = [start, at]
+  }
+  return found
 }

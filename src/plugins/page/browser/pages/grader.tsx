@@ -10,20 +10,20 @@ import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask } from '../data/client.js'
 import { saveBlob } from '../data/download.js'
-import { formatNumber, plural, toWords, withoutTurns } from '../data/format.js'
-import { EXAMPLES, type Grade, gradeKept, readRecord, toText } from '../data/grading.js'
+import { formatNumber, plural, withoutTurns } from '../data/format.js'
+import { type Grade, gradeKept, readRecord, toText, written } from '../data/grading.js'
 import { useGone, useLoad } from '../data/load.js'
 import { groupsPath, jobApi } from '../data/rollouts.js'
+import { BeginWith } from '../parts/begin-with.js'
 import { Block, Command, Empty, Failure } from '../parts/block.js'
+import { GraderSaid } from '../parts/grader-said.js'
+import { TextField } from '../parts/json-field.js'
 import { Title } from '../parts/layout.js'
 
 const MOST_GROUPS = 100
 /** Of an answer in the table. */
 const CHARACTERS = 400
 const FILE = 'grader.json'
-
-/** What was written stays while the page does, whatever else is looked at meanwhile. */
-const written = { grader: toText(EXAMPLES[0]?.[1] ?? {}) }
 
 export function GraderPage(): JSX.Element {
   const { id = '' } = route.value.params
@@ -132,24 +132,9 @@ function Editor({ id, group }: { readonly id: string; readonly group: RolloutGro
           void run()
         }}
       >
-        <label class="field">
-          Begin with{' '}
-          <select
-            value=""
-            onChange={(event) => setText(toText(EXAMPLES[Number(event.currentTarget.value)]?.[1] ?? {}))}
-          >
-            <option value="" disabled>
-              an example…
-            </option>
-            {EXAMPLES.map(([title], i) => (
-              <option key={title} value={i}>
-                {title}
-              </option>
-            ))}
-          </select>
-        </label>
-        <JsonField name="The grader" text={text} rows={12} onText={setText} problem={grader} />
-        <JsonField name="The row, as item" text={row} rows={4} onText={setRow} problem={item} />
+        <BeginWith onText={setText} />
+        <TextField name="The grader" text={text} rows={12} onText={setText} problem={grader} />
+        <TextField name="The row, as item" text={row} rows={4} onText={setRow} problem={item} />
         <p class="row">
           <button
             type="submit"
@@ -166,38 +151,6 @@ function Editor({ id, group }: { readonly id: string; readonly group: RolloutGro
       </form>
       <Scores group={group} grades={grades} />
     </>
-  )
-}
-
-function JsonField(props: {
-  readonly name: string
-  readonly text: string
-  readonly rows: number
-  readonly onText: (text: string) => void
-  /** What is wrong with it, where that is a text. */
-  readonly problem: unknown
-}): JSX.Element {
-  const id = `json-${props.name.replaceAll(/\W+/g, '-')}`
-  const isWrong = typeof props.problem === 'string'
-  return (
-    <div class="field">
-      <label for={id}>{props.name}</label>
-      <textarea
-        id={id}
-        class="code"
-        rows={props.rows}
-        spellcheck={false}
-        value={props.text}
-        aria-invalid={isWrong}
-        aria-describedby={isWrong ? `${id}-wrong` : undefined}
-        onInput={(event) => props.onText(event.currentTarget.value)}
-      />
-      {isWrong && (
-        <p id={`${id}-wrong`} class="wrong small">
-          {String(props.problem)}
-        </p>
-      )}
-    </div>
   )
 }
 
@@ -260,18 +213,5 @@ function Scores({ group, grades }: { readonly group: RolloutGroupDetail; readonl
 
 function Found({ grade }: { readonly grade: Grade | undefined }): JSX.Element {
   if (grade === undefined) return <span class="soft">–</span>
-  const { error_details: errors, passed } = grade.metadata
-  const parts = Object.entries(grade.sub_rewards).map(([name, value]) => `${name} ${formatNumber(value)}`)
-  const passes = Object.entries(passed).map(([name, isPassed]) => `${name} ${isPassed ? 'passed' : 'did not pass'}`)
-  const said = [...parts, ...passes].join(' · ')
-  return (
-    <>
-      {errors.map(({ flag, message }) => (
-        <span key={flag} class="wrong">
-          {toWords(flag)}: {message}{' '}
-        </span>
-      ))}
-      <span class="soft small">{said === '' && errors.length === 0 ? 'no errors' : said}</span>
-    </>
-  )
+  return <GraderSaid found={{ ...grade.metadata, sub_rewards: grade.sub_rewards }} />
 }

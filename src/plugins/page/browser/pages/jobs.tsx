@@ -2,18 +2,18 @@
  * `/ui/jobs`: jobs that wait, run or have ended, newest first.
  */
 import type { JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useRef } from 'preact/hooks'
 import { JOB_KINDS, JOB_STATUSES } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
 import { hrefOf, query, setQuery } from '../data/address.js'
-import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, formatNumber, formatSeconds } from '../data/format.js'
 import { takeProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
 import { useLoad } from '../data/load.js'
 import { modelPath } from '../data/match.js'
+import { useModels } from '../data/model-names.js'
 import { readModel } from '../data/models.js'
 import { useRows } from '../data/rows.js'
 import { Block, Empty, Failure } from '../parts/block.js'
@@ -113,24 +113,6 @@ function Choice(props: {
       </select>
     </label>
   )
-}
-
-/** The models of jobs, asked for once each. */
-function useModels(jobs: readonly TrainingJob[]): ReadonlyMap<string, Model> {
-  const [models, setModels] = useState<ReadonlyMap<string, Model>>(new Map())
-  const missing = [...new Set(jobs.map((job) => job.model_id))].filter((id) => !models.has(id))
-  useEffect(() => {
-    if (missing.length === 0) return
-    void Promise.all(
-      missing.map((id) => ask<Model>(`/v1/preview/models/${encodeURIComponent(id)}`).catch(() => null)),
-    ).then((found) =>
-      setModels(
-        (known) =>
-          new Map([...known, ...found.flatMap((model) => (model === null ? [] : [[model.id, model] as const]))]),
-      ),
-    )
-  }, [missing.join()])
-  return models
 }
 
 /** Jobs of one model and kind that are one row: what a loop of many is. */

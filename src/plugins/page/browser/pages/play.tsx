@@ -237,6 +237,9 @@ function ColumnView({ column, talk, isMarkdown, isSound }: ColumnProps): JSX.Ele
   )
 }
 
+/** What is said by a click, where nothing was said yet. */
+const OPENINGS = ['Hello! Who are you?', 'I am sad today.', 'What can you do?']
+
 interface SayProps {
   readonly talk: Conversations
   readonly settings: PlaySettings
@@ -254,8 +257,10 @@ function SayForm({ talk, settings, isSound, text, setText, isMarked, setIsMarked
   function send(): void {
     if (!canSend || isBusy) return
     setText('')
-    talk.say(columns, [{ role: 'user', content: text.trim() }])
+    open(text.trim())
   }
+  const open = (content: string): void => talk.say(columns, [{ role: 'user', content }])
+  const isSilent = text === '' && isSound && columns.length > 0 && columns.every(({ turns }) => turns.length === 0)
 
   /** The last message comes back to be changed, and its answers go. */
   function editLast(): void {
@@ -271,6 +276,15 @@ function SayForm({ talk, settings, isSound, text, setText, isMarked, setIsMarked
         send()
       }}
     >
+      {isSilent && (
+        <p class="row">
+          {OPENINGS.map((each) => (
+            <button key={each} type="button" onClick={() => open(each)}>
+              {each}
+            </button>
+          ))}
+        </p>
+      )}
       <label class="visually-hidden" for="message">
         Message
       </label>

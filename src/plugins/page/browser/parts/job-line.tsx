@@ -22,7 +22,8 @@ export function JobLine(props: { readonly job: TrainingJob; readonly model: Mode
   )
 }
 
-export function StatusTag({ job }: { readonly job: Pick<TrainingJob, 'status'> }): JSX.Element {
+/** Of a job, or of what has its states. */
+export function StatusTag({ job }: { readonly job: { readonly status: string } }): JSX.Element {
   return <span class={`status ${job.status}`}>{job.status}</span>
 }
 

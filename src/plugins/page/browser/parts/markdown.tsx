@@ -2,7 +2,7 @@
  * Markdown that a model wrote, as a fixed set of elements. marked's lexer reads it and nothing of it becomes markup by itself: HTML is text,
  * pictures are their description, links go to http and https alone and show their host.
  */
-import { lexer, type Token, type Tokens } from 'marked'
+import { Lexer, type Token, type Tokens } from 'marked'
 import type { ComponentChildren, JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
 
@@ -14,7 +14,7 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
 /** Null for what is nested so deeply that it cannot be read. */
 function read(text: string): readonly Token[] | null {
   try {
-    return lexer(text)
+    return Lexer.lex(text)
   } catch {
     return null
   }

@@ -15,6 +15,9 @@ const BEST_RADIUS = 5
 const COLOURS = ['--s1', '--s2', '--s3']
 const DASHES = [[], [6, 4]]
 
+/** Step 0 of a loop is the model as it was, which need not be the base model. */
+export const LOOP_STEP = 'step of the loop'
+
 export interface ChartLine {
   readonly name: string
   readonly values: readonly (number | null)[]
@@ -151,7 +154,7 @@ export function optionsOf(latest: () => ChartProps, frame: Frame): uPlot.Options
 
 /** A dashed line at the value of step 0, where the base model was measured: what a run is to rise above. */
 function drawBase(plot: uPlot, { lines, steps, positions, unit }: ChartProps, colour: string): void {
-  if (unit === 'gradient step' || steps[0] !== 0 || positions.length < 2) return
+  if (unit === 'gradient step' || unit === LOOP_STEP || steps[0] !== 0 || positions.length < 2) return
   const { min, max } = plot.scales['y'] ?? {}
   for (const value of new Set(lines.map(({ values }) => values[0]))) {
     if (value == null || value < (min ?? value) || value > (max ?? value)) continue

@@ -11,17 +11,20 @@ import { useGone, useLoad } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
 import { Failure } from '../block.js'
 
+/** What the first model is called, unless somebody has a better name. */
+const FIRST = 'my-model'
+
 export function NewModel(props: { readonly name: string; readonly onMade: (model: Model) => void }): JSX.Element {
   const bases = useLoad('base model names', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
   const [base, setBase] = useState('')
-  const [name, setName] = useState('')
+  const [name, setName] = useState<string | null>(null)
   const [error, setError] = useState<ApiError | null>(null)
   const [isBusy, setIsBusy] = useState(false)
   const gone = useGone()
   const missing = missingScope('write')
   const chosen = base === '' ? (bases.data?.[0] ?? '') : base
   const [project = '', short = ''] = props.name.includes('/') ? props.name.split(/\/(.*)/s) : ['default', props.name]
-  const wanted = name === '' ? short : name
+  const wanted = name ?? (short === '' ? FIRST : short)
 
   async function create(event: Event): Promise<void> {
     event.preventDefault()

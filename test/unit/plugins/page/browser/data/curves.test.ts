@@ -55,6 +55,7 @@ test('charts at first: rewards, then numbers of the reward that change, then how
     'train/reward_std_dev': [0.1, 0.2],
     'train/words': [3, 5],
     'train/language': [1, 1],
+    'train/completion_tokens': [12, 12],
     'data/step_trainer_tokens': [80, 90],
   }
   const curves = {
@@ -68,7 +69,9 @@ test('charts at first: rewards, then numbers of the reward that change, then how
     series,
     keys: [],
   }
-  expect(defaultKeys(curves)).toEqual(['train/reward', 'train/words', 'data/step_trainer_tokens', 'loss/grad_norm'])
+  expect(defaultKeys(curves)).toEqual([
+    ...['train/reward', 'train/words', 'train/completion_tokens', 'data/step_trainer_tokens', 'loss/grad_norm'],
+  ])
 })
 
 describe('a log scale', () => {

@@ -10,8 +10,9 @@ import { createFineTuningService } from './fine-tuning.js'
 export function fineTuningHandlers({
   context,
   app: { services },
-}: PluginService): PluginHandlers<typeof fineTuningEndpoints> {
-  const fineTuning = createFineTuningService(context, services, createLoopService(context))
+  started: { toolHosts },
+}: PluginService<{ readonly toolHosts: readonly string[] }>): PluginHandlers<typeof fineTuningEndpoints> {
+  const fineTuning = createFineTuningService(context, { ...services, toolHosts }, createLoopService(context))
   return {
     'POST /v1/fine_tuning/jobs': async ({ principal, body, c }) =>
       fineTuning.create(principal, await body(), createHeaders(c)),

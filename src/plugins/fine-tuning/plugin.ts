@@ -6,7 +6,18 @@ import { definePlugin } from '#service/define-plugin.js'
 export const fineTuning = definePlugin({
   name: 'fine-tuning',
   needs: ['loops'],
+  start: async ({ serviceSettings }) => ({ toolHosts: serviceSettings.webhookHosts }),
   endpoints: async () => (await import('./endpoints.js')).fineTuningEndpoints,
   handlers: async (service) => (await import('./handlers.js')).fineTuningHandlers(service),
   tables: async () => (await import('./storage/schema-part.js')).fineTuningSchema,
+  commands: {
+    after: 'eval',
+    rows: [
+      {
+        path: 'check openai',
+        summary: 'Say what of files for OpenAI’s fine-tuning runs here',
+        load: async () => (await import('./commands/check.js')).checkOpenAiCommand,
+      },
+    ],
+  },
 })

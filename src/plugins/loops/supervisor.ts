@@ -15,6 +15,7 @@ import { findGrades, forgetOldGrades, rememberGrade } from './storage/grades.js'
 import { changeLoop, findAnyLoop, type StoredLoop } from './storage/loops.js'
 import { failLoop, writeReport } from './storage/reports.js'
 import type { LoopTiming } from './timing.js'
+import type { CallTool } from './tools.js'
 
 export interface LoopSupervisor {
   /** Looks what is to be done; never rejects. */
@@ -23,7 +24,8 @@ export interface LoopSupervisor {
   stop(): Promise<void>
 }
 
-type Context = Parameters<typeof cancelJob>[0] & Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock'>
+type Context = Parameters<typeof cancelJob>[0] &
+  Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock'> & { readonly callTool: CallTool }
 
 interface Running extends LoopAttempt {
   readonly child: ReturnType<typeof startChild>
@@ -185,10 +187,17 @@ function startProcess(context: Context, claimed: LoopAttempt, start: LoopStart) 
 
 /** What a process asks of its server. */
 async function answer(
-  { db, ids }: Pick<Context, 'db' | 'ids'>,
+  { db, ids, callTool }: Pick<Context, 'db' | 'ids' | 'callTool'>,
   claimed: LoopAttempt,
   question: LoopQuestion,
 ): Promise<unknown> {
+  if (question.kind === 'call') {
+    const loop = await findAnyLoop(db, claimed.id)
+    const tool = loop?.spec.tools?.find(({ name }) => name === question.call.name)
+    const isOwn = loop?.attempt === claimed.attempt && loop.status === 'running'
+    if (loop === null || tool === undefined || !isOwn) return { dropped: 'the loop has ended' }
+    return await callTool(tool, question.call, loop.owner.entity)
+  }
   if (question.kind === 'grades') return await findGrades(db, question.digests)
   if (question.kind === 'remember') return await rememberGrade(db, question.digest, question.graded)
   return await writeReport(db, ids, claimed, question.report)

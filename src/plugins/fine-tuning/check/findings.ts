@@ -116,32 +116,45 @@ function parse(text: string): unknown {
 }
 
 async function findInValue(value: unknown, number: number, say: Say): Promise<void> {
-  if (!isJsonObject(value)) return say('refused', 'a line holds no JSON object')
+  if (!isJsonObject(value)) {
+    say('refused', 'a line holds no JSON object')
+    return
+  }
+  const problem = await findInKind(value, number, say)
+  if (problem !== null) say('refused', problem)
+}
+
+/** @returns why it is refused, where that is one sentence */
+async function findInKind(value: JsonObject, number: number, say: Say): Promise<string | null> {
   if ('custom_id' in value) return findInBatchLine(value, say)
   if ('training_file' in value || 'method' in value) return findInJob(value, say)
   if ('grader' in value) return findInGrading(value, say)
   if ('messages' in value) return await findInRow(value, number, say)
   if ('input' in value && 'preferred_output' in value) return await findInPreference(value, number, say)
-  if (typeof value['type'] === 'string') return void findInGrader(value, '', say)
-  say('refused', 'a line is no job, row, grader or request of a batch: it has none of their fields')
+  if (typeof value['type'] !== 'string') {
+    return 'a line is no job, row, grader or request of a batch: it has none of their fields'
+  }
+  findInGrader(value, '', say)
+  return null
 }
 
-function findInBatchLine({ url, method, body }: JsonObject, say: Say): void {
-  if (method !== 'POST') return say('refused', `method is ${shown(method)}, batches take "POST"`)
+function findInBatchLine({ url, method, body }: JsonObject, say: Say): string | null {
+  if (method !== 'POST') return `method is ${shown(method)}, batches take "POST"`
   if (!ENDPOINTS.some((endpoint) => endpoint === url)) {
-    return say('refused', `url is ${shown(url)}, batches take ${ENDPOINTS.join(', ')}`)
+    return `url is ${shown(url)}, batches take ${ENDPOINTS.join(', ')}`
   }
-  if (!isJsonObject(body)) return say('refused', 'body is no JSON object')
-  if (body['stream'] === true) return say('refused', 'body.stream is true: nobody listens while a batch is answered')
+  if (!isJsonObject(body)) return 'body is no JSON object'
+  if (body['stream'] === true) return 'body.stream is true: nobody listens while a batch is answered'
   noteModel(body['model'], say)
   say('runs', `a request of a batch for ${String(url)}`)
+  return null
 }
 
-function findInJob(value: JsonObject, say: Say): void {
+function findInJob(value: JsonObject, say: Say): string | null {
   const { success, data, error } = createFineTuningJobRequestSchema.safeParse(value)
   if (!success) {
     for (const { path, message } of error.issues.slice(0, 20)) say('refused', `${path.join('.')}: ${message}`)
-    return
+    return null
   }
   for (const name of ignoredFieldsOf(createFineTuningJobRequestSchema, value)) say('differs', `${name} is ignored`)
   noteModel(data.model, say)
@@ -149,20 +162,22 @@ function findInJob(value: JsonObject, say: Say): void {
   const { method } = data
   if (method?.type !== 'reinforcement') {
     if (!isRefused) say('runs', `a job that learns by ${method?.type ?? 'supervised'} rows`)
-    return
+    return null
   }
   const grader = method.reinforcement?.grader
-  if (grader === undefined) return say('refused', 'method.reinforcement.grader is missing')
+  if (grader === undefined) return 'method.reinforcement.grader is missing'
   if (data.validation_file == null) say('differs', 'validation_file is not needed: some of the rows are held out')
   if (findInGrader(grader as JsonObject, 'method.reinforcement.', say) && !isRefused) say('runs', 'a reinforcement job')
+  return null
 }
 
-function findInGrading({ grader, model_sample: sample }: JsonObject, say: Say): void {
-  if (!isJsonObject(grader)) return say('refused', 'grader is no JSON object')
+function findInGrading({ grader, model_sample: sample }: JsonObject, say: Say): string | null {
+  if (!isJsonObject(grader)) return 'grader is no JSON object'
   if (sample !== undefined && typeof sample !== 'string' && !isJsonObject(sample)) {
-    return say('refused', 'model_sample is neither a text nor an answer with choices')
+    return 'model_sample is neither a text nor an answer with choices'
   }
   if (findInGrader(grader, '', say)) say('runs', sample === undefined ? 'graders/validate' : 'graders/run')
+  return null
 }
 
 /** @returns whether it can be read */
@@ -181,22 +196,22 @@ function findInGrader(grader: JsonObject, at: string, say: Say): boolean {
 }
 
 /** A row of answers to learn from, or of a conversation that waits for one. */
-async function findInRow(value: JsonObject, number: number, say: Say): Promise<void> {
+async function findInRow(value: JsonObject, number: number, say: Say): Promise<string | null> {
   const { messages } = value
   const last = Array.isArray(messages) ? (messages.at(-1) as { readonly role?: unknown } | undefined) : undefined
   if (last?.role !== 'assistant') {
     if (!attempt(say, () => checkRow(value, number))) say('runs', 'a row of reinforcement jobs')
-    return
+    return null
   }
   const problem = await problemOf(readSftExamples(oneLine(value, number)))
   if (problem === null) say('runs', 'a row of supervised jobs')
-  else say('refused', problem)
+  return problem
 }
 
-async function findInPreference(value: JsonObject, number: number, say: Say): Promise<void> {
+async function findInPreference(value: JsonObject, number: number, say: Say): Promise<string | null> {
   const problem = await problemOf(readPreferenceExamples(oneLine(value, number)))
   if (problem === null) say('runs', 'a row of preference jobs')
-  else say('refused', problem)
+  return problem
 }
 
 const oneLine = (value: JsonObject, number: number) => ({

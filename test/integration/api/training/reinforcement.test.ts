@@ -94,7 +94,6 @@ describe('refused', () => {
       'invalid_value',
     ],
     ['steps without tools', { grader: GRADER, max_episode_steps: 3 }, {}, `${M}.max_episode_steps`, 'invalid_value'],
-    ["Azure's steps", { grader: GRADER, max_episode_steps: 3 }, {}, `${M}.max_episode_steps`, 'unsupported_parameter'],
     [
       'an unknown form',
       { grader: GRADER, response_format: { type: 'xml' } },

@@ -29,6 +29,7 @@ const offline = new Set([
   'devices',
   'data convert',
   'grader check',
+  'check openai',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))
 /** Commands that name one thing, which may be missing. */

@@ -50,12 +50,21 @@ const METADATA_PAGE = 100
 const EVENT_PREFIX = 'ftevent-'
 
 export function createFineTuningService(
-  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts' | 'engines'>,
+  context: Pick<
+    ServiceContext,
+    'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts' | 'engines' | 'lookUp'
+  >,
   {
     models,
     trainingJobs,
     checkGrader,
-  }: { readonly models: ModelService; readonly trainingJobs: TrainingJobService; readonly checkGrader: CheckGrader },
+    toolHosts,
+  }: {
+    readonly models: ModelService
+    readonly trainingJobs: TrainingJobService
+    readonly checkGrader: CheckGrader
+    readonly toolHosts: readonly string[]
+  },
   loops: LoopService,
 ): FineTuningService {
   const view = createJobView(context)
@@ -78,7 +87,7 @@ export function createFineTuningService(
       if (method !== 'reinforcement') {
         return createJob({ context, models, trainingJobs, view }, principal, { request, method, headers })
       }
-      const parts = { context, models, loops, view: reinforcement, checkGrader }
+      const parts = { context, models, loops, view: reinforcement, checkGrader, toolHosts }
       const { loopId } = await createReinforcementJob(parts, principal, { request, headers })
       const made = await reinforcement.find(principal, loopId)
       if (made === null) throw new ConflictError('job_deleted', 'the job was deleted while it was created')

@@ -11,9 +11,12 @@ import { createFineTuningService } from './fine-tuning.js'
 export function fineTuningHandlers({
   context,
   app: { services },
-  started: { checkGrader },
-}: PluginService<{ readonly checkGrader: CheckGrader }>): PluginHandlers<typeof fineTuningEndpoints> {
-  const fineTuning = createFineTuningService(context, { ...services, checkGrader }, createLoopService(context))
+  started,
+}: PluginService<{
+  readonly checkGrader: CheckGrader
+  readonly toolHosts: readonly string[]
+}>): PluginHandlers<typeof fineTuningEndpoints> {
+  const fineTuning = createFineTuningService(context, { ...services, ...started }, createLoopService(context))
   return {
     'POST /v1/fine_tuning/jobs': async ({ principal, body, c }) =>
       fineTuning.create(principal, await body(), createHeaders(c)),

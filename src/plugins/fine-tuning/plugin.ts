@@ -7,9 +7,20 @@ export const fineTuning = definePlugin({
   name: 'fine-tuning',
   needs: ['loops'],
   endpoints: async () => (await import('./endpoints.js')).fineTuningEndpoints,
-  start: async ({ ask }) => ({
+  start: async ({ ask, serviceSettings }) => ({
+    toolHosts: serviceSettings.webhookHosts,
     checkGrader: (await import('../loops/check-grader.js')).createGraderCheck(ask),
   }),
   handlers: async (service) => (await import('./handlers.js')).fineTuningHandlers(service),
   tables: async () => (await import('./storage/schema-part.js')).fineTuningSchema,
+  commands: {
+    after: 'eval',
+    rows: [
+      {
+        path: 'check openai',
+        summary: 'Say what of files for OpenAI’s fine-tuning runs here',
+        load: async () => (await import('./commands/check.js')).checkOpenAiCommand,
+      },
+    ],
+  },
 })

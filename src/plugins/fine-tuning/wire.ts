@@ -1,8 +1,7 @@
 /**
  * OpenAI's fine-tuning API over this engine: `/v1/fine_tuning/jobs` in the words of OpenAI's reference.
  *
- * A base model as `model` makes a new model; the name of a trained one trains that one on. Integrations, and Azure's tools of
- * reinforcement jobs, are refused by name.
+ * A base model as `model` makes a new model; the name of a trained one trains that one on. Integrations are refused by name.
  */
 import { z } from 'zod'
 import { DPO } from '#contract/jobs/dpo.js'
@@ -58,9 +57,10 @@ const reinforcementSchema = z.object({
   response_format: kept(z.looseObject({ type: word() })).nullish(),
   /** Ours: where one is reached the job pauses. */
   limits: z.object({ max_grader_tokens: limit, max_seconds: limit, max_endpoint_calls: limit }).nullish(),
-  /** Azure's, which are refused by name. */
-  tools: kept(z.json()).nullish(),
-  max_episode_steps: kept(z.json()).nullish(),
+  /** Azure's: `{name, server_url, headers}`, who answers calls of a function; read by `loops/tools.ts`. */
+  tools: kept(z.array(z.json())).nullish(),
+  /** Azure's: turns of the model in an episode with tools. */
+  max_episode_steps: laxInteger({ min: 1, max: 100 }).nullish(),
 })
 export type ReinforcementRequest = z.infer<typeof reinforcementSchema>
 
@@ -138,6 +138,9 @@ export const fineTuningJobSchema = z.object({
         }),
         response_format: z.record(z.string(), z.json()).nullable(),
         limits: z.record(z.string(), z.json()).nullable(),
+        /** Without the values of their headers, which are keys. */
+        tools: z.array(z.json()).optional(),
+        max_episode_steps: z.number().int().optional(),
       }),
     }),
   ]),

@@ -3,6 +3,7 @@
  * evaluate, step by step, in a process of its own. Clients of OpenAI's fine-tuning see the same loops as reinforcement jobs.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { EpisodeTool } from './tools.js'
 
 /** Whose loop it is; another owner sees nothing of it. */
 export interface LoopOwner {
@@ -39,6 +40,10 @@ export interface LoopSpec {
   /** Configuration of its RL jobs, as `POST /v1/preview/training-jobs` takes it. */
   readonly training: JsonObject
   readonly limits: LoopLimits
+  /** Who answers the model's calls; loops of before have none. */
+  readonly tools?: readonly EpisodeTool[]
+  /** Turns of the model in an episode with tools. */
+  readonly maxEpisodeSteps?: number
 }
 
 /** At a limit a loop pauses, with an event; null: no limit. */

@@ -5,6 +5,7 @@
 import type { JsonObject } from '#base/util/json.js'
 import type { Graded } from '#sdk/graders/grade.js'
 import type { LoopEvent, LoopExamples, LoopPhase, LoopSpec, LoopStep } from './loop-service.js'
+import type { ToolCallRequest } from './tools.js'
 
 /** The first message: what is to be done, and how far others came. */
 export interface LoopStart {
@@ -59,6 +60,7 @@ export type LoopQuestion =
   | { readonly kind: 'report'; readonly report: LoopReport }
   | { readonly kind: 'grades'; readonly digests: readonly string[] }
   | { readonly kind: 'remember'; readonly digest: string; readonly graded: Graded }
+  | { readonly kind: 'call'; readonly call: ToolCallRequest }
 
 export type FromProcess =
   | { readonly type: 'ask'; readonly number: number; readonly question: LoopQuestion }

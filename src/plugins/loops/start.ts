@@ -20,7 +20,9 @@ export async function startLoops(core: PluginStart): Promise<{ readonly checkGra
   async function look(url: string): Promise<void> {
     if (supervisor === null && (await listDueLoops(db, 1)).length > 0) {
       const { createLoopSupervisor } = await import('./supervisor.js')
-      supervisor = createLoopSupervisor(context, url, timing)
+      const { createToolCalls, createToolRules } = await import('./tools.js')
+      const callTool = createToolCalls(createToolRules(core.serviceSettings.webhookHosts, context.lookUp), timing.tools)
+      supervisor = createLoopSupervisor({ ...context, callTool }, url, timing)
     }
     if (!isStopped) await supervisor?.look()
   }

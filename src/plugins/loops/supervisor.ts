@@ -16,6 +16,7 @@ import { changeLoop, findAnyLoop, type StoredLoop } from './storage/loops.js'
 import { failLoop, writeReport } from './storage/reports.js'
 import { listNewestEvaluations } from './storage/steps.js'
 import type { LoopTiming } from './timing.js'
+import type { CallTool } from './tools.js'
 
 export interface LoopSupervisor {
   /** Looks what is to be done; never rejects. */
@@ -24,7 +25,8 @@ export interface LoopSupervisor {
   stop(): Promise<void>
 }
 
-type Context = Parameters<typeof cancelJob>[0] & Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock' | 'activity'>
+type Context = Parameters<typeof cancelJob>[0] &
+  Pick<ServiceContext, 'db' | 'ids' | 'logger' | 'clock' | 'activity'> & { readonly callTool: CallTool }
 
 interface Running extends LoopAttempt {
   readonly child: ReturnType<typeof startChild>
@@ -186,11 +188,18 @@ function startProcess(context: Context, claimed: LoopAttempt, start: LoopStart) 
 
 /** What a process asks of its server. */
 async function answer(
-  context: Pick<Context, 'db' | 'ids' | 'activity'>,
+  context: Pick<Context, 'db' | 'ids' | 'activity' | 'callTool'>,
   claimed: LoopAttempt,
   question: LoopQuestion,
 ): Promise<unknown> {
-  const { db, ids } = context
+  const { db, ids, callTool } = context
+  if (question.kind === 'call') {
+    const loop = await findAnyLoop(db, claimed.id)
+    const tool = loop?.spec.tools?.find(({ name }) => name === question.call.name)
+    const isOwn = loop?.attempt === claimed.attempt && loop.status === 'running'
+    if (loop === null || tool === undefined || !isOwn) return { dropped: 'the loop has ended' }
+    return await callTool(tool, question.call, loop.owner.entity)
+  }
   if (question.kind === 'grades') return await findGrades(db, question.digests)
   if (question.kind === 'remember') return await rememberGrade(db, question.digest, question.graded)
   const order = await writeReport(db, ids, claimed, question.report)

@@ -71,7 +71,7 @@ export async function gradeByEndpoint(
     if (grader.perSecond !== null) await access.pacer.turn(grader.url, grader.perSecond, signal)
     const ending = AbortSignal.timeout(timeoutMs)
     const both = signal === undefined ? ending : AbortSignal.any([signal, ending])
-    const answer = await post(grader.url, {
+    const answer = await postJson(grader.url, {
       address: await access.address(grader.url, both),
       headers,
       body,
@@ -120,8 +120,8 @@ function readScore(text: string): number {
   )
 }
 
-/** Redirects are not followed. */
-function post(
+/** Posts JSON to an address that was checked. Redirects are not followed, and the answer is bounded. */
+export function postJson(
   text: string,
   options: {
     readonly address: string | null

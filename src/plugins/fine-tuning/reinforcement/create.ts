@@ -10,6 +10,7 @@ import { checkGrader } from '#sdk/graders/check.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import { ownerOf } from '#service/operations/access/tenant.js'
+import type { AddressRules } from '#service/operations/address-rules.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { unreadFields } from '#service/operations/generation/chat/chat-request.js'
 import { resolvePolicy } from '#service/operations/generation/chat/served-models.js'
@@ -20,6 +21,7 @@ import { forgetIdempotent, rememberIdempotent } from '#service/storage/idempoten
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { CheckGrader } from '../../loops/check-grader.js'
 import type { LoopService, LoopSpec } from '../../loops/loop-service.js'
+import { createToolRules, DEFAULT_EPISODE_STEPS, readTools } from '../../loops/tools.js'
 import { findRepeated, modelOf, requireRows } from '../create-parts.js'
 import {
   deleteFineTuningLoop,
@@ -36,11 +38,13 @@ import type { ReinforcementView } from './view.js'
 
 /** What a job is created with. */
 interface ReinforcementParts {
-  readonly context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'baseModels' | 'modelFacts' | 'engines'>
+  readonly context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'baseModels' | 'modelFacts' | 'engines' | 'lookUp'>
   readonly models: Pick<ModelService, 'draft' | 'create' | 'delete'>
   readonly loops: Pick<LoopService, 'create'>
   readonly view: Pick<ReinforcementView, 'withLoop'>
   readonly checkGrader: CheckGrader
+  /** Where tools may be beside public addresses. */
+  readonly toolHosts: readonly string[]
 }
 
 /** Rows of a job, and of those that it is measured on. */
@@ -65,7 +69,7 @@ export async function createReinforcementJob(
   const { model, baseModel } = await resolvePolicy(context, principal, request.model)
   const wanted = modelOf(principal, request, baseModel)
   const trained = model ?? (await models.draft(principal, wanted))
-  const { spec, shown, notes } = await specOf(context, principal, { request, baseModel })
+  const { spec, shown, notes } = await specOf(parts, principal, { request, baseModel })
   await parts.checkGrader(principal, spec.grader, GRADER)
   const record =
     before ??
@@ -106,7 +110,7 @@ export async function createReinforcementJob(
 
 /** What the loop is to do, what the job shows of it, and what is worth saying. */
 async function specOf(
-  context: ReinforcementParts['context'],
+  { context, toolHosts }: Pick<ReinforcementParts, 'context' | 'toolHosts'>,
   principal: Principal,
   { request, baseModel }: { readonly request: CreateFineTuningJobRequest; readonly baseModel: string },
 ): Promise<{
@@ -118,6 +122,7 @@ async function specOf(
   const grader = readGrader(wanted.grader, GRADER)
   checkGrader(grader, GRADER)
   const responseFormat = formatOf(wanted)
+  const tools = toolsOf(wanted, createToolRules(toolHosts, context.lookUp))
   const { count, notes } = await checkFile(context, principal, { request, field: 'training_file', grader })
   const heldOut = await checkFile(context, principal, { request, field: 'validation_file', grader })
   const heldOutRows = heldOut.count > 0 ? 0 : heldOutOf(count)
@@ -142,6 +147,7 @@ async function specOf(
         seconds: limits.max_seconds ?? null,
         endpointCalls: limits.max_endpoint_calls ?? null,
       },
+      ...tools,
     },
     shown,
     notes: [
@@ -165,15 +171,21 @@ function wantedOf({ method }: CreateFineTuningJobRequest): ReinforcementRequest 
       hint: '{"grader": {…}, "hyperparameters": {…}}: what an answer is worth, and how long it is trained',
     })
   }
-  for (const name of ['tools', 'max_episode_steps'] as const) {
-    if ((wanted[name] ?? null) === null) continue
-    const param = `method.reinforcement.${name}`
-    throw new InvalidRequestError('unsupported_parameter', `${param} is not supported here: an answer calls nothing`, {
-      param,
-      hint: 'leave it out; environments of trainyard/rl have tools',
-    })
-  }
   return wanted
+}
+
+/** @throws {InvalidRequestError} `invalid_value`, `tool_refused` */
+function toolsOf(wanted: ReinforcementRequest, rules: AddressRules): Pick<LoopSpec, 'tools' | 'maxEpisodeSteps'> {
+  const param = 'method.reinforcement.tools'
+  const tools = readTools(wanted.tools ?? undefined, rules, param)
+  const steps = wanted.max_episode_steps ?? null
+  if (tools.length > 0) return { tools, maxEpisodeSteps: steps ?? DEFAULT_EPISODE_STEPS }
+  if (steps === null) return {}
+  const message = 'method.reinforcement.max_episode_steps has no effect without tools'
+  throw new InvalidRequestError('invalid_value', message, {
+    param: 'method.reinforcement.max_episode_steps',
+    hint: `leave it out, or name ${param}: an answer without tools is one turn`,
+  })
 }
 
 /** @throws {InvalidRequestError} `invalid_value` */

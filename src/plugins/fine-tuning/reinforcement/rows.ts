@@ -74,7 +74,7 @@ function sayGap(
 }
 
 /** @throws {DataError} with the line */
-function checkRow(value: unknown, number: number): JsonObject {
+export function checkRow(value: unknown, number: number): JsonObject {
   if (!isJsonObject(value)) throw lineError('invalid_example', number, 'must be an object with messages')
   const row = rowAt(number, undefined)
   const messages = checkMessages(value['messages'], 'messages', row)

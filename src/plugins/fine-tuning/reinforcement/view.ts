@@ -185,11 +185,23 @@ function toJob({ record, loop }: Reinforcement, last: LoopEvaluation | undefined
         hyperparameters: record.hyperparameters as never,
         response_format: loop.spec.responseFormat as Record<string, never> | null,
         limits: limitsOf(request),
+        ...toolsOf(loop.spec),
       },
     },
     status: loop.status,
     trained_tokens: loop.status === 'succeeded' ? loop.spent.trainedTokens : null,
   }
+}
+
+/** Headers hold keys: only their names are shown. */
+function toolsOf({ tools = [], maxEpisodeSteps }: LoopRecord['spec']) {
+  if (tools.length === 0 || maxEpisodeSteps === undefined) return {}
+  const hidden = tools.map(({ name, serverUrl, headers }) => ({
+    name,
+    server_url: serverUrl,
+    headers: Object.fromEntries(Object.keys(headers).map((header) => [header, '***'])),
+  }))
+  return { tools: hidden, max_episode_steps: maxEpisodeSteps }
 }
 
 function limitsOf(request: JsonObject): Record<string, never> | null {

@@ -26,7 +26,7 @@ export async function evaluate(run: Run, step: number) {
     facts: factsOf(grading.grader, graded.answers),
     examples: examplesOf(groups, graded.answers),
     seconds: (performance.now() - begunMs) / 1000,
-    used: run.usedBy(graded.answers),
+    used: run.usedBy(graded.answers, graded.groups),
     events: warning === null ? [] : [say('warn', warning)],
   }
 }

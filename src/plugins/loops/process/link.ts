@@ -4,6 +4,7 @@
 import { createDeferred } from '#base/util/deferred.js'
 import type { Graded } from '#sdk/graders/grade.js'
 import type { FromProcess, LoopOrder, LoopQuestion, LoopReport, ToProcess } from '../messages.js'
+import type { ToolAnswer, ToolCallRequest } from '../tools.js'
 
 /** The loop pauses, was cancelled, or has ended: nothing is left to do. */
 export class LoopStoppedError extends Error {}
@@ -46,6 +47,7 @@ export function createLink() {
     remember: async (digest: string, graded: Graded): Promise<void> => {
       await ask({ kind: 'remember', digest, graded })
     },
+    call: async (call: ToolCallRequest): Promise<ToolAnswer> => (await ask({ kind: 'call', call })) as ToolAnswer,
     /** Says why the process ends. */
     fail: async (error: unknown): Promise<void> =>
       await send({ type: 'failed', message: error instanceof Error ? error.message : String(error) }),

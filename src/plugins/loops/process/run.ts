@@ -31,6 +31,7 @@ export interface GradedStep {
   /** Answers that did not come, or got no score. */
   readonly dropped: number
   readonly samplingSeconds: number
+  readonly tools?: ReturnType<typeof toolCountsOf>
   /** Why nothing trains, one sentence each; empty where something does. */
   readonly reasons: readonly string[]
 }
@@ -50,6 +51,7 @@ export async function openRun(start: LoopStart, link: Link) {
 
   return {
     ...{ id, spec, client, grading, textOf },
+    callTool: link.call,
     ...splitRows(readRows(await textOf(spec.promptsFileId)), given, spec),
     state: {
       progress: { dull: 0, graded: null, ...start.progress } as Progress,
@@ -64,22 +66,35 @@ export async function openRun(start: LoopStart, link: Link) {
       reportedMs = nowMs
       await link.report({ ...given, used: { ...given.used, seconds } })
     },
-    usedBy: (answers: readonly GradedAnswer[]): NonNullable<LoopReport['used']> => ({
+    usedBy: (
+      answers: readonly GradedAnswer[],
+      groups: readonly TrajectoryGroup[],
+    ): NonNullable<LoopReport['used']> => ({
       graderTokens: graderTokensOf(answers),
-      endpointCalls: grading.endpointCalls * answers.filter(({ wasKnown }) => !wasKnown).length,
+      endpointCalls:
+        grading.endpointCalls * answers.filter(({ wasKnown }) => !wasKnown).length + toolCountsOf(groups).tool_calls,
     }),
   }
 }
 
+/** Calls of tools by all answers, and those that failed. */
+export function toolCountsOf(groups: readonly TrajectoryGroup[]) {
+  const sum = (name: string): number =>
+    groups
+      .flatMap(({ trajectories }) => trajectories)
+      .reduce((total, { metrics }) => total + Number(metrics[name] ?? 0), 0)
+  return { tool_calls: sum('tool_calls'), tool_errors: sum('tool_errors') }
+}
+
 /** Answers of a checkpoint. @throws {Error} where no row was answered */
 export async function sampleRows(
-  { client, spec }: Pick<Run, 'client' | 'spec'>,
+  { client, spec, callTool }: Pick<Run, 'client' | 'spec' | 'callTool'>,
   { model, step }: { readonly model: Model; readonly step: number },
   asked: readonly { readonly row: LoopRow; readonly seed: number }[],
   answers: number,
 ): Promise<{ readonly groups: readonly TrajectoryGroup[]; readonly seconds: number }> {
   const begunMs = performance.now()
-  const groups = await sample({ client, model, step, spec }, asked, answers)
+  const groups = await sample({ client, model, step, spec, callTool }, asked, answers)
   const [first] = groups.flatMap(({ exceptions }) => exceptions)
   if (first !== undefined && groups.every(({ trajectories }) => trajectories.length === 0)) {
     throw new Error(`no row was answered; the first: ${first.message}`)

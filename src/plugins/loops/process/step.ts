@@ -8,7 +8,7 @@ import { evaluate, round, toStep } from './evaluating.js'
 import type { GradedAnswer } from './grading.js'
 import { type Facts, factsOf, metricsData } from './metrics.js'
 import { type LoopRow, rowsOfStep, seedOf } from './rows.js'
-import { type GradedStep, type Run, sampleRows, say } from './run.js'
+import { type GradedStep, type Run, sampleRows, say, toolCountsOf } from './run.js'
 import { LoopFailedError, readGroups, trainOnce } from './training.js'
 
 /** Steps in a row without anything to train, after which a loop has failed. */
@@ -46,6 +46,7 @@ export async function runStep(run: Run, step: number): Promise<void> {
     trained_groups: graded.trainedGroups,
     dropped_answers: graded.dropped,
     trained_tokens: trained?.trainedTokens ?? 0,
+    ...graded.tools,
   }
   const at = { step: step + 1, totalSteps: spec.steps, times, own }
   const data = metricsData(run.grading.grader, at, graded.facts, valid)
@@ -110,10 +111,11 @@ async function gradeStep(run: Run, step: number, base: number): Promise<GradedSt
     trainedGroups,
     dropped: graded.groups.reduce((sum, { exceptions }) => sum + exceptions.length, 0),
     samplingSeconds,
+    ...(spec.tools === undefined ? {} : { tools: toolCountsOf(graded.groups) }),
     reasons: trainedGroups === 0 ? sayOfGroups(graded.groups, { estimator }) : [],
   }
   state.progress = { ...state.progress, graded: made }
-  await run.report({ progress: state.progress, used: run.usedBy(graded.answers) })
+  await run.report({ progress: state.progress, used: run.usedBy(graded.answers, graded.groups) })
   assertGraded(graded.answers)
   return made
 }

@@ -106,8 +106,14 @@ describe('refused', () => {
     ['too much compute', sized({ compute_multiplier: 11 }), {}, `${M}.hyperparameters.compute_multiplier`, /./],
     ['too many passes', sized({ n_epochs: 51 }), {}, `${M}.hyperparameters.n_epochs`, /./],
     ['an unknown effort', sized({ reasoning_effort: 'huge' }), {}, `${M}.hyperparameters.reasoning_effort`, /./],
-    ["Azure's tools", { grader: GRADER, tools: [] }, {}, `${M}.tools`, 'unsupported_parameter'],
-    ["Azure's steps", { grader: GRADER, max_episode_steps: 3 }, {}, `${M}.max_episode_steps`, 'unsupported_parameter'],
+    [
+      "Azure's tools at no address",
+      { grader: GRADER, tools: [{ name: 'a' }] },
+      {},
+      `${M}.tools[0].server_url`,
+      'invalid_value',
+    ],
+    ['steps without tools', { grader: GRADER, max_episode_steps: 3 }, {}, `${M}.max_episode_steps`, 'invalid_value'],
     [
       'an unknown form',
       { grader: GRADER, response_format: { type: 'xml' } },

@@ -6,7 +6,7 @@ import { definePlugin } from '#service/define-plugin.js'
 export const environments = definePlugin({
   name: 'environments',
   commands: {
-    after: 'train distill',
+    after: 'rollout',
     rows: [
       {
         path: 'env check',

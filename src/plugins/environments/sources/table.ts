@@ -1,7 +1,10 @@
 /**
  * Every kind of environment, a row each; what it is made of is loaded when one is opened.
  */
+import { extname } from 'node:path'
 import type { SourceKind } from '../source.js'
+
+const MODULES: ReadonlySet<string> = new Set(['.js', '.mjs', '.cjs', '.ts', '.mts'])
 
 export const SOURCES: readonly SourceKind[] = [
   {
@@ -11,5 +14,30 @@ export const SOURCES: readonly SourceKind[] = [
     example: 'reasoning-gym:letter_counting',
     takes: ['settings', 'python', 'install', 'isolate', 'variables'],
     open: async (setup) => (await import('./reasoning-gym.js')).openReasoningGym(setup),
+  },
+  {
+    scheme: 'openenv',
+    target: '<address of the server>',
+    summary: 'a server of the OpenEnv kind, already running',
+    example: 'openenv:http://127.0.0.1:8000',
+    takes: ['settings', 'maxTurns', 'tasksFile'],
+    open: async (setup) => (await import('./openenv.js')).openOpenEnv(setup),
+  },
+  {
+    scheme: 'mcp',
+    target: '<command or address>',
+    summary: 'the tools of an MCP server, asked by a file of tasks',
+    example: 'mcp:"npx -y @some/server /data"',
+    takes: ['settings', 'maxTurns', 'tasksFile', 'isolate', 'variables'],
+    open: async (setup) => (await import('./mcp.js')).openMcp(setup),
+  },
+  {
+    scheme: 'file',
+    target: '<path of a module>',
+    summary: 'a module of your own that exports an environment',
+    example: './my-env.mjs',
+    takes: ['maxTurns'],
+    isAddress: (text) => MODULES.has(extname(text)) && !/^[a-z][a-z-]+:/.test(text),
+    open: async (setup) => (await import('./module.js')).openModule(setup),
   },
 ]

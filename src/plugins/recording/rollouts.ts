@@ -62,7 +62,7 @@ export interface RecordedRolloutService {
   get(principal: Principal, id: string): Promise<RecordedRollout & { trajectory: JsonObject | null }>
   finish(principal: Principal, id: string, request: FinishRolloutRequest): Promise<RecordedRollout>
   delete(principal: Principal, id: string): Promise<void>
-  /** Lines of JSON. @throws {NotFoundError} `run_not_found` before the first */
+  /** Lines of JSON; none where no rollout of the run has ended. */
   groups(principal: Principal, query: RolloutGroupsQuery): Promise<AsyncIterable<string>>
 }
 
@@ -185,13 +185,7 @@ export function createRolloutService(
       await inTransaction(db, (transaction) => deleteRollout(transaction, rollout.id))
       requestSweep()
     },
-    groups: async (principal, query) => {
-      const groups = await collectGroups(context, principal, query)
-      if (groups.size === 0) {
-        throw new NotFoundError('run_not_found', `No rollout of run '${query.run}' has ended.`, { param: 'run' })
-      }
-      return toLines(groups, bodies.trajectoryOf)
-    },
+    groups: async (principal, query) => toLines(await collectGroups(context, principal, query), bodies.trajectoryOf),
   }
 }
 

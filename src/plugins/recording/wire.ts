@@ -35,7 +35,7 @@ export const rolloutSamplingSchema = z.strictObject({
 })
 export type RolloutSampling = z.output<typeof rolloutSamplingSchema>
 
-export const createRolloutRequestSchema = z.strictObject({
+export const createRolloutRequestSchema = z.object({
   /** As in a chat; every request of the rollout goes to it. */
   model: name(1000),
   /** What belongs together: rows are read by it. */
@@ -57,7 +57,7 @@ export type CreateRolloutRequest = z.output<typeof createRolloutRequestSchema>
 
 const rewardSchema = z.strictObject({ score: z.number(), weight: z.number().default(1) })
 
-export const finishRolloutRequestSchema = z.strictObject({
+export const finishRolloutRequestSchema = z.object({
   /** Of an address for sessions: which one ends. Absent: the address itself, and all of its sessions that are open. */
   session: name(LONGEST_SESSION).nullish(),
   task: name(512).nullish(),
@@ -66,7 +66,7 @@ export const finishRolloutRequestSchema = z.strictObject({
   rewards: atMost(z.record(z.string(), rewardSchema), MOST_PARTS).default({}),
   metrics: atMost(z.record(z.string(), z.number()), METRICS_OF_CLIENTS.nameLength).default({}),
   /** What went wrong: the rollout becomes an exception of its group. */
-  error: z.strictObject({ type: name(100), message: z.string().max(MAX_MESSAGE).default('') }).nullish(),
+  error: z.object({ type: name(100), message: z.string().max(MAX_MESSAGE).default('') }).nullish(),
 })
 export type FinishRolloutRequest = z.output<typeof finishRolloutRequestSchema>
 

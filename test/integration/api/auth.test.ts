@@ -29,6 +29,8 @@ const OPEN: readonly string[] = [
   'GET /metrics',
   'GET /openapi.json',
   'GET /ping',
+  'GET /r/:token/v1/models',
+  'GET /r/:token/v1/models/:model{[^]+}',
   'GET /ui',
   'GET /ui/:path{[^]+}',
   'GET /v1/health',
@@ -38,6 +40,15 @@ const OPEN: readonly string[] = [
   'GET /version',
   'GET /wandb/storage',
   'POST /ping',
+  // the token in the path opens them
+  'POST /r/:token/inference/v1/generate',
+  'POST /r/:token/tokenize',
+  'POST /r/:token/v1/chat/completions',
+  'POST /r/:token/v1/completions',
+  'POST /r/:token/v1/messages',
+  'POST /r/:token/v1/messages/count_tokens',
+  'POST /r/:token/v1/responses',
+  'POST /r/:token/v1/responses/input_tokens',
   'POST /v1/preview/sessions/exchange',
   'PUT /wandb/storage',
 ]
@@ -55,7 +66,8 @@ describe('keys', () => {
     const open = ROUTES.filter(({ scope }) => scope === 'open').map((route) => `${route.method} ${patternOf(route)}`)
     expect(open.sort()).toEqual(OPEN)
     for (const { method, path } of routes) {
-      if (OPEN.includes(`${method} ${path}`) && path !== '/wandb/storage') continue
+      const hasOwn = path === '/wandb/storage' || path.startsWith('/r/:token/')
+      if (OPEN.includes(`${method} ${path}`) && !hasOwn) continue
       const concrete = path.replaceAll(/:\w+/g, 'x')
       for (const authorization of [
         '',

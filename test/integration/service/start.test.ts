@@ -30,6 +30,7 @@ const PARTS = [
   'base models',
   'remote data',
   'responses',
+  'recording',
   'uploads',
   'loops',
   'batches',

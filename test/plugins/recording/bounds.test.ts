@@ -117,11 +117,14 @@ describe('a token', () => {
 describe('tenants', () => {
   it('see their own rollouts alone', async () => {
     const rollout = await open({ run: 'ours' })
+    await chat(rollout)
     const { key } = await service.createKey({ entity: 'others', scope: 'write' })
     const headers = { authorization: `Bearer ${key}` }
     expect((await service.fetch(`/v1/preview/rollouts/${rollout.id}`, { headers })).status).toBe(404)
-    expect((await service.fetch('/v1/preview/rollout-groups?run=ours', { headers })).status).toBe(404)
     expect((await service.fetch(`/v1/preview/rollouts/${rollout.id}/finish`, { json: {}, headers })).status).toBe(404)
+    await finish(rollout.id)
+    expect(await groupsOf('ours')).toHaveLength(1)
+    expect(await (await service.fetch('/v1/preview/rollout-groups?run=ours', { headers })).text()).toBe('')
   })
 
   it('a key that may read makes none', async () => {

@@ -66,6 +66,7 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
     if (made.status === 200) await service.json(`/v1/preview/loops/${made.body['id']}/cancel`, { method: 'POST' })
     return made
   },
+  '/v1/preview/rollouts': (n, headers) => send('/v1/preview/rollouts', { model: 'm', task: `${n}` }, headers),
   '/v1/preview/webhooks': (n, headers) => send('/v1/preview/webhooks', { url: `https://example.com/${n}` }, headers),
   '/v1/fine_tuning/jobs': async (n, headers) => {
     const messages = ['user', 'assistant'].map((role) => ({ role, content: 'x' }))
@@ -92,6 +93,7 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/loops/:loop_id/cancel',
   '/v1/preview/loops/:loop_id/pause',
   '/v1/preview/loops/:loop_id/resume',
+  '/v1/preview/rollouts/:rollout_id/finish',
   '/v1/preview/verify',
   '/v1/preview/demo',
   '/v1/batches/:batch_id/cancel',

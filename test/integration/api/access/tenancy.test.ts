@@ -74,7 +74,11 @@ beforeAll(async () => {
   const batch = await service.json<{ id: string }>('/v1/batches', {
     json: { input_file_id: requests.body.id, endpoint: '/v1/completions', completion_window: '24h' },
   })
+  const rollout = await service.json<{ id: string }>('/v1/preview/rollouts', {
+    json: { model: 'local/tests/secret', run: 'secret' },
+  })
   ids = {
+    rollout_id: rollout.body.id,
     training_run_id: training.id,
     loop_id: loop.body.id,
     response_id: response.body.id,
@@ -106,7 +110,10 @@ afterAll(() => service.dispose())
 
 const parametersOf = (path: string) => [...path.matchAll(/:(\w+)/g)].map(([, name]) => name ?? '')
 /** What a route cannot do without in its query. */
-const QUERIES: Readonly<Record<string, string>> = { '/v1/preview/models/:model_id/log/compare': '?split=val&a=0&b=1' }
+const QUERIES: Readonly<Record<string, string>> = {
+  '/v1/preview/models/:model_id/log/compare': '?split=val&a=0&b=1',
+  '/v1/preview/rollout-groups': '?run=secret',
+}
 const fill = (path: string) =>
   path.replaceAll(/:(\w+)(\{[^}]*\})?/g, (_, name: string) => ids[name] ?? `unknown-${name}`) + (QUERIES[path] ?? '')
 

@@ -10,6 +10,7 @@ import { engineNodes } from './engine-nodes/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
+import { literature } from './literature/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
@@ -39,6 +40,7 @@ export const INSTALLED: Installed = {
     batches,
     wandb,
     tinker,
+    literature,
     marks,
     probes,
     webhooks,

@@ -119,6 +119,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/training/{jobs,promises}.test.ts',
       'test/integration/workers/torch-worker.test.ts',
       'test/plugins/export/exports.test.ts',
+      'test/plugins/literature/losses.test.ts',
     ],
     // each builds the whole package once more
     nightly: ['test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts'],

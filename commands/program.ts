@@ -221,6 +221,13 @@ async function addOwnSettings(): Promise<void> {
   for (const { settings = {} } of INSTALLED.plugins) addSettings(settings)
 }
 
+/** Losses and advantages of plugins are among the options of jobs before a command that shows or sends those is loaded. */
+async function addOwnLosses(): Promise<void> {
+  const { installed } = await import('#plugins/others.js')
+  const { addLossesOf } = await import('#contract/jobs/losses.js')
+  await addLossesOf(installed().plugins)
+}
+
 /**
  * Plugins that somebody named: their commands stand behind all others, and their settings and options of jobs count, whatever
  * is run.
@@ -424,6 +431,7 @@ function entry(
     ...{ path: path.split(' '), summary, group, isHidden, plugin },
     load: async () => {
       await addOwnSettings()
+      if (path.startsWith('train ')) await addOwnLosses()
       return await load()
     },
   }

@@ -13,6 +13,7 @@ import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
 import { init } from './init/plugin.js'
+import { literature } from './literature/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
@@ -45,6 +46,7 @@ const plugins = [
   batches,
   wandb,
   tinker,
+  literature,
   marks,
   probes,
   webhooks,

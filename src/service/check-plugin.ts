@@ -14,6 +14,8 @@ const MEMBERS: Readonly<Record<string, 'function' | 'object' | 'list'>> = {
   commands: 'object',
   settings: 'object',
   jobOptions: 'object',
+  losses: 'function',
+  advantages: 'function',
   pages: 'object',
   home: 'object',
   endpoints: 'function',

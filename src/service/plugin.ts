@@ -10,6 +10,7 @@ import type { EntryPoint } from '#base/processes/entry.js'
 import type { IdSource } from '#base/util/ids.js'
 import type { Lifetimes } from '#base/util/lifetimes.js'
 import type { EndpointRun, Section } from '#contract/endpoints/table.js'
+import type { AdvantageDefinition, LossDefinition } from '#contract/jobs/losses.js'
 import type { PluginJobOptions, PluginOptionRows } from '#contract/jobs/plugin-options.js'
 import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.js'
 import type { TrainerRow } from '#contract/processes/trainers.js'
@@ -194,6 +195,10 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly settings?: S
   /** Rows as `contract/jobs` has them, with what they do in the training worker. */
   readonly jobOptions?: PluginJobOptions<O>
+  /** Losses that jobs may name, as short functions (`contract/jobs/losses.ts`); loaded where options of jobs are read. */
+  losses?(): Promise<readonly LossDefinition[]>
+  /** The same of advantages. */
+  advantages?(): Promise<readonly AdvantageDefinition[]>
   /** Views of the web page, each a module that a browser loads when it is opened. */
   readonly pages?: readonly PluginPageRow[]
   /** Where a browser goes that asks for `/`, and that signs in by a code. One plugin at most has it. */

@@ -6,7 +6,9 @@ import { JOB_DEFINITIONS, type OptionsOf, type OptionsTable } from '#contract/jo
 import type { ByChoice, BySize, OptionFlag, OptionRow, OptionTable } from '#contract/jobs/option.js'
 import type { JobKind } from '#contract/wire/job-words.js'
 import { type Flag, flag } from '../command/flags.js'
+import { ExpectedError } from '../config/parse-value.js'
 import { parseChoice, parseFields, parseInteger, parseNames, parseNumber } from '../input/parse.js'
+import { isFormulaFile } from './formula-file.js'
 
 /** Options with a flag. */
 type Flagged<K extends JobKind> = {
@@ -55,7 +57,7 @@ export function givenOptions(
   return given
 }
 
-function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag): Flag<JsonValue | undefined> {
+function flagOf(name: string, row: OptionRow, { spelling, isCommon, file }: OptionFlag): Flag<JsonValue | undefined> {
   const long = `--${name.replaceAll('_', '-')}`
   const summary = summaryOf(row)
   const options = { isAdvanced: isCommon !== true }
@@ -76,9 +78,13 @@ function flagOf(name: string, row: OptionRow, { spelling, isCommon }: OptionFlag
       return flag.custom(parse)(spelling ?? `${long} <n>`, summary, options)
     }
     case 'choice': {
-      const { choices } = row
+      const { choices, others = {} } = row
       const among = spelling ?? `${long} <${choices.join('|')}>`
-      return flag.custom((text) => parseChoice(text, choices))(among, summary, options)
+      const parse = (text: string): string => {
+        if (Object.hasOwn(others, text)) throw new ExpectedError(`${others[text]}, as it is called here`)
+        return file !== undefined && isFormulaFile(text) ? text : parseChoice(text, choices)
+      }
+      return flag.custom(parse)(among, summary, options)
     }
     case 'names':
       return flag.custom((text) => parseNames(text, row.choices))(spelling ?? `${long} <names>`, summary, options)

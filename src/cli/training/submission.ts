@@ -31,6 +31,7 @@ import { UsageError } from '../terminal/errors.js'
 import { plural } from '../terminal/format.js'
 import { showPlan } from '../terminal/plan-output.js'
 import { startProgress } from '../terminal/progress.js'
+import { withFormulas } from './formula-file.js'
 import { givenOptions } from './option-flags.js'
 
 export type Hyperparameters = Record<string, JsonValue>
@@ -52,7 +53,7 @@ export async function collectHyperparameters(
     ...Object.fromEntries(flags.set),
   }
   assertKnown(kind, open)
-  return { ...open, ...also, ...givenOptions(kind, flags, open) }
+  return await withFormulas(kind, { ...open, ...also, ...givenOptions(kind, flags, open) })
 }
 
 function assertKnown(kind: JobKind, options: JsonObject): void {

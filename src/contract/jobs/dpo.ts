@@ -6,10 +6,10 @@
 import { assertScheduleFits, defineJobKind, keepsBest, refuse } from './kind.js'
 import { resolveLora } from './lora-options.js'
 import { defineOptions, fillByChoice, type OptionValues } from './option.js'
-import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, TINY } from './shared-options.js'
+import { COMMON_OPTIONS, epochOptions, FORMULA, LEARNING_RATE, TINY } from './shared-options.js'
 
 /** Losses on the two answers of a pair; formulas in `numerics/nn/preference-loss.ts`. */
-const PREFERENCE_LOSSES = ['sigmoid', 'hinge', 'ipo', 'orpo', 'simpo', 'kto'] as const
+const PREFERENCE_LOSSES = ['sigmoid', 'hinge', 'ipo', 'orpo', 'simpo', 'kto', 'custom'] as const
 type PreferenceLossName = (typeof PREFERENCE_LOSSES)[number]
 
 /** Losses that need no second policy. */
@@ -24,9 +24,18 @@ const options = defineOptions({
     type: 'choice',
     default: 'sigmoid',
     choices: PREFERENCE_LOSSES,
-    flag: { spelling: '--loss-type <name>', isCommon: true },
+    others: {
+      dpo: 'sigmoid',
+      cpo: 'sigmoid with reference_free',
+      bco: 'bco_pair',
+      nca: 'nca_pair',
+      sppo: 'sppo_hard',
+      exo: 'exo_pair',
+    },
+    flag: { spelling: '--loss-type <name|file>', isCommon: true, file: 'loss_formula' },
     summary: `loss on the two answers of a pair: ${PREFERENCE_LOSSES.join(', ')}; kto takes single answers with a label`,
   },
+  loss_formula: FORMULA,
   beta: {
     type: 'number',
     default: null,
@@ -104,6 +113,7 @@ export const DPO = defineJobKind({
   root: 'config',
   row: { noun: 'pair', limit: 'the context of the model' },
   options,
+  loss: { option: 'loss_type', inputs: ['chosen', 'rejected'], reductions: [], like: 'hinge' },
   derive(given) {
     assertScheduleFits('config', given)
     const { loss_type: loss } = given

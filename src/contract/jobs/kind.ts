@@ -16,6 +16,18 @@ export type PolicyReference = (
   readonly option: string
 }
 
+/** What a formula of a kind's loss has to do with. */
+interface LossPlace {
+  /** The option that names the loss. */
+  readonly option: string
+  /** What it may read: of a token, or of a pair. */
+  readonly inputs: readonly string[]
+  /** Operators over the values of a sequence that it may use. */
+  readonly reductions: readonly string[]
+  /** The loss of the core that reads the other options as a formula of the request's own does. */
+  readonly like: string
+}
+
 export interface JobKindDefinition<T extends OptionTable = OptionTable, Values = JsonObject> {
   /** Where its options stand in the request, as errors name them. */
   readonly root: 'config' | 'experimental_config'
@@ -24,6 +36,8 @@ export interface JobKindDefinition<T extends OptionTable = OptionTable, Values =
   /** What it counts in its data, and the limit that drops some whole. */
   readonly row: { readonly noun: string; readonly limit: string }
   readonly options: T
+  /** How losses are added to it as formulas (`losses.ts`). */
+  readonly loss: LossPlace
   /**
    * Fills in what follows from other options. Resolving what was resolved changes nothing.
    *

@@ -27,7 +27,12 @@ export const JOB_DEFINITIONS: Readonly<Record<JobKind, JobKindDefinition>> = kno
  * Adds an option to a kind of job, for all that this process does. Tables are never changed, for schemas are made of each once.
  */
 export function addOptions(kind: JobKind, name: string, row: OptionRow): void {
-  known[kind] = { ...known[kind], options: { ...known[kind].options, [name]: row } }
+  extendKind(kind, (before) => ({ ...before, options: { ...before.options, [name]: row } }))
+}
+
+/** Changes what this process knows of a kind of job. */
+export function extendKind(kind: JobKind, change: (before: JobKindDefinition) => JobKindDefinition): void {
+  known[kind] = change(known[kind])
 }
 
 /** Whether an option is no plugin's. */

@@ -36,6 +36,8 @@ export interface OptionFlag {
   readonly summary?: string
   /** Further words about what counts where nothing is given; null: no default is shown. */
   readonly whenAbsent?: string | null
+  /** The option that a module takes the place of the choice by, where its path is given: what its function computes, as data. */
+  readonly file?: 'loss_formula' | 'advantage_formula'
   /** Shown before the advanced flags. */
   readonly isCommon?: boolean
 }
@@ -98,6 +100,8 @@ interface ChoiceRow extends RowOfAnyType {
   readonly type: 'choice'
   readonly default: string
   readonly choices: readonly string[]
+  /** What other trainers call them, and what that is here. */
+  readonly others?: Readonly<Record<string, string>>
 }
 
 /** Some of the choices, as a list or as one text with commas. */

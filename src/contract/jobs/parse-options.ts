@@ -54,6 +54,17 @@ function fieldsOf(reserved: readonly string[]): z.ZodType<JsonObject> {
   })
 }
 
+/** One of the choices; names of other trainers are refused with ours. */
+function choiceOf(choices: readonly string[], others: Readonly<Record<string, string>> = {}): z.ZodType<string> {
+  const known = z.enum(choices as readonly [string, ...string[]])
+  if (Object.keys(others).length === 0) return known
+  const foreign = z.any().superRefine((value: unknown, context) => {
+    if (typeof value !== 'string' || !Object.hasOwn(others, value)) return
+    context.addIssue({ code: 'custom', message: `"${value}" is ${others[value]} here` })
+  })
+  return foreign.pipe(known)
+}
+
 /** Names of the choices, in a list or behind commas. */
 function namesOf(choices: readonly string[]): z.ZodType<JsonValue> {
   const names = z.array(z.enum(choices as readonly [string, ...string[]])).min(1)
@@ -77,7 +88,7 @@ function schemaOf(row: OptionRow): z.ZodType<JsonValue> | null {
     case 'boolean':
       return laxBoolean()
     case 'choice':
-      return z.enum(row.choices as readonly [string, ...string[]])
+      return choiceOf(row.choices, row.others)
     case 'names':
       return namesOf(row.choices)
     case 'text':

@@ -5,7 +5,15 @@
 import { assertScheduleFits, defineJobKind, type PolicyReference, refuse } from './kind.js'
 import { resolveLora } from './lora-options.js'
 import { defineOptions, fillByChoice, MAX_FLOAT32, type OptionValues } from './option.js'
-import { COMMON_OPTIONS, LEARNING_RATE, MEASURED, optimizerOptions, scheduleOptions, TINY } from './shared-options.js'
+import {
+  COMMON_OPTIONS,
+  FORMULA,
+  LEARNING_RATE,
+  MEASURED,
+  optimizerOptions,
+  scheduleOptions,
+  TINY,
+} from './shared-options.js'
 
 /** Clip ranges, caps of importance weights, coefficients: dimensionless. */
 const AMOUNT = { min: 0, max: MAX_FLOAT32 } as const
@@ -16,7 +24,7 @@ const LENGTH = { min: 2, max: 131_072 } as const
  * Policy losses. `gspo` is PPO on the ratio of sequences (arXiv:2507.18071), `dr_grpo` PPO without the divisions by deviation and
  * length (arXiv:2503.20783); formulas of all in `numerics/nn/policy-loss.ts`.
  */
-const POLICY_LOSSES = ['cispo', 'ppo', 'gspo', 'dr_grpo', 'importance_sampling', 'dro'] as const
+const POLICY_LOSSES = ['cispo', 'ppo', 'gspo', 'dr_grpo', 'importance_sampling', 'dro', 'custom'] as const
 type PolicyLossName = (typeof POLICY_LOSSES)[number]
 /** Losses that clip nothing. */
 const UNCLIPPED: ReadonlySet<PolicyLossName> = new Set(['importance_sampling', 'dro'])
@@ -47,7 +55,15 @@ const options = defineOptions({
     type: 'choice',
     default: 'cispo',
     choices: POLICY_LOSSES,
-    flag: { spelling: '--loss <name>' },
+    others: {
+      grpo: 'ppo',
+      dapo: 'ppo with loss_aggregation token',
+      bnpo: 'ppo with loss_aggregation token',
+      vanilla: 'ppo',
+      geo_mean: 'gmpo',
+      reinforce: 'importance_sampling',
+    },
+    flag: { spelling: '--loss <name|file>', file: 'loss_formula' },
     summary: `policy loss: ${POLICY_LOSSES.join(', ')}`,
   },
   epsilon: {
@@ -67,6 +83,7 @@ const options = defineOptions({
     flag: { whenAbsent: 'epsilon with ppo, dr_grpo' },
     summary: 'clip above',
   },
+  loss_formula: FORMULA,
   dro_beta: {
     type: 'number',
     default: DRO_BETA,
@@ -82,11 +99,18 @@ const options = defineOptions({
   advantage_estimator: {
     type: 'choice',
     default: 'group',
-    choices: ['group', 'leave_one_out', 'batch'],
-    flag: { spelling: '--advantage <name>' },
+    choices: ['group', 'leave_one_out', 'batch', 'custom'],
+    others: {
+      grpo: 'group',
+      rloo: 'leave_one_out',
+      reinforce_plus_plus: 'batch',
+      none: 'group with scale_rewards false',
+    },
+    flag: { spelling: '--advantage <name|file>', file: 'advantage_formula' },
     summary:
       'what a reward is compared with: the mean of its group (group), of the others of it (leave_one_out), of all (batch)',
   },
+  advantage_formula: FORMULA,
   scale_batch: {
     type: 'boolean',
     default: null,
@@ -313,6 +337,12 @@ export const RL = defineJobKind({
   root: 'experimental_config',
   row: { noun: 'sequence', limit: 'packed_sequence_length or the context of the model' },
   options,
+  loss: {
+    option: 'loss_fn',
+    inputs: ['logp', 'old', 'ratio', 'logRatio', 'advantage'],
+    reductions: ['sequenceMean'],
+    like: 'importance_sampling',
+  },
   derive(given) {
     const loss = given.ppo && given.loss_fn === 'cispo' ? 'ppo' : given.loss_fn
     const truncation = given.truncated_importance_sampling || null

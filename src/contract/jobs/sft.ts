@@ -5,7 +5,7 @@
 import { assertScheduleFits, defineJobKind, keepsBest } from './kind.js'
 import { resolveLora } from './lora-options.js'
 import { defineOptions, type OptionValues } from './option.js'
-import { COMMON_OPTIONS, epochOptions, LEARNING_RATE, MEASURED, TINY } from './shared-options.js'
+import { COMMON_OPTIONS, epochOptions, FORMULA, LEARNING_RATE, MEASURED, TINY } from './shared-options.js'
 
 const epochs = epochOptions('conversations')
 
@@ -23,6 +23,15 @@ const options = defineOptions({
     flag: { isCommon: true },
     summary: 'step size of the optimizer',
   },
+  loss_type: {
+    type: 'choice',
+    default: 'nll',
+    choices: ['nll', 'custom'],
+    isExtension: true,
+    flag: { spelling: '--loss-type <name|file>', file: 'loss_formula' },
+    summary: 'loss of a token: cross-entropy (nll)',
+  },
+  loss_formula: { ...FORMULA, isExtension: true },
   ...epochs,
   epochs: {
     ...epochs.epochs,
@@ -58,6 +67,7 @@ export const SFT = defineJobKind({
   secondRoot: 'experimental_config',
   row: { noun: 'example', limit: 'the context of the model' },
   options,
+  loss: { option: 'loss_type', inputs: ['logp'], reductions: [], like: 'nll' },
   derive(given) {
     assertScheduleFits('config', given)
     return { ...resolveLora('config', given), keep_best: keepsBest(given) }

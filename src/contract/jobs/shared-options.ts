@@ -3,7 +3,16 @@
  */
 import { RESERVED_KWARGS } from '#contract/wire/inference/template-kwargs.js'
 import { LORA_OPTIONS, type LoraOptions } from './lora-options.js'
-import { defineOptions, MAX_FLOAT32, type OptionValues } from './option.js'
+import { defineOptions, MAX_FLOAT32, type OptionRow, type OptionValues } from './option.js'
+
+/** A formula as data (`base/formula`), which command line and library make of a function (`losses.ts`). */
+export const FORMULA = {
+  type: 'fields',
+  default: null,
+  reserved: [],
+  isRecorded: false,
+  summary: 'what custom computes, as `--loss ./mine.mjs` and `--advantage ./mine.mjs` write it',
+} as const satisfies OptionRow
 
 export const LEARNING_RATE = { min: 0, max: 1 } as const
 /** Below so many parameters a base model counts as tiny. */

@@ -9,6 +9,7 @@
  * token has no gradient in CISPO either; log ratios are clamped to ±30, so that no ratio overflows float32.
  */
 
+import { type Formula, hasOperator } from '#base/formula/formula.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
@@ -32,16 +33,22 @@ import {
 } from '#numerics/graph/ops/elementwise.js'
 import { reduceSum } from '#numerics/graph/ops/reduce.js'
 import { unsqueeze } from '#numerics/graph/ops/shape.js'
+import { emitFormula } from './formula.js'
 
 /** Bound of log ratios: no ratio overflows float32, whatever the sampler said (vLLM writes -9999 for a probability of 0). */
 export const MAX_LOG_RATIO = 30
+
+/** What a formula of a token's loss may read: `ratio` is at the level that is asked for, `logRatio` the token's own. */
+export const POLICY_INPUTS = ['logp', 'old', 'ratio', 'logRatio', 'advantage'] as const
 
 /** Over which tokens the importance ratio is taken. */
 export type RatioLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
 
 /** What shapes the loss; null switches a modifier off. */
 export interface PolicyLossOptions extends RegularizerOptions {
-  readonly loss: 'cispo' | 'ppo' | 'importance_sampling' | 'dro'
+  readonly loss: 'cispo' | 'ppo' | 'importance_sampling' | 'dro' | 'formula'
+  /** The loss of a token, of `POLICY_INPUTS`; read by `formula`. */
+  readonly formula?: Formula | null
   /** The ratio is clipped to [1 - epsilon, 1 + epsilonHigh]; infinite where a loss clips nothing. */
   readonly epsilon: number
   readonly epsilonHigh: number
@@ -151,6 +158,14 @@ export function policyLoss(
   })
 }
 
+/** Whether a loss reads which tokens are of one sequence. */
+export function readsSequences({
+  ratioLevel,
+  formula = null,
+}: Pick<PolicyLossOptions, 'ratioLevel' | 'formula'>): boolean {
+  return ratioLevel !== 'token' || (formula !== null && hasOperator(formula, 'sequenceMean'))
+}
+
 /** What each token adds to the objective before its weight: [N]. */
 function tokenObjective(
   g: GraphBuilder,
@@ -175,6 +190,12 @@ function tokenObjective(
     case 'dro': {
       const d = logRatio(g, logp, old)
       return sub(g, mul(g, advantage, logp), mul(g, mul(g, d, d), g.scalar(options.droBeta / 2)))
+    }
+    case 'formula': {
+      const sequenceMean = (values: Value): Value => segmentMean(g, values, required(inputs.segments, 'segments'))
+      const values = { logp, old, ratio: ratio(), logRatio: logRatio(g, logp, old), advantage }
+      if (options.formula == null) throw new Error('policy loss options need the formula of the loss "formula"')
+      return neg(g, emitFormula(g, options.formula, { inputs: values, sequenceMean }))
     }
     default:
       return assertNever(options.loss)

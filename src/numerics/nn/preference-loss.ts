@@ -16,6 +16,7 @@
  * Names are those of TRL; its losses are what `test/integration/numerics/preference-loss.test.ts` compares with. Difference: the
  * odds of an answer are those of a mean log-probability of at most -1e-6, because at 0 they are infinite and so is their slope.
  */
+import type { Formula } from '#base/formula/formula.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Value } from '#numerics/graph/graph.js'
@@ -36,13 +37,19 @@ import {
 } from '#numerics/graph/ops/elementwise.js'
 import { reduceSum } from '#numerics/graph/ops/reduce.js'
 import { unsqueeze } from '#numerics/graph/ops/shape.js'
+import { emitFormula } from './formula.js'
 
 /** The loss of a pair. */
-export type PreferenceLossName = 'sigmoid' | 'hinge' | 'ipo' | 'orpo' | 'simpo' | 'kto'
+export type PreferenceLossName = 'sigmoid' | 'hinge' | 'ipo' | 'orpo' | 'simpo' | 'kto' | 'formula'
+
+/** What a formula of a pair's loss may read: how much more likely each answer is than under the reference, nats. */
+export const PREFERENCE_INPUTS = ['chosen', 'rejected'] as const
 
 /** Dimensionless. */
 export interface PreferenceLossOptions {
   readonly loss: PreferenceLossName
+  /** The loss of a pair, of `PREFERENCE_INPUTS`; read by `formula`. */
+  readonly formula?: Formula | null
   /** How much a difference in log-probability counts; small values stay close to the reference. */
   readonly beta: number
   /** Probability that a pair is labelled the wrong way round, from 0 to below 0.5; read by `sigmoid` and `simpo`. */
@@ -73,10 +80,12 @@ export interface PreferenceLossInputs {
    */
   readonly pairs: Value
   /**
-   * Chosen minus rejected under the reference, float32 [P]; zeros for the reference-free form, null for `orpo`. Of
+   * Chosen minus rejected under the reference, float32 [P]; zeros for the reference-free form, null for `orpo` and `formula`. Of
    * `kto` s * (logp_ref + z0).
    */
   readonly referenceMargin: Value | null
+  /** Both answers under the reference, float32 [P] each; `formula` needs them. */
+  readonly reference?: { readonly chosen: Value; readonly rejected: Value } | null
   /** Weight of each answer, float32 [P]; `kto` needs it. */
   readonly answerWeights: Value | null
   /** What the sum over pairs is divided by: the pairs of the whole optimizer step, float32 []. */
@@ -104,8 +113,8 @@ export function preferenceLoss(g: GraphBuilder, inputs: PreferenceLossInputs, op
 /** The loss of each pair: [P]. */
 function pairLosses(
   g: GraphBuilder,
-  { logp, pairs, referenceMargin, answerWeights }: PreferenceLossInputs,
-  { loss, beta, labelSmoothing, gamma }: PreferenceLossOptions,
+  { logp, pairs, referenceMargin, answerWeights, reference = null }: PreferenceLossInputs,
+  { loss, beta, labelSmoothing, gamma, formula = null }: PreferenceLossOptions,
 ): Value {
   const sumOf = (shares: Value): Value =>
     reduceSum(g, mul(g, shares, unsqueeze(g, logp, [1])), [0], { keepDims: false })
@@ -128,6 +137,12 @@ function pairLosses(
       return negativeLogSigmoid(g, sub(g, mul(g, margin(), g.scalar(beta)), g.scalar(gamma)), labelSmoothing)
     case 'kto':
       return mul(g, required(answerWeights, 'answerWeights'), sigmoid(g, mul(g, margin(), g.scalar(-beta))))
+    case 'formula': {
+      if (reference === null || formula === null) throw new Error('a formula needs both answers under the reference')
+      const chosen = sub(g, sumOf(maximum(g, pairs, g.scalar(0))), reference.chosen)
+      const rejected = sub(g, sumOf(maximum(g, neg(g, pairs), g.scalar(0))), reference.rejected)
+      return emitFormula(g, formula, { inputs: { chosen, rejected } })
+    }
     default:
       return assertNever(loss)
   }

@@ -4,6 +4,7 @@
 import type { EntryPoint } from '#base/processes/entry.js'
 import { TAGS } from '#contract/endpoints/endpoint.js'
 import { createEndpointTable, ENDPOINTS, type EndpointTable, type Key } from '#contract/endpoints/table.js'
+import { addLossesOf } from '#contract/jobs/losses.js'
 import { addJobOptions } from '#contract/jobs/plugin-options.js'
 import { createBodyFinder, type KnownBodies } from '../bodies/bodies.js'
 import { checkHandlers, checkTogether } from '../check-plugin.js'
@@ -66,6 +67,7 @@ export async function loadPlugins(
   options: GivenSettings = {},
 ): Promise<LoadedPlugins> {
   addJobOptions(plugins)
+  await addLossesOf(plugins)
   const endpoints = await loadEndpoints(plugins)
   checkTogether(plugins, endpoints, { endpoints: ENDPOINTS, sections: TAGS })
   const list = plugins.map((plugin, i) => ({

@@ -9,7 +9,7 @@
  */
 import { differ, EQUAL_WITHIN } from '#base/differ.js'
 import { standardDeviation } from '#formats/rows/metrics.js'
-import type { AdvantageEstimator } from '#formats/rows/which-train.js'
+import { type AdvantageEstimator, formulaAdvantages } from '#formats/rows/which-train.js'
 
 /** Added to a group's standard deviation, and to a trajectory's token count, before dividing. */
 export const ADVANTAGE_EPSILON = 1e-6
@@ -71,6 +71,7 @@ export function advantagesOf(
   rewards_P_G: readonly (readonly number[])[],
   { advantageEstimator = 'group', scaleRewards }: AdvantageOptions,
 ): number[][] {
+  if (typeof advantageEstimator === 'object') return formulaAdvantages(rewards_P_G, advantageEstimator)
   if (advantageEstimator === 'batch') {
     const all = groupAdvantages(rewards_P_G.flat(), scaleRewards)
     let end = 0

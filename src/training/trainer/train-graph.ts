@@ -4,15 +4,18 @@
  * The backward pass is part of the graph. The loss is differentiated to the log-probabilities, the head's own rule takes that
  * to the hidden states (`numerics/nn/fused-head.ts`), and autodiff from there to the adapters.
  */
+import type { Formula } from '#base/formula/formula.js'
 import { frozenLinearRule } from '#model/architectures/integer/frozen-integer.js'
 import { backward } from '#numerics/autodiff/backward.js'
 import { blocksByScope } from '#numerics/autodiff/recompute.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
 import type { Graph, Value } from '#numerics/graph/graph.js'
+import { neg } from '#numerics/graph/ops/elementwise.js'
 import { gemm } from '#numerics/graph/ops/matmul.js'
 import { crossEntropy } from '#numerics/nn/cross-entropy.js'
+import { emitFormula } from '#numerics/nn/formula.js'
 import { fusedHead, type HeadOutputs, type HeadSlopes, headGradient } from '#numerics/nn/fused-head.js'
-import { type PolicyLossOptions, policyLoss } from '#numerics/nn/policy-loss.js'
+import { type PolicyLossOptions, policyLoss, readsSequences } from '#numerics/nn/policy-loss.js'
 import { type PreferenceLossOptions, preferenceLoss } from '#numerics/nn/preference-loss.js'
 import { type SummedLossForm, summedLoss } from '#numerics/nn/summed-loss.js'
 import { type EmittedDecoder, emitDecoder, type RowModel } from './row-decoder.js'
@@ -22,7 +25,7 @@ const FROZEN_RULES = new Map([['FrozenLinear', frozenLinearRule]])
 
 /** Which loss a train graph has. */
 export type LossKind =
-  | { readonly kind: 'cross_entropy' }
+  | { readonly kind: 'cross_entropy'; readonly formula?: Formula | null }
   | { readonly kind: 'policy'; readonly options: PolicyLossOptions }
   | { readonly kind: 'preference'; readonly options: PreferenceLossOptions }
   | { readonly kind: 'summed'; readonly form: SummedLossForm }
@@ -52,7 +55,7 @@ export function gradientName(tensorName: string): string {
  * Builds the train graph.
  *
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `denominator` []; `weight` [N], but for
- * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO), of KTO `answer_weights` [Pairs], and, with an SFT term, `chosen_share` [N]; for RL
+ * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO; of formulas `reference_chosen` and `reference_rejected`), of KTO `answer_weights` [Pairs], and, with an SFT term, `chosen_share` [N]; for RL
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`; for a summed loss neither weight nor denominator, but `old_logp`, `advantage`, `mask` [N] and `low`, `high`,
  * `half_beta` []. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.
@@ -154,19 +157,26 @@ export function emitLoss(
   const denominator = g.input('denominator', 'float32', [])
   if (loss.kind === 'preference') {
     const pairs = g.input('pairs', 'float32', ['C*Q', 'Pairs'])
-    const isCompared = loss.options.loss !== 'orpo'
+    const { loss: name } = loss.options
+    const perPair = (input: string): Value => g.input(input, 'float32', ['Pairs'])
+    const reference =
+      name === 'formula' ? { chosen: perPair('reference_chosen'), rejected: perPair('reference_rejected') } : null
     const inputs = {
       logp,
       pairs,
-      referenceMargin: isCompared ? g.input('reference_margin', 'float32', ['Pairs']) : null,
+      referenceMargin: name === 'orpo' || reference !== null ? null : perPair('reference_margin'),
+      reference,
       denominator,
-      answerWeights: loss.options.loss === 'kto' ? g.input('answer_weights', 'float32', ['Pairs']) : null,
+      answerWeights: name === 'kto' ? perPair('answer_weights') : null,
       chosenShare: loss.options.sftWeight === 0 ? null : perToken('chosen_share'),
     }
     return { loss: preferenceLoss(g, inputs, loss.options), ratio: null }
   }
   const weight = perToken('weight')
-  if (loss.kind === 'cross_entropy') return { loss: crossEntropy(g, logp, weight, denominator), ratio: null }
+  if (loss.kind === 'cross_entropy') {
+    const gain = loss.formula == null ? logp : neg(g, emitFormula(g, loss.formula, { inputs: { logp } }))
+    return { loss: crossEntropy(g, gain, weight, denominator), ratio: null }
+  }
   const { options } = loss
   const inputs = {
     logp,
@@ -175,7 +185,7 @@ export function emitLoss(
     oldLogp: perToken('old_logp'),
     advantage: perToken('advantage'),
     mask: perToken('mask'),
-    segments: options.ratioLevel === 'token' ? null : g.input('segments', 'float32', ['C*Q', 'G']),
+    segments: readsSequences(options) ? g.input('segments', 'float32', ['C*Q', 'G']) : null,
     entropy: options.entropyCoefficient > 0 ? entropy : null,
     referenceLogp: options.kl === null && options.klBeta === 0 ? null : perToken('reference_logp'),
     klMean: options.kl?.isMeanGiven === true ? g.input('kl_mean', 'float32', []) : null,

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'
 import { DPO } from '#contract/jobs/dpo.js'
+import { traceLoss } from '#contract/jobs/losses.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { type PreparedModel, prepareBaseModel } from '#model/architectures/prepare.js'
 import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
@@ -49,14 +50,31 @@ const POLICY: PolicyLossOptions = {
 }
 const LOSSES: Readonly<Record<string, LossKind>> = {
   'cross-entropy': { kind: 'cross_entropy' },
+  ...formulas(),
   ...preferences(),
   ...policies(),
+}
+
+/** Losses that are formulas, of each kind; one reads which tokens are of one sequence. */
+function formulas(): Record<string, LossKind> {
+  const gated = traceLoss('rl', ({ logRatio, advantage }, { mul, neg, exp, sequenceMean, tanh }) =>
+    neg(mul(exp(sequenceMean(tanh(logRatio))), advantage)),
+  )
+  const anchored = traceLoss('dpo', ({ chosen, rejected }, { sub, sigmoid }) => sub(sigmoid(rejected), sigmoid(chosen)))
+  const damped = traceLoss('sft', ({ logp }, { mul, neg, exp, stop }) => neg(mul(stop(exp(logp)), logp)))
+  const pairs = { beta: 0.3, labelSmoothing: 0, gamma: 0, sftWeight: 0.4, desirableWeight: 1, undesirableWeight: 1 }
+  return {
+    'a formula of tokens that were sampled': { kind: 'policy', options: { ...POLICY, loss: 'formula', formula: gated } },
+    'a formula of pairs': { kind: 'preference', options: { ...pairs, loss: 'formula', formula: anchored } },
+    'a formula of tokens of examples': { kind: 'cross_entropy', formula: damped },
+  }
 }
 
 /** Every loss on pairs, with what it reads. */
 function preferences(): Record<string, LossKind> {
   const plain = { beta: 0.3, labelSmoothing: 0, gamma: 0.5, sftWeight: 0, desirableWeight: 1, undesirableWeight: 2 }
-  const named = DPO.options.loss_type.choices.map((loss): [string, LossKind] => [
+  const known = DPO.options.loss_type.choices.filter((loss) => loss !== 'custom')
+  const named = known.map((loss): [string, LossKind] => [
     `preferences by ${loss}`,
     // at 0.3 the sigmoid of kto is 1 to float32 here, and has no slope to compare
     { kind: 'preference', options: { ...plain, loss, beta: loss === 'kto' ? 0.01 : plain.beta } },
@@ -149,6 +167,8 @@ function lossInputs(batch: RowBatch, logp: Float32Array): Record<string, HostTen
     pairs: float32Tensor(pairs, [batch.paddedCount, 2]),
     chosen_share: perToken(batch, (token) => (rowOf(ROWS, token).groupIds[token.index] === 1 ? 0.1 : 0)),
     reference_margin: float32Tensor(Float32Array.of(-3, 5), [2]),
+    reference_chosen: float32Tensor(Float32Array.of(-60, -75), [2]),
+    reference_rejected: float32Tensor(Float32Array.of(-70, -40), [2]),
     answer_weights: float32Tensor(Float32Array.of(1, 2), [2]),
   }
 }

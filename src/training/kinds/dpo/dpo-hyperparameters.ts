@@ -3,7 +3,7 @@
  */
 import type { OptionsOf } from '#contract/jobs/kinds.js'
 import type { PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
-import { type Hyperparameters, toHyperparameters } from '#training/trainer/hyperparameters.js'
+import { formulaOf, type Hyperparameters, toHyperparameters } from '#training/trainer/hyperparameters.js'
 
 export interface DpoHyperparameters extends Hyperparameters<OptionsOf<'dpo'>> {
   /** The loss, as the train graph takes it. */
@@ -16,6 +16,16 @@ export function dpoHyperparameters(options: OptionsOf<'dpo'>): DpoHyperparameter
   // of a version that knew one loss and stored what it read
   const { desirable_weight: desirableWeight, undesirable_weight: undesirableWeight } = options
   const weights = { desirableWeight, undesirableWeight }
-  const preferenceLoss = { loss, beta: beta ?? 0.1, labelSmoothing, gamma, sftWeight: sftWeight ?? 0, ...weights }
+  const formula = formulaOf(options)
+  const name = formula === null && loss !== 'custom' ? loss : 'formula'
+  const preferenceLoss: PreferenceLossOptions = {
+    loss: name,
+    formula,
+    beta: beta ?? 0.1,
+    labelSmoothing,
+    gamma,
+    sftWeight: sftWeight ?? 0,
+    ...weights,
+  }
   return { ...toHyperparameters(options), preferenceLoss }
 }

@@ -223,13 +223,18 @@ function toMicroBatches(
   const tokenCount = chosenTokenCount(parts)
   const denominator = float32Tensor(Float32Array.of(pairCount), [])
   return parts.map((part) => {
-    const margins = part.indices.map((pair) => (reference.chosen[pair] ?? 0) - (reference.rejected[pair] ?? 0))
+    const perPair = (read: (pair: number) => number) =>
+      float32Tensor(Float32Array.from(part.indices, read), [part.indices.length])
+    const chosen = (pair: number): number => reference.chosen[pair] ?? 0
+    const rejected = (pair: number): number => reference.rejected[pair] ?? 0
     return {
       batch: part.batch,
       lossInputs: {
         denominator,
         pairs: pairMatrix(part, isAveraged(loss)),
-        reference_margin: float32Tensor(Float32Array.from(margins), [margins.length]),
+        ...(loss === 'formula'
+          ? { reference_chosen: perPair(chosen), reference_rejected: perPair(rejected) }
+          : { reference_margin: perPair((pair) => chosen(pair) - rejected(pair)) }),
         ...(sftWeight === 0 ? {} : { chosen_share: chosenShare(part, tokenCount) }),
       },
     }

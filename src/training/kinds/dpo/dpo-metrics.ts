@@ -2,6 +2,7 @@
  * The numbers a preference step reports, under TRL's names: an answer's implicit reward is beta times its gain in
  * log-probability over the reference. Log-probabilities are those of the loss: sums over tokens, or means where it averages.
  */
+import { evaluateFormula } from '#base/formula/evaluate.js'
 import { assertNever } from '#base/util/assert-never.js'
 import { isAveraged, MAX_MEAN_LOGP, type PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
 import { type AnswerLogps, meanLogps } from './dpo-rows.js'
@@ -35,8 +36,16 @@ export function preferenceMeasures(
   const rejected = (pair: number): number => logps(pair).rejected - (other.rejected[pair] ?? 0)
   const margin = (pair: number): number => chosen(pair) - rejected(pair)
   const sft = -sum(policy.chosen) / sum(policy.tokens.chosen)
+  const ofFormula = formulaLosses(
+    {
+      chosen: Float64Array.from({ length: count }, (_, pair) => chosen(pair)),
+      rejected: Float64Array.from({ length: count }, (_, pair) => rejected(pair)),
+    },
+    options,
+  )
+  const lossOf = (pair: number): number => ofFormula?.[pair] ?? pairLoss(margin(pair), logps(pair), options)
   return {
-    loss: mean((pair) => pairLoss(margin(pair), logps(pair), options)) + (sftWeight === 0 ? 0 : sftWeight * sft),
+    loss: mean(lossOf) + (sftWeight === 0 ? 0 : sftWeight * sft),
     metrics: {
       'rewards/chosen': beta * mean(chosen),
       'rewards/rejected': beta * mean(rejected),
@@ -47,6 +56,14 @@ export function preferenceMeasures(
       ...(sftWeight === 0 ? {} : { nll_loss: sft }),
     },
   }
+}
+
+/** The loss of each pair where it is a formula; else null. */
+function formulaLosses(
+  inputs: { readonly chosen: Float64Array; readonly rejected: Float64Array },
+  { formula = null }: PreferenceLossOptions,
+): Float64Array | null {
+  return formula === null ? null : evaluateFormula(formula, { inputs, length: inputs.chosen.length })
 }
 
 /** As `numerics/nn/preference-loss.ts` has it, in float64. */
@@ -67,6 +84,8 @@ function pairLoss(
       return beta * softplus(logOdds(logps.rejected) - logOdds(logps.chosen))
     case 'simpo':
       return smoothed(beta * margin - gamma)
+    case 'formula':
+      throw new Error('the loss "formula" comes with its formula')
     case 'kto':
       throw new Error('answers without a pair are measured by `unpaired/kto-measures.ts`')
     default:

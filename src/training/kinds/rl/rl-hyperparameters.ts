@@ -2,17 +2,19 @@
  * What an RL job needs to know besides its trajectories: its options, and the loss that they describe.
  */
 import type { OptionsOf } from '#contract/jobs/kinds.js'
+import { type AdvantageEstimator, estimatorOf } from '#formats/rows/which-train.js'
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
-import { type Hyperparameters, toHyperparameters } from '#training/trainer/hyperparameters.js'
+import { formulaOf, type Hyperparameters, toHyperparameters } from '#training/trainer/hyperparameters.js'
 
-export interface RlHyperparameters extends Hyperparameters<OptionsOf<'rl'>> {
+export interface RlHyperparameters extends Omit<Hyperparameters<OptionsOf<'rl'>>, 'advantageEstimator'> {
+  readonly advantageEstimator: AdvantageEstimator
   /** The loss and its modifiers, as the train graph takes them. */
   readonly policyLoss: PolicyLossOptions
 }
 
 /** @param options resolved */
 export function rlHyperparameters(options: OptionsOf<'rl'>): RlHyperparameters {
-  return { ...toHyperparameters(options), policyLoss: toPolicyLoss(options) }
+  return { ...toHyperparameters(options), advantageEstimator: estimatorOf(options), policyLoss: toPolicyLoss(options) }
 }
 
 /** Two names are PPO with other options. */
@@ -23,6 +25,7 @@ const LOSS_OF = {
   dr_grpo: 'ppo',
   importance_sampling: 'importance_sampling',
   dro: 'dro',
+  custom: 'formula',
 } as const satisfies Record<OptionsOf<'rl'>['loss_fn'], PolicyLossOptions['loss']>
 
 /** Whether the loss reads the log-probabilities of a reference. */
@@ -32,8 +35,10 @@ export function readsReference({ kl, klBeta }: Pick<PolicyLossOptions, 'kl' | 'k
 
 function toPolicyLoss(options: OptionsOf<'rl'>): PolicyLossOptions {
   const { kl_penalty_coef: coefficient, truncated_importance_sampling: limit } = options
+  const formula = formulaOf(options)
   return {
-    loss: LOSS_OF[options.loss_fn],
+    loss: formula === null ? LOSS_OF[options.loss_fn] : 'formula',
+    formula,
     epsilon: options.epsilon ?? Number.POSITIVE_INFINITY,
     epsilonHigh: options.epsilon_high ?? Number.POSITIVE_INFINITY,
     ratioLevel: options.importance_sampling_level,

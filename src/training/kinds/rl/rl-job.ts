@@ -183,13 +183,13 @@ async function makeStep(run: RlRun, learner: Learner, at: number): Promise<MadeS
 async function tryStep(run: RlRun, { trainer, score, region }: Learner, at: number): Promise<MadeStep> {
   const { context, hyperparameters, isKlMeanGiven } = run
   const { steps, order } = run.outline
-  const { ratioLevel: level, kl } = hyperparameters.policyLoss
+  const { ratioLevel: level, formula, kl } = hyperparameters.policyLoss
   const multiplier =
     (steps[order[at] ?? 0]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
   const laidOut = partsOf(run, at).map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
   const klMean = score === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, score)
   region?.remember()
-  const result = await trainer.step(toMicroBatches(laidOut, { level, klMean }), {
+  const result = await trainer.step(toMicroBatches(laidOut, { level, formula, klMean }), {
     learningRate: rateOf(hyperparameters, at, order.length) * multiplier,
     gradientStep: context.progress.stepCount + 1,
     isWanted: (outputs) => isStepWanted(run, at, laidOut, outputs),

@@ -2,7 +2,8 @@
  * The packed rows of an optimizer step as micro-batches of the train graph: which rows run together, and the loss inputs of
  * every trained token.
  */
-import type { RatioLevel } from '#numerics/nn/policy-loss.js'
+import type { Formula } from '#base/formula/formula.js'
+import { type RatioLevel, readsSequences } from '#numerics/nn/policy-loss.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { PackedRow } from '#training/rows/pack.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
@@ -65,7 +66,11 @@ export function sizeOf(rows: readonly PackedRow[]): BatchSize {
  */
 export function toMicroBatches(
   step: readonly LaidOutBatch[],
-  { level, klMean = null }: { readonly level: RatioLevel; readonly klMean?: number | null },
+  {
+    level,
+    formula = null,
+    klMean = null,
+  }: { readonly level: RatioLevel; readonly formula?: Formula | null | undefined; readonly klMean?: number | null },
 ): MicroBatch[] {
   const tokenCount = step.reduce((sum, { batch }) => sum + batch.trained.length, 0)
   const denominator = float32Tensor(Float32Array.of(tokenCount), [])
@@ -73,7 +78,7 @@ export function toMicroBatches(
     const read = (of: (row: PackedRow) => Float32Array, padding = 0): HostTensor =>
       perToken(batch, (token) => of(rowOf(rows, token))[token.index] as number, padding)
     const sampler = read(({ logprobs }) => logprobs, Number.NaN)
-    const segments = level === 'token' ? {} : { segments: segmentMatrix(rows, batch) }
+    const segments = readsSequences({ ratioLevel: level, formula }) ? { segments: segmentMatrix(rows, batch) } : {}
     return {
       batch,
       lossInputs: {

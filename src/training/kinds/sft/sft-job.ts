@@ -11,6 +11,7 @@ import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats
 import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
+import { formulaOf } from '#training/trainer/hyperparameters.js'
 import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
@@ -125,7 +126,8 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
   progress.report.facts['memory'] = memoryFacts(memory)
   const sessions = createLifetimes()
   try {
-    const trainer = await createTrainer({ ...context, loss: { kind: 'cross_entropy' }, settings, ...memory })
+    const loss = { kind: 'cross_entropy' as const, formula: formulaOf({ loss_formula: hyperparameters.lossFormula }) }
+    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
     sessions.add('trainer', trainer.release)
     const measurement = validation === null ? null : await openSftLoss(validation, context)
     if (measurement !== null) sessions.add('validation', measurement.release)

@@ -295,6 +295,8 @@ describe('resolveSftConfig', () => {
       lora: null,
       loraDropout: 0,
       chatTemplateKwargs: null,
+      lossType: 'nll',
+      lossFormula: null,
     }
     expect(resolveSftConfig({})).toEqual(defaults)
     expect(

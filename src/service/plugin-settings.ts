@@ -7,7 +7,7 @@ import type { Plugin } from './plugin.js'
 
 /** What a service is started with. */
 export type GivenSettings = Pick<ServiceSettings, 'pluginSettings'>
-/** By plugin, values by the names of its rows, with every default filled in. */
+/** By plugin, values by the names of its rows and of those that it needs, with every default filled in. */
 export type SettingsByPlugin = ReadonlyMap<string, Readonly<Record<string, never>>>
 
 /**
@@ -19,7 +19,7 @@ export function resolvePluginSettings(
   { pluginSettings: given = {}, ...options }: GivenSettings,
 ): SettingsByPlugin {
   const keys = new Set<string>()
-  const resolved = plugins.map(({ name: plugin, settings = {} }) => {
+  const own = plugins.map(({ name: plugin, settings = {} }) => {
     const values = Object.entries(settings).map(([name, row]) => {
       keys.add(row.key)
       const named: unknown = Reflect.get(options, name)
@@ -31,9 +31,18 @@ export function resolvePluginSettings(
     return [plugin, Object.fromEntries(values) as Readonly<Record<string, never>>] as const
   })
   const unknown = Object.keys(given).find((key) => !keys.has(key))
-  if (unknown === undefined) return new Map(resolved)
+  if (unknown === undefined) return withNeeded(plugins, new Map(own))
   throw new InvalidRequestError('invalid_setting', `no plugin that is loaded has a setting "${unknown}"`, {
     param: unknown,
     hint: 'name the file of its plugin, too',
   })
+}
+
+function withNeeded(plugins: readonly Plugin[], own: SettingsByPlugin): SettingsByPlugin {
+  return new Map(
+    plugins.map(({ name, needs = [] }) => [
+      name,
+      Object.assign({}, ...[...needs, name].map((each) => own.get(each))) as Readonly<Record<string, never>>,
+    ]),
+  )
 }

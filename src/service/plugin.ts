@@ -55,7 +55,7 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly lifetimes: Pick<Lifetimes, 'add'>
   /** Times and limits that only tests change; the plugin knows which. */
   readonly tuning: object | undefined
-  /** The plugin's own. */
+  /** The plugin's own, and those of plugins that it needs. */
   readonly settings: ValuesOf<S>
   readonly serviceSettings: ResolvedSettings
   /** Views of the web page that plugins have. */
@@ -80,7 +80,7 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
 
 /** A running service, as handlers of a plugin find it. */
 export interface PluginService<P = unknown, S extends SettingRows = SettingRows> {
-  /** The plugin's own. */
+  /** The plugin's own, and those of plugins that it needs. */
   readonly settings: ValuesOf<S>
   /** What the plugin's `start` answered. */
   readonly started: P

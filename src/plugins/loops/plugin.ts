@@ -2,11 +2,14 @@
  * Loops: training by reinforcement learning that the server goes through step by step, with a grader as its reward.
  */
 import { definePlugin } from '#service/define-plugin.js'
+import type { PluginStart } from '#service/plugin.js'
+import type { webhookSettings } from '../webhooks/settings.js'
 
 export const loops = definePlugin({
   name: 'loops',
+  needs: ['webhooks'],
   endpoints: async () => (await import('./endpoints.js')).loopEndpoints,
-  start: async (core) => (await import('./start.js')).startLoops(core),
+  start: async (core: PluginStart<typeof webhookSettings>) => (await import('./start.js')).startLoops(core),
   handlers: async (service) => (await import('./handlers.js')).loopHandlers(service),
   tables: async () => (await import('./storage/schema-part.js')).loopSchema,
   processes: ['plugins/loops/process/main.js'],

@@ -2,13 +2,16 @@
  * Who runs loops, beside the service: nothing of it is loaded before a loop wants a process.
  */
 import type { PluginStart } from '#service/plugin.js'
+import type { webhookSettings } from '../webhooks/settings.js'
 import { type CheckGrader, createGraderCheck } from './check-grader.js'
 import { freeLoops, listDueLoops } from './storage/claims.js'
 import type { LoopSupervisor } from './supervisor.js'
 import { DEFAULT_LOOP_TIMING, type LoopTiming } from './timing.js'
 
 /** Starts it for a service; it ends with the service. */
-export async function startLoops(core: PluginStart): Promise<{ readonly checkGrader: CheckGrader }> {
+export async function startLoops(
+  core: PluginStart<typeof webhookSettings>,
+): Promise<{ readonly checkGrader: CheckGrader }> {
   const { context, lifetimes, isAlone } = core
   const { db, logger } = context
   const timing: LoopTiming = { ...DEFAULT_LOOP_TIMING, ...core.tuning }
@@ -21,7 +24,7 @@ export async function startLoops(core: PluginStart): Promise<{ readonly checkGra
     if (supervisor === null && (await listDueLoops(db, 1)).length > 0) {
       const { createLoopSupervisor } = await import('./supervisor.js')
       const { createToolCalls, createToolRules } = await import('./tools.js')
-      const callTool = createToolCalls(createToolRules(core.serviceSettings.webhookHosts, context.lookUp), timing.tools)
+      const callTool = createToolCalls(createToolRules(core.settings.webhookHosts, context.lookUp), timing.tools)
       supervisor = createLoopSupervisor({ ...context, callTool }, url, timing)
     }
     if (!isStopped) await supervisor?.look()

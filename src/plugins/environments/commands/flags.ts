@@ -131,7 +131,8 @@ export async function judgeByFlags(
   }
   if (path !== undefined) {
     const { grader: spec, text } = await readGraderFile(path, context.io)
-    const means = graderMeans(context)
+    const { checkPython, ...means } = graderMeans(context, {})
+    await checkPython(spec)
     const judge: Judge = async (trajectory, item, signal) => {
       trajectory.reward = (await gradeTrajectory(spec, trajectory, { item, ...means, signal })).reward
     }

@@ -116,7 +116,7 @@ export interface Judging {
 
 /** @param own what the environment says that it can earn */
 export async function judgeByFlags(
-  context: Pick<CommandContext, 'io' | 'connect' | 'environment'>,
+  context: Pick<CommandContext, 'io' | 'connect' | 'environment' | 'output'>,
   { reward: program, grader: path, rewardRange: given }: Pick<EpisodeFlags, 'reward' | 'grader' | 'rewardRange'>,
 ): Promise<(own: RewardRange | null) => Judging> {
   const said = given ?? null

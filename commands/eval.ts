@@ -126,7 +126,9 @@ export const evaluate = defineCommand({
       ].join('\n\n'),
       [formatNumber(facts.reward)],
     )
-    for (const finding of [...sayOfMeasured(groups, { shown }), ...guessing]) output.warning(finding)
+    // what a base model cannot write is no matter of examples, which findings on rewards ask for
+    const findings = lost?.isMost === true ? [] : sayOfMeasured(groups, { shown })
+    for (const finding of [...findings, ...guessing]) output.warning(finding)
     output.status(`${verdict.says}\n  ${verdict.command}`)
     if (flags.minReward === undefined) return
     if (facts.exceptions > 0) {

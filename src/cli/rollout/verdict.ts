@@ -92,7 +92,7 @@ export function verdictOf(measured: Measured): Verdict {
   if (isLittle && shown === 0) return { says: `not learned yet${lacks}; right answers come first`, command: show }
   if (isLittle && shown >= ENOUGH_SHOWN) {
     return {
-      says: `not learned in ${shown} jobs on examples${lacks}; another base model, or a reward that pays for the first step of an answer`,
+      says: `not learned in ${shown} jobs on examples${lacks}; ${MORE[missing?.kind ?? 'form']}, another base model, or a reward that pays for the first step of an answer`,
       command: 'trainyard base-models list',
     }
   }

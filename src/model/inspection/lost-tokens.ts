@@ -6,7 +6,7 @@
  * them that say the same; a bracket has none.
  */
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
-import type { TextModel } from '#model/text/text-model.js'
+import type { Tokenizer } from '#model/text/tokenizer.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
 
 /** A token and what it says. */
@@ -31,8 +31,12 @@ const PART = 8
 /** @returns null where the head is too large to be looked at */
 export async function findLostTokens(
   source: Pick<WeightSource, 'readFloat32'>,
-  { isEmbeddingTied, vocabularySize, hiddenSize }: DecoderConfig,
-  { tokenizer }: Pick<TextModel, 'tokenizer'>,
+  {
+    isEmbeddingTied,
+    vocabularySize,
+    hiddenSize,
+  }: Pick<DecoderConfig, 'isEmbeddingTied' | 'vocabularySize' | 'hiddenSize'>,
+  { tokenizer }: { readonly tokenizer: Pick<Tokenizer, 'vocabularySize' | 'isSpecial' | 'tokenBytes'> },
 ): Promise<readonly LostToken[] | null> {
   if (4 * vocabularySize * hiddenSize > MOST_BYTES) return null
   const rows = await source.readFloat32(isEmbeddingTied ? 'model.embed_tokens.weight' : 'lm_head.weight')

@@ -29,8 +29,11 @@ import { REWARD_ROWS } from './reward-findings.js'
 /** Least steps before a habit of theirs is worth a sentence. */
 const MIN_STEPS = 4
 const MIN_KL_STEPS = 8
-/** Divergence below this is noise whatever its course, nats per token. */
-const NOTABLE_KL = 0.01
+/**
+ * Divergence that a job of itself may have where nothing bounds it, nats per token: it starts at 0, so that it rises is no news, and two jobs that
+ * learned moved by 0.15 to 0.9.
+ */
+const NOTABLE_KL = 0.5
 /** The limit of RL is 0.1 and norms of 1 to 17 are ordinary in runs that learn, but never this high in every step. */
 const HIGH_NORM = 5
 /** At the default rate runs that learn shorten most of their updates to a half or a quarter; 8e-3, eight times it, to a sixteenth. */
@@ -140,7 +143,8 @@ export const FINDINGS: readonly Row[] = [
     about: 'job',
     when: ({ job }) => {
       const { steps = 0, first_quarter: first = 0, last_quarter: last = 0 } = job.facts['kl'] ?? {}
-      if (steps < MIN_KL_STEPS || last <= NOTABLE_KL || last <= 2 * first) return null
+      const { target_kl: bound = 0 } = trustRegionOf(job)
+      if (steps < MIN_KL_STEPS || last <= Math.max(NOTABLE_KL, 2 * bound) || last <= 2 * first) return null
       return {
         says: `KL rising: the divergence from the sampler went from ${first.toPrecision(2)} to ${last.toPrecision(2)} within the job`,
         next: 'lower the rate or train on fewer trajectories at once',

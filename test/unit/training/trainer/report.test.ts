@@ -32,11 +32,11 @@ describe('report', () => {
     expect(warningsOf([{ norm: 2 }])).toEqual([])
   })
 
-  it('says when KL rises, not when it is noise', () => {
-    const rising = Array.from({ length: 8 }, (_, i) => ({ norm: 0.1, kl: 0.01 * (i + 1) }))
+  it('says when KL rises far, not when a job moves as those that learn', () => {
+    const rising = Array.from({ length: 8 }, (_, i) => ({ norm: 0.1, kl: 0.1 * (i + 1) }))
     expect(warningsOf(rising)).toEqual([expect.stringContaining('KL rising')])
-    expect(warningsOf(rising.map(({ norm, kl }) => ({ norm, kl: kl / 100 })))).toEqual([])
-    expect(warningsOf(rising.map(({ norm }) => ({ norm, kl: 0.05 })))).toEqual([])
+    expect(warningsOf(rising.map(({ norm, kl }) => ({ norm, kl: kl / 2 })))).toEqual([])
+    expect(warningsOf(rising.map(({ norm }) => ({ norm, kl: 0.6 })))).toEqual([])
   })
 
   it('says when most updates were shortened, not when some were', () => {

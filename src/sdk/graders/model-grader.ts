@@ -134,19 +134,30 @@ const scoreSchema = (text: JsonObject, most: JsonObject): JsonObject =>
     result: { type: 'number' },
   })
 const SCORE = scoreSchema({ type: 'string' }, {})
-/** Steps and characters of each that a model of ours may write. */
+/** Steps that a model of ours may write, and characters of each of their two texts. */
 const [MOST_STEPS, LONGEST_STEP] = [3, 160]
-const BOUNDED_SCORE = scoreSchema({ type: 'string', maxLength: LONGEST_STEP }, { maxItems: MOST_STEPS })
+/** Tokens of an answer where nobody says how many, of one step that is worth writing, and of what stands around the texts. */
+const [USUAL_TOKENS, STEP_TOKENS, FRAME_TOKENS] = [256, 400, 48]
 
 /**
  * The same request for a model of this service: a small one may never come to the end of its steps, and is held to
- * bounds that other servers do not take in a schema.
+ * bounds that other servers do not take in a schema. They follow from `max_completions_tokens`, so that the result comes before it: few
+ * tokens leave no step, and the judgement is quick.
  */
 export function withBounds(request: ModelRequest): ModelRequest {
   const format = request.response_format
   const { schema, ...rest } = format['json_schema'] as JsonObject
   if (schema !== SCORE) return request
-  return { ...request, response_format: { ...format, json_schema: { ...rest, schema: BOUNDED_SCORE } } }
+  const bounded = boundedScore(Number(request['max_completion_tokens'] ?? USUAL_TOKENS))
+  return { ...request, response_format: { ...format, json_schema: { ...rest, schema: bounded } } }
+}
+
+/** A token is a character at least. */
+function boundedScore(mostTokens: number): JsonObject {
+  const room = mostTokens - FRAME_TOKENS
+  const steps = Math.min(MOST_STEPS, Math.max(room >= 2 * FRAME_TOKENS ? 1 : 0, Math.floor(room / STEP_TOKENS)))
+  const longest = Math.min(LONGEST_STEP, Math.floor((room / Math.max(1, steps) - FRAME_TOKENS) / 2))
+  return scoreSchema({ type: 'string', maxLength: Math.max(0, longest) }, { maxItems: steps })
 }
 const labelSchema = (labels: readonly string[]): JsonObject => closed({ label: { type: 'string', enum: labels } })
 

@@ -94,6 +94,11 @@ describe.skipIf(wall !== null)('graders in Python', () => {
       '  return 1.0 if before == [0, 0, False] else 0.0',
     )
     expect([await run(text), await run(text)]).toMatchObject([{ score: 1 }, { score: 1 }])
+    const limits = graded('\n  resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (0, 0))', 'import os, resource')
+    expect([await run(limits), await run(limits)]).toMatchObject([
+      { said: { message: expect.stringMatching(/PermissionError/) } },
+      { said: { message: expect.stringMatching(/PermissionError/) } },
+    ])
   })
 
   const RUNTIME = 'python_grader_runtime_error'

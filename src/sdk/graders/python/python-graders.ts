@@ -128,8 +128,8 @@ export function createPythonGraders(
   return {
     async grade(source, { sample, item }, asking) {
       const payload = stringifyExact({ sample, item })
-      if (payload.length > MOST_PAYLOAD_BYTES) {
-        throw new GradingError('other_error', `row and answer have more than ${MOST_PAYLOAD_BYTES} characters`)
+      if (Buffer.byteLength(payload) > MOST_PAYLOAD_BYTES) {
+        throw new GradingError('other_error', `row and answer have more than ${MOST_PAYLOAD_BYTES} bytes`)
       }
       try {
         return await withProcess(source, asking, async (process) => await process.score(payload, asking.signal))

@@ -99,6 +99,7 @@ export async function startPythonProcess(
     return how
   })
   let death: string | null = null
+  let isStopping = false
   let hear: ((answer: Answer | null) => void) | null = null
   const settle = (answer: Answer | null): void => {
     const waiting = hear
@@ -140,6 +141,7 @@ export async function startPythonProcess(
   }
 
   async function stop(): Promise<void> {
+    isStopping = true
     if (death !== null) return
     hold(true)
     program.input.end()
@@ -173,7 +175,7 @@ export async function startPythonProcess(
       if ('error' in answer) throw new GradingError(`python_grader_${answer.error}_error`, answer.message)
       throw new GradingError('python_grader_server_error', 'the process of the grader answered something else')
     },
-    isAlive: () => death === null,
+    isAlive: () => death === null && !isStopping,
     stop,
   }
 }

@@ -12,15 +12,12 @@ templates nor flags; `python-process.ts` starts it. Python 3.8 and newer.
 
 import ast
 import builtins
-import ctypes
-import errno
 import importlib
 import importlib.util
 import json
 import linecache
 import math
 import os
-import platform
 import resource
 import select
 import shutil
@@ -36,34 +33,16 @@ NAME = "grader.py"
 LONGEST_FRAME = 64 * 1024 * 1024
 KEPT_OF_STDERR = 2048
 LONGEST_RESULT = 4096
-# an id that owns nothing; the number of `nobody` everywhere
-NOBODY = 65534
 # how long a child that says no more may take to end
 ENDING_SECONDS = 0.2
 
-CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
-CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
-MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 1, 22, 38
+# nothing is left beside this file
+sys.dont_write_bytecode = True
+# `python3 -I` looks for nothing there
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import walls  # noqa: E402
 
-# what a grader that only computes never asks the kernel for, with the number of each call (asm/unistd_64.h, asm-generic/unistd.h): other programs,
-# memory that no limit counts, other processes, keys, namespaces, mounts; `socket` of any family, of which some know no namespace
-REFUSED = {
-    "x86_64": (0xC000003E, [41, 59, 322, 319, 447, 29, 68, 64, 425, 101, 321, 298, 323, 248, 249, 250, 240, 310, 311, 165, 166, 272, 308, 155, 161]),
-    "aarch64": (0xC00000B7, [198, 221, 281, 279, 447, 194, 186, 190, 425, 117, 280, 241, 282, 217, 218, 219, 180, 270, 271, 40, 39, 97, 268, 41, 51]),
-}
-# the same on both: open_tree, move_mount, fsopen, mount_setattr
-REFUSED_BOTH = [428, 429, 430, 442]
-MOUNT_SETATTR = 442
-
-# read-only in the root of a grader, where they are
-SYSTEM = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/etc/ld.so.cache", "/etc/localtime"]
-DEVICES = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"]
-
-
-class Refused(Exception):
-    """A wall that cannot be put up, or does not hold."""
+sys.path.pop(0)
 
 
 def read_exactly(fd, size):
@@ -91,139 +70,6 @@ def write_frame(fd, message):
     data = struct.pack(">I", len(data)) + data
     while data:
         data = data[os.write(fd, data):]
-
-
-# --- walls of Linux
-
-
-def call(function, *arguments):
-    """A function of the C library. Raises OSError."""
-    if function(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def libc():
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mount.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_ulong, ctypes.c_char_p]
-    library.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
-    return library
-
-
-def write_text(path, text):
-    with open(path, "w") as file:
-        file.write(text)
-
-
-def enter_namespaces(library):
-    """Of this process's children. A plain user needs a user namespace for the others."""
-    is_root = os.getuid() == 0
-    uid, gid = os.getuid(), os.getgid()
-    flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS
-    try:
-        call(library.unshare, flags if is_root else flags | CLONE_NEWUSER)
-        if not is_root:
-            write_text("/proc/self/setgroups", "deny")
-            write_text("/proc/self/uid_map", "%d %d 1" % (NOBODY, uid))
-            write_text("/proc/self/gid_map", "%d %d 1" % (NOBODY, gid))
-    except OSError as error:
-        raise Refused("the system gives no namespaces: %s" % error)
-
-
-def mount(library, source, target, kind, flags, options=None):
-    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
-    call(library.mount, *encoded, flags, None if options is None else options.encode())
-
-
-def make_read_only(library, path):
-    """With all that is mounted below."""
-    attributes = struct.pack("4Q", MS_RDONLY | MS_NOSUID, 0, 0, 0)
-    call(library.syscall, MOUNT_SETATTR, -100, os.fsencode(path), 0x8000, attributes, len(attributes))
-
-
-def seen_folders():
-    own = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix] + sys.path
-    paths = {path for path in SYSTEM + [os.path.abspath(each) for each in own if each] if os.path.exists(path)}
-    if "/" in paths:
-        raise Refused("the interpreter's folder is the root of the system")
-    return sorted(paths | {os.path.realpath(path) for path in paths}, key=len)
-
-
-def build_root(library, root, settings):
-    """An empty root with what a grader may read, and a folder of its own."""
-    mount(library, None, "/", None, MS_REC | MS_PRIVATE)
-    seen = seen_folders()
-    mount(library, "tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=755")
-    for path in seen + DEVICES:
-        place = root + path
-        if os.path.lexists(place) or not os.path.exists(path):
-            continue
-        os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
-        if os.path.islink(path):
-            os.symlink(os.path.realpath(path), place)
-            continue
-        if os.path.isdir(path):
-            os.mkdir(place, 0o755)
-        else:
-            os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
-        mount(library, path, place, None, MS_BIND | MS_REC)
-        if path not in DEVICES:
-            make_read_only(library, place)
-    for path in settings["hidden"]:
-        if os.path.isdir(root + path):
-            mount(library, "tmpfs", root + path, "tmpfs", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=000")
-    os.makedirs(root + "/tmp", exist_ok=True)
-    mount(library, None, root, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
-    os.chroot(root)
-    os.chdir("/")
-    mount_own(library, settings)
-
-
-def mount_own(library, settings):
-    options = "size=%d,nr_inodes=65536,mode=1777" % settings["fileBytes"]
-    mount(library, "tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options)
-
-
-def filter_of_calls():
-    """BPF: refuse the listed calls and those of other architectures, allow all others (seccomp(2))."""
-    known = REFUSED.get(platform.machine())
-    if known is None:
-        raise Refused("no filter of system calls is known for machines of the kind %s" % platform.machine())
-    architecture, numbers = known
-    numbers = numbers + REFUSED_BOTH
-    refuse = 0x00050000 | errno.EPERM
-    program = [(0x20, 0, 0, 4), (0x15, 1, 0, architecture), (0x06, 0, 0, refuse), (0x20, 0, 0, 0)]
-    # the second set of numbers of x86-64, for pointers of 32 bits
-    program += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, refuse)]
-    for number in numbers:
-        program += [(0x15, 0, 1, number), (0x06, 0, 0, refuse)]
-    program.append((0x06, 0, 0, 0x7FFF0000))
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
-    return code, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
-
-
-def drop_rights(library, rules):
-    """In a child: no other namespace, no right of root, none of the calls that are refused."""
-    call(library.unshare, CLONE_NEWIPC)
-    drop_id()
-    call(library.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # version 3 of capabilities(7): three sets of 64 bits, all empty
-    call(library.capset, struct.pack("Ii", 0x20080522, 0), bytes(24))
-    _, program = rules
-    buffer = ctypes.create_string_buffer(program, len(program))
-    call(library.prctl, PR_SET_SECCOMP, 2, ctypes.addressof(buffer), 0, 0)
-
-
-def drop_id():
-    """Limits on processes count for nothing while it is root's."""
-    if os.getuid() != 0:
-        return
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-
-
-# --- the grader's process
 
 
 def limit(kind, most):
@@ -255,18 +101,18 @@ class Grader:
     def __init__(self, settings, library):
         self.settings = settings
         self.library = library
-        self.rules = None if library is None else filter_of_calls()
+        self.rules = None if library is None else walls.filter_of_calls()
         self.code = None
 
     def confine(self):
         """In a child."""
-        if self.library is None:
-            drop_id()
-        else:
-            drop_rights(self.library, self.rules)
-        if sys.platform == "linux":
-            call(libc().prctl, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if self.library is not None:
+            walls.drop_rights(self.library, self.rules, lambda: set_limits(self.settings))
+            return
+        walls.drop_id()
         set_limits(self.settings)
+        if sys.platform == "linux":
+            walls.die_with_parent(walls.libc())
 
     def prepare(self):
         """Compiles the source and imports what it names. Returns what is wrong with it, and the names that are missing."""
@@ -451,8 +297,8 @@ def clean(grader, pid):
             path = os.path.join(grader.settings["folder"], name)
             shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
     elif os.listdir("/tmp"):
-        call(grader.library.umount2, b"/tmp", MNT_DETACH)
-        mount_own(grader.library, grader.settings)
+        walls.call(grader.library.umount2, b"/tmp", walls.MNT_DETACH)
+        walls.mount_own(grader.library, grader.settings)
 
 
 def answer_of(grader, payload, gone):
@@ -475,15 +321,12 @@ def answer_of(grader, payload, gone):
     return {"error": "runtime", "message": ("the grader ended without a score (%s)\n%s" % (how, details)).strip()}
 
 
-# --- whether the walls hold
-
-
 def assert_walls(grader, gone):
     """Tries what must not work, here and in a confined child."""
     for path in grader.settings["hidden"]:
         try:
             if os.listdir(path):
-                raise Refused("a grader can list %s" % path)
+                raise walls.Refused("a grader can list %s" % path)
         except OSError:
             pass
     for place in ("127.0.0.1", "192.0.2.1"):
@@ -492,13 +335,13 @@ def assert_walls(grader, gone):
                 tried.connect((place, 9))
         except OSError:
             continue
-        raise Refused("a grader has a network")
+        raise walls.Refused("a grader has a network")
     ended = run_child(grader, try_rights, gone)
     if ended is None:
         os._exit(0)
     result, tail, how = ended
     if result.strip() != b"S":
-        raise Refused((result or tail).decode("utf-8", "replace").strip() or "a trial of the walls ended with %s" % how)
+        raise walls.Refused((result or tail).decode("utf-8", "replace").strip() or "a trial of the walls ended with %s" % how)
 
 
 def try_rights(result):
@@ -516,16 +359,16 @@ def serve(settings, library, source, target):
     try:
         if library is not None:
             # not named: it was mounted over, and no grader needs it
-            build_root(library, "/proc", settings)
+            walls.build_root(library, "/proc", settings)
         else:
             os.chdir(settings["folder"])
             if os.getuid() == 0:
-                os.chown(".", NOBODY, NOBODY)
+                os.chown(".", walls.NOBODY, walls.NOBODY)
         limit("RLIMIT_AS", settings["bytes"])
         grader = Grader(settings, library)
         if settings["walls"] != "none":
             assert_walls(grader, source)
-    except (Refused, OSError) as error:
+    except (walls.Refused, OSError) as error:
         write_frame(target, {"type": "refused", "message": str(error)})
         return
     problem, missing = grader.prepare()
@@ -557,23 +400,26 @@ def main():
         # whoever started it ends it by its input
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
-        call(libc().prctl, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # where memory is short, this goes first
-        write_text("/proc/self/oom_score_adj", "1000")
+        walls.die_with_parent(walls.libc())
+        try:
+            # where memory is short, this goes first
+            walls.write_text("/proc/self/oom_score_adj", "1000")
+        except OSError:
+            pass
     if settings["walls"] != "namespaces":
         serve(settings, None, source, target)
         shutil.rmtree(settings["folder"], ignore_errors=True)
         return
-    library = libc()
+    library = walls.libc()
     try:
-        enter_namespaces(library)
-    except Refused as error:
+        walls.enter_namespaces(library)
+    except walls.Refused as error:
         write_frame(target, {"type": "refused", "message": str(error)})
         return
     first = os.fork()
     if first == 0:
         try:
-            call(library.prctl, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            walls.die_with_parent(library)
             serve(settings, library, source, target)
         finally:
             os._exit(0)

@@ -108,7 +108,11 @@ it('a model of ours is held to bounds, which a teacher is not told of', async ()
   const [score, label] = requests as [ModelRequest, ModelRequest]
   expect(JSON.stringify(score)).not.toMatch(/maxItems|maxLength/)
   const bounded = withBounds(score)
-  expect(JSON.stringify(bounded)).toMatch(/"maxLength":160.*"maxItems":3/)
+  expect(JSON.stringify(bounded)).toMatch(/"maxLength":80.*"maxItems":1/)
+  // a step has two texts, and a token is a character at least: what a limit of tokens leaves room for
+  const within = (tokens: number) => JSON.stringify(withBounds({ ...score, max_completion_tokens: tokens }))
+  expect(within(40)).toMatch(/"maxLength":0.*"maxItems":0/)
+  expect(within(2000)).toMatch(/"maxLength":160.*"maxItems":3/)
   expect(bounded).toEqual({ ...score, response_format: bounded.response_format })
   expect(withBounds(label)).toBe(label)
 })

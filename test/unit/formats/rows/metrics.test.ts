@@ -24,6 +24,33 @@ const groups = parseTrajectoryGroups([
   { trajectories: [], exceptions: [exception], metrics: { best: 100 } },
 ])
 
+/** An episode whose answers have these numbers of tokens. */
+function episode(lengths: readonly number[], metrics: object = {}) {
+  const answers = lengths.map((length) => ({
+    message: { role: 'assistant', content: 'a' },
+    finish_reason: 'stop',
+    index: 0,
+    logprobs: {
+      content: Array.from({ length }, () => ({ token: 'token_id:1', logprob: -1, bytes: [97], top_logprobs: [] })),
+    },
+  }))
+  return { reward: 0, metrics, messages_and_choices: [{ role: 'user', content: 'q' }, ...answers] }
+}
+
+describe('the length of answers', () => {
+  it('is a mean over trajectories of all that was sampled, of those whose tokens are known', () => {
+    const [said, unknown] = [[episode([3, 4]), episode([1])], { reward: 1 }]
+    const parsed = parseTrajectoryGroups([{ trajectories: [...said, unknown] }])
+    expect(logMetrics(parsed, 'train')['train/completion_tokens']).toBe(4)
+    expect(logMetrics(groups, 'train')).not.toHaveProperty('train/completion_tokens')
+  })
+
+  it('is what came with a trajectory, where that says it', () => {
+    const parsed = parseTrajectoryGroups([{ trajectories: [episode([3], { completion_tokens: 50 })] }])
+    expect(logMetrics(parsed, 'val')['val/completion_tokens']).toBe(50)
+  })
+})
+
 describe('logMetrics', () => {
   it('averages over trajectories, groups and failures under the names of the split', () => {
     expect(logMetrics(groups, 'val')).toEqual({

@@ -14,6 +14,8 @@ const PREFIX_MS = 1500
 const PLACES: Readonly<Record<string, readonly [path: string, title: string]>> = {
   m: ['/', 'models'],
   j: ['/jobs', 'jobs'],
+  l: ['/loops', 'loops'],
+  d: ['/data', 'data'],
   t: ['/train', 'Train'],
   p: ['/play', 'Play'],
   s: ['/settings', 'settings'],

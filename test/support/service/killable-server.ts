@@ -52,6 +52,7 @@ export interface KillableServerOptions
     | 'blobStore'
     | 'singleServer'
     | 'webhookHosts'
+    | 'pluginSettings'
   > {
   readonly dataDir: string
   /** The key of an earlier server on the directory. */

@@ -53,6 +53,7 @@ export interface KillableServerOptions
     | 'blobStore'
     | 'singleServer'
     | 'webhookHosts'
+    | 'pluginSettings'
   > {
   readonly dataDir: string
   /** The key of an earlier server on the directory. */

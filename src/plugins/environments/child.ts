@@ -81,7 +81,8 @@ export function startLineChild(setup: ChildSetup): LineChild {
     ...(setup.cwd === undefined ? {} : { cwd: setup.cwd }),
   })
   watch(process_)
-  let [complaints, rest, hasEnded] = ['', '', false]
+  let [complaints, length, hasEnded] = ['', 0, false]
+  let parts: string[] = []
   let reason: EnvironmentFailure | null = null
   let hasSpoken = false
   const child: LineChild = {
@@ -128,14 +129,20 @@ export function startLineChild(setup: ChildSetup): LineChild {
   process_.once('error', (error) => end(`could not be started: ${error.message}`))
   process_.once('close', (code, signal) => end(endOf(code, signal)))
   process_.stdout.setEncoding('utf8').on('data', (text: string) => {
-    const lines = (rest + text).split('\n')
-    rest = lines.pop() ?? ''
-    if (rest.length > LONGEST_LINE || lines.some((line) => line.length > LONGEST_LINE)) {
-      rest = ''
-      return child.kill(
-        protocolFailure(name, `wrote a line of more than ${LONGEST_LINE / 1024 / 1024} MiB`, complaints),
-      )
+    // a long line comes in many parts, which are joined once
+    const lines = text.split('\n')
+    const first = lines[0] ?? ''
+    length += first.length
+    parts.push(first)
+    if (length > LONGEST_LINE) {
+      parts = []
+      return child.kill(protocolFailure(name, `wrote a line of more than ${LONGEST_LINE / 1024 / 1024} MiB`, complaints))
     }
+    if (lines.length === 1) return
+    lines[0] = parts.join('')
+    const rest = lines.pop() ?? ''
+    parts = [rest]
+    length = rest.length
     for (const line of lines) {
       if (line.trim() === '' || hasEnded || reason !== null) continue
       const message = parseLine(line)

@@ -40,6 +40,8 @@ export interface EpisodeSetup {
 
 /** Plays episodes of a run. */
 export interface Episodes {
+  /** Aborted with the run, and where three starts in turn failed: for `gather`. */
+  readonly signal: AbortSignal
   play(task: EnvironmentTask, place: { readonly group: string; readonly index: number }): Promise<Trajectory>
   /** Groups of `count` rollouts a task, for `gather`. @param part tells a step's or a measurement's seeds from others' */
   plans(tasks: readonly EnvironmentTask[], count: number, part: string): readonly GroupPlan[]
@@ -141,6 +143,7 @@ export function createEpisodes(setup: EpisodeSetup): Episodes {
   }
 
   return {
+    signal: stopping,
     play,
     plans: (tasks, count, part) =>
       tasks.map((task) =>

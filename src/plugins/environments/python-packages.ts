@@ -21,11 +21,11 @@ export interface PythonNeeds {
 
 /** @throws {InvalidRequestError} `python_package_missing` with the command that fetches it */
 export async function findPython(
-  setup: Pick<SourceSetup, 'python' | 'install' | 'dataDir' | 'environment' | 'say'>,
+  setup: Pick<SourceSetup, 'python' | 'install' | 'dataDir' | 'environment' | 'variables' | 'say'>,
   needs: PythonNeeds,
 ): Promise<string> {
-  const { python, install, dataDir, environment } = setup
-  const inherits = { environment, needs: ['python', 'calling'] as const }
+  const { python, install, dataDir, environment, variables } = setup
+  const inherits = { environment, needs: ['python', 'calling'] as const, given: variables }
   const has = async (interpreter: string): Promise<boolean> => {
     // looked for and not imported, which may take seconds
     const code = `import importlib.util, sys; sys.exit(0 if importlib.util.find_spec(${JSON.stringify(needs.module)}) else 1)`

@@ -158,13 +158,13 @@ async function gatherGroups(
     readonly part: string
   },
 ): Promise<readonly TrajectoryGroup[]> {
-  const { source, client, trained, sampling, signal } = plan
+  const { source, client, trained, sampling } = plan
   const model = askedModel(client, trained.inferenceName(), sampling)
   const episodes = createEpisodes({ ...plan, model, run: plan.folder.id })
   return await gather(episodes.plans(tasks, count, part), {
     concurrency: Math.min(plan.concurrency, source.mostAtOnce?.() ?? plan.concurrency),
     retries: plan.retries,
-    signal,
+    signal: episodes.signal,
     onProgress: ({ done, total, failed, reward }) => {
       const troubles = failed === 0 ? '' : `, ${failed} failed`
       plan.onProgress(`${part}: ${done} of ${total} episodes, reward ${reward?.toFixed(3) ?? '-'}${troubles}`)

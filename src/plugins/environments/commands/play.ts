@@ -71,7 +71,7 @@ async function playTasks(
     const groups = await gather(episodes.plans(tasks, flags.count, isHeldOut ? 'held out' : 'rollout'), {
       concurrency: Math.min(flags.concurrency, source.mostAtOnce?.() ?? flags.concurrency),
       retries: flags.retries,
-      signal,
+      signal: episodes.signal,
       onProgress: ({ done, total, failed, reward }) =>
         progress.update(
           `${done} of ${total} episodes, reward ${reward?.toFixed(3) ?? '-'}${failed === 0 ? '' : `, ${failed} failed`}`,

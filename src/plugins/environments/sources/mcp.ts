@@ -8,10 +8,10 @@
 import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { InvalidRequestError } from '#base/errors/errors.js'
-import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { type Environment, play, type Turn } from '#sdk/rl/environment.js'
 import type { ToolCall } from '#sdk/rl/tool-calls.js'
-import type { Answer, Message } from '#sdk/rl/trajectory.js'
+import type { Answer, AskOptions, Message } from '#sdk/rl/trajectory.js'
 import { EnvironmentFailure } from '../failures.js'
 import type { EnvironmentSource, EnvironmentTask, SourceSetup } from '../source.js'
 import { messagesOf, readTasks } from '../tasks-file.js'
@@ -19,6 +19,9 @@ import { type McpAddress, type McpSession, openMcpSession } from './mcp-session.
 import { splitWords } from './words.js'
 
 const WEIGHTS = { tool: 0.4, arguments: 0.4, answer: 0.2 }
+const PARTS = ['tool', 'arguments', 'answer'] as const
+/** Arguments of this kind of environment. */
+const SETTINGS: ReadonlySet<string> = new Set(['tools', 'tool_choice'])
 
 export async function openMcp(setup: SourceSetup): Promise<EnvironmentSource> {
   const address = addressOf(setup.target)
@@ -37,11 +40,11 @@ export async function openMcp(setup: SourceSetup): Promise<EnvironmentSource> {
       { param: flag },
     )
   }
-  const unknown = Object.keys(setup.settings).find((key) => key !== 'tools')
+  const unknown = Object.keys(setup.settings).find((key) => !SETTINGS.has(key))
   if (unknown !== undefined) {
     throw new InvalidRequestError('option_without_effect', `--set ${unknown} has no effect on ${name}`, {
       param: '--set',
-      hint: '--set tools=a,b shows the model these tools only',
+      hint: '--set tools=a,b shows the model these tools only, --set tool_choice=required has it call one in each turn',
     })
   }
   const tasks = await readTasks(setup.tasksFile, setup.seed, (row) => faultOf(row, setup.isJudgedElsewhere))
@@ -60,7 +63,7 @@ export async function openMcp(setup: SourceSetup): Promise<EnvironmentSource> {
           tasks: tasks.length,
           tools,
           hasEvalSplit: false,
-          rewardParts: setup.isJudgedElsewhere ? [] : Object.keys(WEIGHTS),
+          rewardParts: setup.isJudgedElsewhere ? [] : PARTS,
           rewardRange: setup.isJudgedElsewhere ? null : [0, 1],
         }
       } finally {
@@ -74,7 +77,8 @@ export async function openMcp(setup: SourceSetup): Promise<EnvironmentSource> {
       const session = await openMcpSession(setup, { address, name, signal })
       try {
         const episode = createEpisode(session, task, setup.isJudgedElsewhere)
-        return await play(model, episode, { ...model.sampling, seed, signal, maxTurns: setup.maxTurns })
+        const sampling = { ...model.sampling, ...chosenBody(model.sampling.body, setup.settings['tool_choice']) }
+        return await play(model, episode, { ...sampling, seed, signal, maxTurns: setup.maxTurns })
       } finally {
         await session.close()
       }
@@ -101,7 +105,7 @@ function faultOf(row: JsonObject, isJudgedElsewhere: boolean): string | null {
 
 function createEpisode(session: McpSession, task: EnvironmentTask, isJudgedElsewhere: boolean): Environment {
   const calls: ToolCall[] = []
-  let [errors, dropped] = [0, 0]
+  let [errors, dropped, earned] = [0, 0, 0]
   const metrics = () => ({ tool_errors: errors, ...(dropped === 0 ? {} : { 'env/parts_left_out': dropped }) })
   async function run({ name, arguments: args }: ToolCall): Promise<string> {
     if (!session.tools.some((tool) => nameOf(tool) === name)) return `error: there is no tool "${name}"`
@@ -113,12 +117,6 @@ function createEpisode(session: McpSession, task: EnvironmentTask, isJudgedElsew
   return {
     reset: () => ({ messages: messagesOf(task.facts) ?? [], tools: session.tools }),
     async step(answer): Promise<Turn> {
-      if (answer.toolCalls.length === 0) {
-        const parts: Readonly<Record<string, number>> = isJudgedElsewhere ? {} : partsOf(task.facts, calls, answer)
-        const reward = Object.entries(WEIGHTS).reduce((sum, [part, weight]) => sum + weight * (parts[part] ?? 0), 0)
-        const named = Object.fromEntries(Object.entries(parts).map(([part, value]) => [`reward/${part}`, value]))
-        return { isDone: true, reward, metrics: { ...metrics(), ...named } }
-      }
       const messages: Message[] = []
       for (const call of answer.toolCalls) {
         calls.push(call)
@@ -126,24 +124,36 @@ function createEpisode(session: McpSession, task: EnvironmentTask, isJudgedElsew
         if (content.startsWith('error:')) errors += 1
         messages.push({ role: 'tool', tool_call_id: call.id, name: call.name, content })
       }
-      return { messages, metrics: metrics() }
+      const isDone = answer.toolCalls.length === 0
+      if (isJudgedElsewhere) return { messages, isDone, metrics: metrics() }
+      // what was earned by calls stays when the episode is cut off
+      const parts = partsOf(task.facts, calls, isDone ? answer : null)
+      const sum = PARTS.reduce((all, part) => all + WEIGHTS[part] * parts[part], 0)
+      const reward = sum - earned
+      earned = sum
+      const named = Object.fromEntries(PARTS.map((part) => [`reward/${part}`, parts[part]]))
+      return { messages, isDone, reward, metrics: { ...metrics(), ...named } }
     },
   }
+}
+
+function chosenBody(body: AskOptions['body'], choice: JsonValue | undefined): Pick<AskOptions, 'body'> {
+  return choice === undefined ? {} : { body: { ...body, tool_choice: String(choice) } }
 }
 
 /** How much of the wanted call was made, each 0 or 1. */
 function partsOf(
   { call }: JsonObject,
   calls: readonly ToolCall[],
-  answer: Answer,
-): Readonly<Record<keyof typeof WEIGHTS, number>> {
+  answer: Answer | null,
+): Readonly<Record<(typeof PARTS)[number], number>> {
   const { name, arguments: wanted = {} } = call as { readonly name: string; readonly arguments?: JsonObject }
   const named = calls.filter((each) => each.name === name)
   const isExact = named.some((each) => isDeepStrictEqual(each.arguments, wanted))
   return {
     tool: named.length > 0 ? 1 : 0,
     arguments: isExact ? 1 : 0,
-    answer: calls.length > 0 && answer.content.trim() !== '' ? 1 : 0,
+    answer: calls.length > 0 && (answer?.content.trim() ?? '') !== '' ? 1 : 0,
   }
 }
 

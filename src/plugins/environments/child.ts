@@ -66,12 +66,17 @@ function isolated({
   })
 }
 
+/** What a program of somebody else sees: these of ours, and what was given to it. */
+export function seenVariables({ environment, variables }: Pick<SourceSetup, 'environment' | 'variables'>): Environment {
+  const seen = Object.entries(environment).filter(([key]) => SEEN.includes(key.toUpperCase()))
+  return { ...Object.fromEntries(seen), ...variables }
+}
+
 export function startLineChild(setup: ChildSetup): LineChild {
   const { environment = readEnvironment(), variables, name } = setup
   const [command, args] = setup.isolate === true ? isolated(setup) : [setup.command, setup.args]
-  const seen = Object.fromEntries(Object.entries(environment).filter(([key]) => SEEN.includes(key.toUpperCase())))
   const process_ = spawnPiped(command, args, {
-    inherits: { environment: { ...seen, ...variables }, needs: 'everything' },
+    inherits: { environment: seenVariables({ environment, variables }), needs: 'everything' },
     detached: process.platform !== 'win32',
     ...(setup.cwd === undefined ? {} : { cwd: setup.cwd }),
   })

@@ -31,6 +31,7 @@ function unreadBlockFieldsOf({
   return [
     ...saidNames(fieldsOf(thinking), ['type']).map((name) => `thinking.${name}`),
     ...saidNames(fieldsOf(metadata), []).map((name) => `metadata.${name}`),
+    ...(fieldsOf(request['thread'])['type'] === 'create' ? ['thread'] : []),
     ...(mustCallTools && format !== null ? ['output_config.format'] : []),
     ...(isFailed ? ['messages[].content[].is_error'] : []),
   ]

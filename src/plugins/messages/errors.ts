@@ -26,6 +26,7 @@ export function toMessageError(raw: unknown, requestId: string): MessageErrorBod
       param: error.param ?? null,
       code: error.code,
       ...(error.hint === undefined ? {} : { hint: error.hint }),
+      ...(error.details === undefined ? {} : { details: error.details }),
     },
     request_id: requestId,
   }

@@ -2,7 +2,7 @@
  * A request for a message → the chat request that answers it. What cannot be honoured is refused by name.
  */
 
-import { InvalidRequestError } from '#base/errors/errors.js'
+import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import { withFoldedSystem } from '#service/operations/generation/chat/chat-request.js'
 import { withStrict } from '#service/operations/generation/chat/tool-choice.js'
@@ -67,6 +67,13 @@ export function toPrompt(request: CountMessageTokensRequest): ChatRequest {
 }
 
 function refuseUnsupported(request: MessageRequest): void {
+  // clients with threads then send all of the conversation again
+  if (request.thread?.type === 'continue') {
+    throw new NotFoundError('thread_not_found', 'no thread is held here: send all messages', {
+      param: 'thread',
+      details: { error_code: 'thread_not_found' },
+    })
+  }
   const refusals: readonly (readonly [field: string, isAsked: boolean, hint: string])[] = [
     ['container', (request.container ?? null) !== null, 'no code runs here: offer a tool of your own'],
     ['mcp_servers', (request.mcp_servers ?? []).length > 0, 'call the servers yourself and offer their tools'],

@@ -95,6 +95,8 @@ export const messageRequestSchema = chatRequestSchema
     metadata: z.object({ user_id: label().nullish() }).nullish(),
     service_tier: word().nullish(),
     speed: word().nullish(),
+    /** A conversation that a server would hold: none is held here. */
+    thread: z.object({ type: word(), previous_message_id: unchecked() }).nullish(),
     container: unchecked(),
     mcp_servers: z.array(loose()).max(MAX_LIST).nullish(),
   })
@@ -164,6 +166,7 @@ export interface MessageErrorBody {
     readonly param: string | null
     readonly code: string
     readonly hint?: string
+    readonly details?: Readonly<Record<string, unknown>>
   }
   readonly request_id: string
 }

@@ -32,6 +32,22 @@ export const SOURCES: readonly SourceKind[] = [
     open: async (setup) => (await import('./mcp.js')).openMcp(setup),
   },
   {
+    scheme: 'verifiers',
+    target: '<environment>',
+    summary: 'an environment of the Python package verifiers, which asks the model itself',
+    example: 'verifiers:wordle',
+    takes: ['settings', 'maxTurns', 'python', 'install', 'variables'],
+    open: async (setup) => (await import('./verifiers.js')).openVerifiers(setup),
+  },
+  {
+    scheme: 'agent',
+    target: '<command>',
+    summary: 'a program that asks the model itself, by its base URL',
+    example: 'agent:"my-agent {prompt}"',
+    takes: ['settings', 'maxTurns', 'tasksFile', 'variables'],
+    open: async (setup) => (await import('./agent.js')).openAgent(setup),
+  },
+  {
     scheme: 'file',
     target: '<path of a module>',
     summary: 'a module of your own that exports an environment',

@@ -18,6 +18,7 @@ import { page } from './page/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
+import { remoteWorkers } from './remote-workers/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
@@ -43,6 +44,8 @@ const plugins = [
   marks,
   probes,
   webhooks,
+  engineNodes,
+  remoteWorkers,
   demo,
   init,
   modelExport,
@@ -53,7 +56,6 @@ const plugins = [
   ray,
   devices,
   torch,
-  engineNodes,
   page,
 ] as const
 

@@ -10,7 +10,7 @@ export const nodeSettings = defineSettings({
     type: 'list',
     default: [],
     flag: '--engine-node-host <host>',
-    after: 'tool-formats',
+    after: 'webhook-hosts',
     summary: 'host or network where engine nodes of tenants may be; the operator’s own may be anywhere',
   },
 })

@@ -18,7 +18,6 @@ import type { Fetch } from '#sdk/client/light-fetch.js'
 /** The core's. Summaries repeat the command's own; a contract test compares them. */
 const OWN: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve, { group: 'begin' }),
-  entry('worker', 'Train jobs of a service on another machine', async () => (await import('./worker.js')).worker),
   entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat, { group: 'use' }),
   entry('compare', 'Compare two models at the same prompts', async () => (await import('./compare.js')).compare),
   entry(

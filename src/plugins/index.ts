@@ -22,6 +22,7 @@ import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
 import { ray } from './ray/plugin.js'
 import { recording } from './recording/plugin.js'
+import { remoteWorkers } from './remote-workers/plugin.js'
 import { responses } from './responses/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
@@ -50,6 +51,8 @@ const plugins = [
   marks,
   probes,
   webhooks,
+  engineNodes,
+  remoteWorkers,
   demo,
   init,
   modelExport,
@@ -61,7 +64,6 @@ const plugins = [
   ray,
   devices,
   torch,
-  engineNodes,
   page,
 ] as const
 

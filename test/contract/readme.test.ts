@@ -8,6 +8,7 @@ import { expect, test } from 'vitest'
 import type { Endpoint } from '#contract/endpoints/endpoint.js'
 import { ENGINE_NODE } from '#contract/endpoints/engine-nodes.js'
 import { WORKER } from '#contract/endpoints/worker.js'
+import { WORKER_CLAIMS } from '#contract/endpoints/worker-claims.js'
 import { commandTable } from '../../commands/program.js'
 import { settingKeys, settings } from '../../src/cli/config/schema.js'
 import { exitCodes } from '../../src/cli/terminal/exit-codes.js'
@@ -76,7 +77,7 @@ test('the table of endpoints is that of the service', () => {
 })
 
 test("the table of a worker's endpoints is their rows", () => {
-  const rows = Object.entries<Endpoint>(WORKER).map(([key, { summary, scope }]) => {
+  const rows = Object.entries<Endpoint>({ ...WORKER_CLAIMS, ...WORKER }).map(([key, { summary, scope }]) => {
     const proof = scope === 'attempt' ? 'the attempt' : `a key of scope ${scope}`
     return `| \`${key.replace('{+', '{')}\` | ${cell(summary)} | ${proof} |`
   })

@@ -17,6 +17,7 @@ import { TRAINING } from './training.js'
 import type { LOOPS } from './training-loops.js'
 import type { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
+import type { WORKER_CLAIMS } from './worker-claims.js'
 
 export const ENDPOINTS = Object.freeze({
   ...GENERATION,
@@ -35,6 +36,7 @@ type OfPlugins = typeof PROBES &
   typeof FILE_FROM_MARKS &
   typeof WEBHOOKS &
   typeof LOOPS &
+  typeof WORKER_CLAIMS &
   OfNodes
 type OfNodes = typeof ENGINE_NODE & typeof ENGINE_NODE_LIST
 type Endpoints = typeof ENDPOINTS & OfPlugins

@@ -1,6 +1,6 @@
 /**
- * Endpoints of a training worker: how one on another machine gets a job (`contract/processes/worker-claim.ts`), then one attempt at one job or
- * training session each (`contract/processes/worker.ts`, `training-session.ts`). No part of the API: both ends are of one version.
+ * Endpoints of a training worker: one attempt at one job or training session each (`contract/processes/worker.ts`,
+ * `training-session.ts`). No part of the API: both ends are of one version.
  */
 import { z } from 'zod'
 import { trainingSessionSpecSchema } from '../processes/training-session.js'
@@ -13,7 +13,6 @@ import {
   workerHeartbeatSchema,
   workerJobSchema,
 } from '../processes/worker.js'
-import { workerClaimRequestSchema, workerClaimSchema } from '../processes/worker-claim.js'
 import { small } from './bodies.js'
 import { endpoints } from './endpoint.js'
 
@@ -22,14 +21,6 @@ const done = z.object({})
 const bytes = 'application/octet-stream'
 
 export const WORKER = endpoints({
-  'POST /internal/worker/claims': {
-    tag: null,
-    origin: 'ours',
-    scope: 'worker',
-    summary: 'Ask for a job, and wait for one',
-    body: small(workerClaimRequestSchema),
-    answer: workerClaimSchema,
-  },
   'GET /internal/worker/jobs/{job_id}': { ...worker, summary: 'Get the job', answer: workerJobSchema },
   'GET /internal/worker/jobs/{job_id}/input': { ...worker, summary: 'Read its rows', answer: 'application/jsonl' },
   'GET /internal/worker/jobs/{job_id}/validation': {

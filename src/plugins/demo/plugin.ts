@@ -9,7 +9,7 @@ export const demo = definePlugin({
   start: async (core) => (await import('./start.js')).startDemoPlace(core),
   handlers: async (service) => (await import('./handlers.js')).demoHandlers(service),
   commands: {
-    after: 'worker',
+    after: 'serve',
     rows: [
       {
         path: 'demo',

@@ -6,7 +6,7 @@ import { definePlugin } from '#service/define-plugin.js'
 export const init = definePlugin({
   name: 'init',
   commands: {
-    after: 'worker',
+    after: 'serve',
     rows: [
       {
         path: 'init',

@@ -190,9 +190,6 @@ function operationsLater(context: ServiceContext, peers: Storage['peers']): Late
     sessionApi: later(async () =>
       (await import('../operations/training/session-api.js')).createSessionApiService(context),
     ),
-    workerClaims: later(async () =>
-      (await import('../operations/training/worker-claims.js')).createWorkerClaimService(context),
-    ),
     modelMetrics: later(async () =>
       (await import('../operations/models/model-metrics.js')).createModelMetricsService(context),
     ),

@@ -35,7 +35,6 @@ import type { TrainingOptionsService } from '#service/operations/training/traini
 import type { TrainingPlanService } from '#service/operations/training/training-plans.js'
 import type { TrainingSessionService } from '#service/operations/training/training-sessions.js'
 import type { WorkerApiService } from '#service/operations/training/worker-api.js'
-import type { WorkerClaimService } from '#service/operations/training/worker-claims.js'
 import type { TrajectoryLogService } from '#service/operations/trajectory-log.js'
 import type { StreamShares } from './connections/stream-shares.js'
 import type { PublicAddress } from './public-address.js'
@@ -108,7 +107,6 @@ export interface AppOptions {
     readonly verify: VerifyService
     readonly workerApi: WorkerApiService
     readonly sessionApi: SessionApiService
-    readonly workerClaims: WorkerClaimService
     readonly modelMetrics: ModelMetricsService
     readonly modelNotes: ModelNotes
   }

@@ -12,7 +12,6 @@ import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-calls.js'
 import { readBytes, withBody } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
-import { connectionOf } from '../event-stream.js'
 import { mayLink, sendBlob, sendFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 import { noteOwner } from '../owner.js'
@@ -32,14 +31,8 @@ export function requireLease({ services }: AppOptions): MiddlewareHandler<AppEnv
   }
 }
 
-export function workerHandlers({ services: { workerApi, sessionApi, workerClaims }, closing }: AppOptions) {
+export function workerHandlers({ services: { workerApi, sessionApi } }: AppOptions) {
   return handlers({
-    'POST /internal/worker/claims': async ({ principal, body, c }) => {
-      const request = await body()
-      const gone = new AbortController()
-      connectionOf(c)?.once('close', () => gone.abort())
-      return workerClaims.claim(principal, request, AbortSignal.any([c.req.raw.signal, closing, gone.signal]))
-    },
     'GET /internal/worker/jobs/{job_id}': ({ c }) => workerApi.job(claimOf(c)),
     'GET /internal/worker/jobs/{job_id}/input': async ({ c }) =>
       sendBlob(c, await workerApi.openInput(claimOf(c), mayLink(c)), LINES),

@@ -9,7 +9,7 @@ import { flag } from '#cli/command/flags.js'
 import { plural } from '#cli/terminal/format.js'
 import { trainerVariables } from '#contract/processes/trainers.js'
 import { SERVICE_DEFAULTS } from '#contract/settings/service.js'
-import type { RemoteWorkerEvent } from '#service/processes/remote-worker.js'
+import type { RemoteWorkerEvent } from './remote-worker.js'
 
 const MINUTE_MS = 60_000
 /** Longest wait for a job in one request: proxies cut connections that are silent for a minute. */
@@ -47,7 +47,7 @@ export const worker = defineCommand({
   next: ['trainyard jobs get'],
   async run({ connect, config, output, environment, signal, flags }) {
     const client = await connect()
-    const { startRemoteWorker, workerFacts } = await import('#service/processes/remote-worker.js')
+    const { startRemoteWorker, workerFacts } = await import('./remote-worker.js')
     const { installed } = await import('#plugins/others.js')
     const { PLUGINS_VARIABLE } = await import('#contract/jobs/plugin-options.js')
     const facts = workerFacts(flags.name)

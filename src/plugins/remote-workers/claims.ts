@@ -5,10 +5,10 @@
 import { AppError } from '#base/errors/errors.js'
 import { packageVersion } from '#base/util/package-root.js'
 import type { WorkerClaim, WorkerClaimRequest } from '#contract/processes/worker-claim.js'
-import { ownerOf } from '../access/tenant.js'
-import type { Principal, ServiceContext } from '../context.js'
+import { ownerOf } from '#service/operations/access/tenant.js'
+import type { Principal, ServiceContext } from '#service/operations/context.js'
 
-export interface WorkerClaimService {
+interface WorkerClaimService {
   /**
    * @param signal of the worker: aborted, nobody waits any more
    * @throws {AppError} `worker_version` for a worker of another minor version: its numbers could be others

@@ -15,7 +15,7 @@ import { systemIds } from '#base/util/ids.js'
 import type { WorkerClaim, WorkerClaimRequest } from '#contract/processes/worker-claim.js'
 import { TRAINER_NAMES, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
-import { createWorkerPool, type WorkerPool } from './worker-pool.js'
+import { createWorkerPool, type WorkerPool } from '#service/processes/worker-pool.js'
 
 export interface RemoteWorkerOptions {
   readonly serverUrl: string
@@ -257,4 +257,4 @@ async function removeStale(directory: string): Promise<void> {
   }
 }
 
-export { workerFacts } from './worker-facts.js'
+export { workerFacts } from '#service/processes/worker-facts.js'

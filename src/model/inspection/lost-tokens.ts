@@ -21,8 +21,8 @@ const SAME = 0.99
 const NEAR = 2 - 2 * SAME
 /** A larger head is that of a model of half a billion parameters, and read for this alone it would fill the memory. */
 const MOST_BYTES = 256 * 1024 ** 2
-/** Pairs of rows that are compared at most, the shortest tokens first: a second or two. */
-const MOST_PAIRS = 100_000_000
+/** Pairs of rows that are compared at most, the shortest tokens first: a third of a second, for whoever asks for the model's facts waits. */
+const MOST_PAIRS = 10_000_000
 /** Signs without letters and digits; a space alone is none. */
 const SIGNS = /^(?=.*[!-~])[ -/:-@[-`{-~]{1,3}$/
 /** Columns between two looks at whether rows are apart already. */

@@ -1,6 +1,6 @@
 /**
- * The base model of a new task: the built-in one, a folder or GGUF file of this machine, one that the chosen server serves, or one of a hub.
- * What does not exist is refused before anything is written.
+ * The base model of a new task: the built-in one, a folder or GGUF file of this machine, one that the chosen server serves, or
+ * one of a hub. What does not exist is refused before anything is written.
  */
 import { stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'

@@ -56,13 +56,23 @@ test('one of this machine is given at the start', async () => {
 test('one that a server serves is trained there, with the address and the key that the environment names', async () => {
   const asked = task({ name: 'small', path: null, isHub: false, server: 'http://127.0.0.1:8642' })
   const clients: object[] = []
-  const body = new Function('createClient', 'TrainableModel', 'process', `return (async () => { ${openLocal(asked)}\nreturn model })()`)
+  const body = new Function(
+    'createClient',
+    'TrainableModel',
+    'process',
+    `return (async () => { ${openLocal(asked)}\nreturn model })()`,
+  )
   const open = (env: object) =>
     body(
       (options: object) => clients.push(options),
       class {
-        constructor(_client: object, readonly options: object) {}
-        register = () => this.options
+        readonly options: object
+        constructor(_client: object, options: object) {
+          this.options = options
+        }
+        register() {
+          return this.options
+        }
       },
       { env },
     )

@@ -1,6 +1,6 @@
 /**
- * Which files a next command means: those that lie beside the prompts that were measured, by the names people give them; a name in
- * angle brackets where there is none, so that a line that is pasted says what is missing.
+ * Which files a next command means: those beside the prompts that were measured, by the names people give them; a name in angle
+ * brackets where there is none, so that a line that is pasted says what is missing.
  */
 import { readdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Whether wanted answers hold what a model's base cannot write: tokens that its weights do not tell from others. No example and no
- * reward changes that, so it is said before anything is trained. Asks the service for the tokens of answers.
+ * Whether wanted answers hold what a model's base cannot write: tokens that its weights do not tell from others. No example and
+ * no reward changes that, so it is said before anything is trained. Asks the service for the tokens of answers.
  */
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'

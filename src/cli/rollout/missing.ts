@@ -20,8 +20,8 @@ const NAMED = 5
 export interface Missing {
   readonly says: string
   /**
-   * `characters`: the model does not write them; `form`: it answers otherwise; `content`: in the form, and wrong; `lost`: its base model
-   * cannot write them at all.
+   * `characters`: the model does not write them; `form`: it answers otherwise; `content`: in the form, and wrong; `lost`: its
+   * base model cannot write them at all.
    */
   readonly kind: 'characters' | 'form' | 'content' | 'lost'
   /** Whether most of the wanted answers need it. */
@@ -46,7 +46,7 @@ export const wantedOf = (row: JsonObject): string | null => {
 /**
  * Looks at all answers of a measurement.
  *
- * @returns what is missing, and the share of the answers that are as they are wanted; null where the wanted ones are not known, or all are right
+ * @returns what is missing, and the share of right answers; null where nobody knows what is right, or all are
  */
 export function findMissing(examples: readonly Example[]): (Missing & { readonly rightShare: number }) | null {
   const pairs = examples.flatMap(({ answer, row }) => {

@@ -199,8 +199,8 @@ export const baseModelSchema = z.object({
    */
   sampling: z.record(z.string(), z.number()).nullish(),
   /**
-   * Signs that it can neither read nor write, whatever it is shown: its weights do not tell these tokens from others. Null where nobody
-   * has looked, because the model is large or not there yet.
+   * Signs that it can neither read nor write, whatever it is shown: its weights do not tell these tokens from others. Null where
+   * nobody has looked, because the model is large or not there yet.
    */
   lost_tokens: z.array(z.object({ id: z.number().int(), text: z.string() })).nullish(),
   downloaded_bytes: z.number().int().nullable(),

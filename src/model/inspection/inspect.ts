@@ -37,7 +37,7 @@ export interface ModelFacts {
   readonly warnings: readonly string[]
   /** How its makers sample it; null where its files do not say it, absent where nobody has looked. */
   readonly sampling?: OwnSampling | null
-  /** Signs that it can neither read nor write; null where its head is too large to be looked at, absent where nobody has looked. */
+  /** Signs that it can neither read nor write; null where its head is too large for a look, absent where nobody has looked. */
   readonly lostTokens?: readonly LostToken[] | null
   /** SHA-256 of configuration and weights; null when it was not asked for. */
   readonly digest: string | null

@@ -1,6 +1,6 @@
 /**
- * Tokens that a base model has no row of its own for: their rows in its head point the same way as those of other tokens. What a softmax
- * cannot tell apart it can neither read nor write, whatever it is shown, for an adapter leaves these rows as they are.
+ * Tokens that a base model has no row of its own for: their rows in its head point the same way as those of other tokens. What a
+ * softmax cannot tell apart it can neither read nor write, whatever it is shown, for an adapter leaves these rows as they are.
  *
  * Looks at signs alone: tokens of up to three printable ASCII characters without letters and digits. Words have others beside
  * them that say the same; a bracket has none.
@@ -15,14 +15,14 @@ export interface LostToken {
   readonly text: string
 }
 
-/** Rows at a cosine above this are one: of spark's 4,096 rows 308 have another above 0.999, and `<` had a probability of 0.003 at most. */
+/** Rows at a cosine above this are one: 308 of the 4,096 rows of spark's first weights have another above 0.999. */
 const SAME = 0.99
 /** Of unit vectors, the squared distance at that cosine. */
 const NEAR = 2 - 2 * SAME
 /** A larger head is that of a model of half a billion parameters, and read for this alone it would fill the memory. */
 const MOST_BYTES = 256 * 1024 ** 2
-/** Pairs of rows that are compared at most, the shortest tokens first: a second or two. */
-const MOST_PAIRS = 100_000_000
+/** Pairs of rows that are compared at most, the shortest tokens first: whoever asks for the model's facts waits for them. */
+const MOST_PAIRS = 10_000_000
 /** Signs without letters and digits; a space alone is none. */
 const SIGNS = /^(?=.*[!-~])[ -/:-@[-`{-~]{1,3}$/
 /** Columns between two looks at whether rows are apart already. */

@@ -56,7 +56,10 @@ export const init = defineCommand({
     folder: argument.optional('of a file: the folder to write; default named after it'),
   },
   flags: {
-    baseModel: flag.text('--base-model <name>', `${BUILT_IN}, a folder, a GGUF file, or organisation/name of a hub`),
+    baseModel: flag.text(
+      '--base-model <name>',
+      `${BUILT_IN}, a folder, a GGUF file, one that is served, or organisation/name of a hub`,
+    ),
     have: flag.choice(SOURCES)('--have <what>', 'what there is: examples, checker, judge or teacher'),
     prompts: flag.text('--prompts <file>', `rows with prompt or messages, a prompt per line, or ${SAMPLE}`),
     map: mapFlag,
@@ -89,7 +92,7 @@ export const init = defineCommand({
     const given = named === '-' ? undefined : named
     const folder = resolve(given ?? 'my-task')
     await assertEmpty(folder, file)
-    const base = await findBaseModel(flags.baseModel ?? (await askBaseModel(context.prompts)), { environment, signal })
+    const base = await findBaseModel(flags.baseModel ?? (await askBaseModel(context.prompts)), context)
     const { source, rows } = file === null ? await askWhatThereIs(context) : await rowsOfFile(context, file)
     if (rows.length < MIN_PROMPTS) {
       throw new UsageError(
@@ -126,7 +129,10 @@ export const init = defineCommand({
       flags.run ||
       (isProgram && file !== null && context.prompts.canAsk && (await context.prompts.confirm('Run it now?', '--run')))
     ) {
-      return runTask(folder, programFile(task), { environment, signal, isQuiet: output.mode !== 'human' })
+      const key = base.server === undefined ? undefined : (await context.credential())?.key
+      const keyed =
+        key === undefined ? environment : { ...environment, TRAINYARD_URL: base.server, TRAINYARD_API_KEY: key }
+      return runTask(folder, programFile(task), { environment: keyed, signal, isQuiet: output.mode !== 'human' })
     }
     output.hint(`cd ${quoteWord(given ?? 'my-task')} && ${isProgram ? 'npm install && ' : ''}${runLine(task)}`)
   },

@@ -6,9 +6,9 @@
 
 import type { JsonObject } from '#base/util/json.js'
 import { packageVersion } from '#base/util/package-root.js'
-import { command, quoteWord } from '#contract/wire/command-words.js'
+import { quoteWord } from '#contract/wire/command-words.js'
 import { isRowSource, rowCommands, rowProgram } from './row-task.js'
-import { openLocal, type Source, type Task, typed } from './task.js'
+import { opener, openLocal, type Source, type Task, talk, typed } from './task.js'
 
 /** Longest answer, tokens: of rows without answers a sentence or two. */
 const maxTokens = ({ hasAnswers }: Task): number => (hasAnswers ? 16 : 64)
@@ -162,7 +162,7 @@ function program(task: Task): string {
   const extension = extensionOf(task)
   const row = typed(task, 'Record<string, any>')
   const shown = isShown(task.source)
-  const next = `trainyard serve --data-dir ./data, then ${command`trainyard chat ${task.name}`}`
+  const next = talk(task)
   const examples =
     task.source === 'teacher'
       ? `await writeExamples()
@@ -172,9 +172,9 @@ const examples = await rowsOf('examples.jsonl')`
 }))`
   return `// ${describe(task)} Run it: ${runLine(task)}
 import { readFile } from 'node:fs/promises'
-import { gather, group, startLocal, TrainableModel } from 'trainyard/rl'
-import { range, reward } from '#cli/init/reward.${extension}'
-${task.source === 'teacher' ? `import { writeExamples } from '#cli/init/teacher.${extension}'\n` : ''}
+import { ${['gather', 'group', opener(task)].toSorted().join(', ')}, TrainableModel } from 'trainyard/rl'
+import { range, reward } from './reward.${extension}'
+${task.source === 'teacher' ? `import { writeExamples } from './teacher.${extension}'\n` : ''}
 const rowsOf = async (name${typed(task, 'string')}) =>
   (await readFile(name, 'utf8')).trim().split('\\n').map((line) => JSON.parse(line))
 const messagesOf = (row${row}) => row.messages ?? [{ role: 'user', content: row.prompt }]
@@ -226,7 +226,7 @@ await local.close()
 function shellScript(task: Task): string {
   const { source } = task
   const [name, baseModel] = [quoteWord(task.name), quoteWord(task.baseModel.name)]
-  const { path, isHub } = task.baseModel
+  const { path, isHub, server } = task.baseModel
   const served = path === null ? '' : ` --base-model ${quoteWord(`${task.baseModel.name}=${path}`)}`
   const reward = `./reward.${extensionOf(task)}`
   const flags = `--reward ${reward} --max-tokens ${maxTokens(task)}`
@@ -245,7 +245,13 @@ for (const row of rows) {
   return `# ${describe(task)} Run it: sh task.sh
 set -e
 command -v trainyard > /dev/null || trainyard() { npx --yes trainyard "$@"; }
-if [ -z "$TRAINYARD_URL" ]; then
+${
+  server === undefined
+    ? ''
+    : `[ -n "$TRAINYARD_URL" ] || TRAINYARD_URL=${quoteWord(server)}
+export TRAINYARD_URL
+`
+}if [ -z "$TRAINYARD_URL" ]; then
   trainyard serve --port 8656 --data-dir ./data${served} > serve.log 2>&1 &
   trap "kill $!" EXIT
   export TRAINYARD_URL=http://127.0.0.1:8656
@@ -300,6 +306,10 @@ ${
     : `- \`reward.${extension}\`: what an answer is worth. \`node --test\` runs its two tests.
 `
 }- Where it does not learn, each job says why and what to do next.
-- \`./data\` holds the model: \`trainyard serve --data-dir ./data\`, then \`trainyard chat ${task.name}\`.
+${
+  task.baseModel.server === undefined
+    ? `- \`./data\` holds the model: \`trainyard serve --data-dir ./data\`, then \`trainyard chat ${task.name}\`.`
+    : `- ${task.baseModel.server} holds the model: \`trainyard chat ${task.name}\`. \`TRAINYARD_API_KEY\` is the key it takes.`
+}
 `
 }

@@ -4,7 +4,7 @@
  */
 import { command } from '#contract/wire/command-words.js'
 import { TARGET_OF } from '#contract/wire/training/row-forms/purposes.js'
-import { openLocal, type Source, type Task, typed } from './task.js'
+import { opener, openLocal, type Source, type Task, talk, typed } from './task.js'
 
 /** How a source is trained on, by the library and by the command line, and what is measured. */
 const ROW_SOURCES = {
@@ -29,7 +29,7 @@ export function rowProgram(task: Task, source: RowSource, header: string): strin
   const config = Object.keys(options).length === 0 ? '' : `config: ${JSON.stringify(options)}, `
   return `// ${header}
 import { readFile } from 'node:fs/promises'
-import { startLocal, TrainableModel } from 'trainyard/rl'
+import { ${opener(task)}, TrainableModel } from 'trainyard/rl'
 
 const rowsOf = async (name${typed(task, 'string')}) =>
   (await readFile(name, 'utf8')).trim().split('\\n').map((line) => JSON.parse(line))
@@ -52,8 +52,8 @@ await local.close()
 `
 }
 
-function sentence({ name }: Task, source: RowSource): string {
-  const next = `next: trainyard serve --data-dir ./data, then ${command`trainyard chat ${name}`}`
+function sentence(task: Task, source: RowSource): string {
+  const next = `next: ${talk(task)}`
   if (source === 'preferences') {
     return `const share = last['val/rewards/accuracies'] ?? 0
 // so much is left to chance with so few pairs

@@ -2,6 +2,7 @@
  * A task that `trainyard init` writes, and the parts that its programs have in common. Knows no disk.
  */
 import type { JsonObject } from '#base/util/json.js'
+import { command } from '#contract/wire/command-words.js'
 import type { BaseModelChoice } from './base-model.js'
 
 /** What somebody has to learn from. */
@@ -29,7 +30,14 @@ export interface Task {
 
 /** Starts the service with the base model, and takes the model from it. */
 export function openLocal({ name, baseModel }: Task): string {
-  const { name: base, path, isHub } = baseModel
+  const { name: base, path, isHub, server } = baseModel
+  const register = `const model = await new TrainableModel(local.client, { name: ${JSON.stringify(name)}, baseModel: ${JSON.stringify(base)} }).register()`
+  if (server !== undefined) {
+    return `// on the server that serves ${base}, with the key of TRAINYARD_API_KEY
+const { TRAINYARD_URL: baseUrl = ${JSON.stringify(server)}, TRAINYARD_API_KEY: apiKey = '' } = process.env
+const local = { client: createClient({ baseUrl, apiKey }), close: async () => {} }
+${register}`
+  }
   const models =
     path === null ? '' : `, baseModels: [{ name: ${JSON.stringify(base)}, sourcePath: ${JSON.stringify(path)} }]`
   const download = `const { baseModels } = local.client
@@ -41,7 +49,16 @@ for (let model = await isThere(); model?.status !== 'ready'; model = await isThe
 }
 `
   return `const local = await startLocal({ dataDir: './data'${models} })
-${isHub ? download : ''}const model = await new TrainableModel(local.client, { name: ${JSON.stringify(name)}, baseModel: ${JSON.stringify(base)} }).register()`
+${isHub ? download : ''}${register}`
+}
+
+/** What opens it, by the name that it is imported under. */
+export const opener = ({ baseModel }: Task): string => (baseModel.server === undefined ? 'startLocal' : 'createClient')
+
+/** How somebody talks with what was learned. */
+export function talk({ name, baseModel }: Task): string {
+  const chat = command`trainyard chat ${name}`
+  return baseModel.server === undefined ? `trainyard serve --data-dir ./data, then ${chat}` : chat
 }
 
 /** A type where the language has them. */

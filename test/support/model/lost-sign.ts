@@ -1,5 +1,5 @@
 /**
- * A copy of the built-in model in which one sign has the row of another: what a base model looks like that cannot tell them apart.
+ * A copy of the built-in model in which one sign has the row of another: a base model that cannot tell them apart.
  */
 import { cp, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

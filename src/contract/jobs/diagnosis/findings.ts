@@ -30,8 +30,8 @@ import { REWARD_ROWS } from './reward-findings.js'
 const MIN_STEPS = 4
 const MIN_KL_STEPS = 8
 /**
- * Divergence that a job of itself may have where nothing bounds it, nats per token: it starts at 0, so that it rises is no news, and two jobs that
- * learned moved by 0.15 to 0.9.
+ * Divergence that a job may have where nothing bounds it, nats per token: it starts at 0, so that it rises is no news, and two
+ * jobs that learned moved by 0.15 to 0.9.
  */
 const NOTABLE_KL = 0.5
 /** The limit of RL is 0.1 and norms of 1 to 17 are ordinary in runs that learn, but never this high in every step. */

@@ -25,8 +25,8 @@ export function noteFit({ facts }: JobReport, loss: number, window: number): voi
 
 /**
  * Writes the figures of a job that has ended: `trained` loss of its last steps and `trained_before` of as many before them,
- * `held_out` and `held_out_before` where rows were measured, the tokens of an answer, and the share of the answers that hold what the base
- * model cannot write.
+ * `held_out` and `held_out_before` where rows were measured, the tokens of an answer, and the share of the answers that hold what
+ * the base model cannot write.
  */
 export function closeFit(
   report: JobReport,

@@ -1,5 +1,5 @@
 /**
- * How long a planned job will take: from the report of an earlier job of the same base model and row size, else from a
+ * How long a planned job will take: from the reports of earlier jobs of the same base model and row size, else from a
  * measurement of about two seconds on rows of the job's own data.
  */
 import type { PlanRequest } from '#contract/processes/plan.js'
@@ -36,23 +36,27 @@ export async function predict(
   earlier: PlanRequest['earlier'],
 ): Promise<Prediction> {
   if (plan.sample.length === 0 || plan.tokens === 0) return { seconds: 0, basis: null }
-  return fromEarlierJob(plan, memory, earlier) ?? (await fromMeasurement(plan, memory, context))
+  return fromEarlierJobs(plan, memory, earlier) ?? (await fromMeasurement(plan, memory, context))
 }
 
-/** The newest job that ran rows of about the same size in the same way. */
-function fromEarlierJob(plan: JobPlan, memory: MemoryPlan, earlier: PlanRequest['earlier']): Prediction | null {
-  const found = earlier.find(({ report, precision }) => {
+/** The latest jobs that ran rows of about the same size in the same way: the one in the middle, for some ran beside others. */
+function fromEarlierJobs(plan: JobPlan, memory: MemoryPlan, earlier: PlanRequest['earlier']): Prediction | null {
+  const found = earlier.filter(({ report, precision }) => {
     const facts = report.facts['memory']
     const ratio = (facts?.['needed_bytes'] ?? 0) / memory.neededBytes
     const isSameSize = ratio <= SAME_SIZE && ratio >= 1 / SAME_SIZE
     const isSameWay = (facts?.['recomputed'] === 1) === memory.isRecomputed && precision === plan.precision
     return isSameSize && isSameWay && report.tokens > 0 && (report.seconds['gradient'] ?? 0) > 0
   })
-  if (found === undefined) return null
-  const { seconds, tokens } = found.report
-  const fixed = (seconds['setup'] ?? 0) + (seconds['io'] ?? 0)
-  const total = Object.values(seconds).reduce((sum, part) => sum + part, 0)
-  return { seconds: fixed + ((total - fixed) / tokens) * plan.tokens, basis: 'earlier_job' }
+  const times = found
+    .map(({ report: { seconds, tokens } }) => {
+      const fixed = (seconds['setup'] ?? 0) + (seconds['io'] ?? 0)
+      const total = Object.values(seconds).reduce((sum, part) => sum + part, 0)
+      return fixed + ((total - fixed) / tokens) * plan.tokens
+    })
+    .sort((a, b) => a - b)
+  const middle = times[Math.floor((times.length - 1) / 2)]
+  return middle === undefined ? null : { seconds: middle, basis: 'earlier_job' }
 }
 
 /** Runs the train graph of the job's model on a few short rows. */

@@ -1,6 +1,6 @@
 /**
- * Answers that hold what a base model cannot write: said where it is listed, in the plan of a job, and on the job's record. Real engine and
- * worker on a copy of the built-in model in which `%` has the row of `!`.
+ * Answers that hold what a base model cannot write: said where it is listed, in the plan of a job, and on the job's record. Real
+ * engine and worker on a copy of the built-in model in which `%` has the row of `!`.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,6 @@
 /** The lines of a written program that start its service, run against a client in place of one. */
 import { expect, test } from 'vitest'
+import { filesOf } from '../../../../src/plugins/init/files.js'
 import { openLocal, type Task } from '../../../../src/plugins/init/task.js'
 
 const task = (baseModel: Task['baseModel']): Task => ({
@@ -50,4 +51,41 @@ test('one of this machine is given at the start', async () => {
   const { started, model } = await run(openLocal(task({ name: 'small', path: '/models/small', isHub: false })), [])
   expect(started).toEqual([{ dataDir: './data', baseModels: [{ name: 'small', sourcePath: '/models/small' }] }])
   expect(model).toEqual({ name: 'mine', baseModel: 'small' })
+})
+
+test('one that a server serves is trained there, with the address and the key that the environment names', async () => {
+  const asked = task({ name: 'small', path: null, isHub: false, server: 'http://127.0.0.1:8642' })
+  const clients: object[] = []
+  const body = new Function(
+    'createClient',
+    'TrainableModel',
+    'process',
+    `return (async () => { ${openLocal(asked)}\nreturn model })()`,
+  )
+  const open = (env: object) =>
+    body(
+      (options: object) => clients.push(options),
+      class {
+        readonly options: object
+        constructor(_client: object, options: object) {
+          this.options = options
+        }
+        register() {
+          return this.options
+        }
+      },
+      { env },
+    )
+  expect(await open({ TRAINYARD_API_KEY: 'k' })).toEqual({ name: 'mine', baseModel: 'small' })
+  await open({ TRAINYARD_URL: 'http://elsewhere', TRAINYARD_API_KEY: 'k' })
+  expect(clients).toEqual([
+    { baseUrl: 'http://127.0.0.1:8642', apiKey: 'k' },
+    { baseUrl: 'http://elsewhere', apiKey: 'k' },
+  ])
+  const files = filesOf({ ...asked, language: 'shell', source: 'conversations' })
+  expect(files.get('task.sh')).toContain('TRAINYARD_URL=http://127.0.0.1:8642')
+  const program = filesOf(asked).get('task.mjs') ?? ''
+  expect(program).toContain("import { createClient, gather, group, TrainableModel } from 'trainyard/rl'")
+  expect(program).not.toContain('startLocal')
+  expect(program).not.toContain('trainyard serve')
 })

@@ -1,7 +1,8 @@
 /**
- * A loop of 200 steps is watched for five minutes: what is read stays where it is, a part of the axis that was chosen stays chosen,
- * the server is asked little, the browser computes little, eight windows that are all seen are all live, and over a slow network
- * the list is never long behind. `TRAINYARD_WATCH_SECONDS=60 npx vitest run test/nightly/watched-loop.test.ts` watches a shorter one.
+ * A loop of 200 steps is watched for five minutes: what is read stays where it is, a part of the axis that was chosen stays
+ * chosen, the server is asked little, the browser computes little, eight windows that are all seen are all live, and over a slow
+ * network the list is never long behind. `TRAINYARD_WATCH_SECONDS=60 npx vitest run test/nightly/watched-loop.test.ts` watches a
+ * shorter one.
  */
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -61,7 +62,10 @@ const LOOK = `window.seen = new Map()
 
 async function watchReader(page: Page) {
   await page.goto('/ui/models/tests/watched')
-  await page.locator('tbody tr').nth(BEFORE - 1).waitFor()
+  await page
+    .locator('tbody tr')
+    .nth(BEFORE - 1)
+    .waitFor()
   await page.locator('.verdict .word').waitFor()
   const box = await page.locator('.u-over').first().boundingBox()
   if (box === null) throw new Error('no chart')
@@ -99,7 +103,12 @@ async function openEight(context: BrowserContext, first: Page): Promise<readonly
 async function shownStep(page: Page): Promise<number> {
   const isList = new URL(page.url()).pathname === '/ui/'
   const row = isList ? page.locator('tbody tr', { hasText: 'watched' }) : page.locator('tbody tr').first()
-  return Number(await row.locator(isList ? 'td[data-label=Step]' : 'th').first().textContent())
+  return Number(
+    await row
+      .locator(isList ? 'td[data-label=Step]' : 'th')
+      .first()
+      .textContent(),
+  )
 }
 
 describe.skipIf(CHROMIUM === null)('a loop that is watched', () => {

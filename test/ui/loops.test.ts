@@ -1,6 +1,6 @@
 /**
- * A loop of the server on its page: rewards, graders, errors, tokens and money, answers, jobs, live; paused, resumed and cancelled
- * by its buttons. And its grader in the editor, which says where it is wrong and what it gives an answer.
+ * A loop of the server on its page: rewards, graders, errors, tokens and money, answers, jobs, live; paused, resumed and
+ * cancelled by its buttons. And its grader in the editor, which says where it is wrong and what it gives an answer.
  */
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

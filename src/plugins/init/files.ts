@@ -114,7 +114,7 @@ function rewardTest(task: Task): string {
   return `// node --test
 import { equal } from 'node:assert/strict'
 import { test } from 'node:test'
-import { check } from '#cli/init/reward.${extensionOf(task)}'
+import { check } from './reward.${extensionOf(task)}'
 
 test('a good answer is worth 1', () => equal(check(${right}, ${row}), 1))
 test('a bad answer is worth 0', () => equal(check(${wrong}, ${row}), 0))

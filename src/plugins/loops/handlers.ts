@@ -6,16 +6,16 @@ import { DEFAULT_METRIC_POINTS } from '#contract/wire/model-metrics.js'
 import { idempotencyKey } from '#service/http/headers.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import { ownerOf } from '#service/operations/access/tenant.js'
+import { thinSeries } from '#service/operations/models/thin-series.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import type { CheckGrader } from './check-grader.js'
 import { readLoopRequest } from './create-loop.js'
 import type { loopEndpoints } from './endpoints.js'
-import type { LoopEvaluation, LoopEvent, LoopExample } from './loop-service.js'
+import type { LoopEvaluation, LoopEvent, LoopExample, LoopStep } from './loop-service.js'
 import { createLoopService } from './loops.js'
-import { seriesOf } from './series.js'
 import { listLoopEvents, listLoops, type StoredLoop } from './storage/loops.js'
 import { findExamples, listEvaluations, listNewestEvaluations, listSteps } from './storage/steps.js'
-import type { Loop, LoopEventBody } from './wire.js'
+import type { Loop, LoopEventBody, LoopMetrics } from './wire.js'
 
 /** Evaluations of a loop that is asked for by itself. */
 const SHOWN_EVALUATIONS = 100
@@ -150,3 +150,36 @@ const toWireExample = ({ prompt, answer, reward, parts, passes, errors }: LoopEx
 })
 
 const toIso = (ms: number): string => new Date(ms).toISOString()
+
+/** What of a step can be summed. */
+const SUMMED = /^(?:tokens|errors|seconds)\/|^(?:trained_tokens|dropped_answers)$/
+
+/** Steps as series for charts, thinned so that spikes of the rewards stay. @param points most of each reward */
+export function seriesOf(loopId: string, steps: readonly LoopStep[], points: number): LoopMetrics {
+  const axis = steps.map(({ loopStep }) => loopStep)
+  const rewards = [steps.map(({ trainReward }) => trainReward), steps.map(({ validReward }) => validReward)]
+  const kept = new Set(rewards.flatMap((values) => thinSeries(axis, values, points)))
+  // steps without a reward have a place, too, as long as there is room
+  const shown = steps.length <= points ? steps : steps.filter((_, i) => kept.has(i))
+  const names = new Set<string>()
+  const totals: Record<string, number> = {}
+  for (const { numbers } of steps) {
+    for (const [name, value] of Object.entries(numbers)) {
+      names.add(name)
+      if (SUMMED.test(name)) totals[name] = (totals[name] ?? 0) + value
+    }
+  }
+  return {
+    object: 'loop.metrics',
+    loop_id: loopId,
+    steps: shown.map(({ loopStep }) => loopStep),
+    checkpoint_steps: shown.map(({ checkpointStep }) => checkpointStep),
+    job_ids: shown.map(({ jobId }) => jobId),
+    series: {
+      train_reward: shown.map(({ trainReward }) => trainReward),
+      valid_reward: shown.map(({ validReward }) => validReward),
+      ...Object.fromEntries([...names].sort().map((name) => [name, shown.map(({ numbers }) => numbers[name] ?? null)])),
+    },
+    totals,
+  }
+}

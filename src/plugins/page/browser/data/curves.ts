@@ -129,6 +129,12 @@ export function defaultKeys(curves: Curves): readonly string[] {
   const first = outcome.length > 0 ? outcome : ['loss/train', 'loss/val'].filter(has)
   const changes = (key: string) => new Set(curves.series[key]?.filter((value) => value !== null)).size > 1
   const own = Object.keys(curves.series).filter((key) => key.startsWith('train/') && !OURS.test(key) && changes(key))
-  const sound = ['train/completion_tokens', 'data/step_trainer_tokens', 'loss/kl_div', 'loss/entropy', 'loss/grad_norm'].filter(has)
+  const sound = [
+    'train/completion_tokens',
+    'data/step_trainer_tokens',
+    'loss/kl_div',
+    'loss/entropy',
+    'loss/grad_norm',
+  ].filter(has)
   return [...first, ...own.sort().slice(0, MOST_OWN), ...sound]
 }

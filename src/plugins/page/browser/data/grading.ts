@@ -5,7 +5,7 @@ import type { RolloutGroupDetail, RolloutTrajectory } from '#contract/wire/train
 import { ask } from './client.js'
 import { jobApi } from './rollouts.js'
 
-const GRADERS = '/v1/fine_tuning/alpha/graders'
+export const GRADERS_API = '/v1/fine_tuning/alpha/graders/'
 
 /** What the page reads of the server's answer. */
 export interface Grade {
@@ -109,12 +109,12 @@ export async function gradeText(
   sample: string | JsonRecord,
   signal: AbortSignal,
 ): Promise<Grade> {
-  return await ask<Grade>(`${GRADERS}/run`, { json: { grader, item, model_sample: sample }, signal })
+  return await ask<Grade>(`${GRADERS_API}run`, { json: { grader, item, model_sample: sample }, signal })
 }
 
 /** Asks whether a grader is one, without an answer. @throws {ApiError} with the path of what is wrong */
 export async function checkGrader(grader: JsonRecord, signal: AbortSignal): Promise<void> {
-  await ask(`${GRADERS}/validate`, { json: { grader }, signal })
+  await ask(`${GRADERS_API}validate`, { json: { grader }, signal })
 }
 
 /** Beginning and end of what a JSON path leads to, by its keys in their order; null where a key is not there. */

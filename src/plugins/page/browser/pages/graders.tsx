@@ -1,6 +1,6 @@
 /**
- * `/ui/graders`: a grader is written as JSON and tried on a row and an answer; both can be taken from a file, a loop, or what a job
- * kept.
+ * `/ui/graders`: a grader is written as JSON and tried on a row and an answer; both can be taken from a file, a loop, or what a
+ * job kept.
  */
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
@@ -14,7 +14,16 @@ import { nowMs } from '../data/clock.js'
 import { saveBlob } from '../data/download.js'
 import { type FileRow, readFirstRows } from '../data/file-rows.js'
 import { formatAgo, formatCount, formatNumber, withoutTurns } from '../data/format.js'
-import { checkGrader, type Grade, gradeText, type JsonRecord, readRecord, toText, written } from '../data/grading.js'
+import {
+  checkGrader,
+  GRADERS_API,
+  type Grade,
+  gradeText,
+  type JsonRecord,
+  readRecord,
+  toText,
+  written,
+} from '../data/grading.js'
 import { useGone, useLoad } from '../data/load.js'
 import { type Loop, type LoopAnswers, loopApi } from '../data/loops.js'
 import { BeginWith } from '../parts/begin-with.js'
@@ -57,7 +66,7 @@ export function GradersPage(): JSX.Element {
           <FromJob />
         </aside>
       </div>
-      <CopyAs cli={CHECK} path="/v1/fine_tuning/alpha/graders/run" />
+      <CopyAs cli={CHECK} path={`${GRADERS_API}run`} />
     </>
   )
 }
@@ -159,35 +168,51 @@ function Trial(props: {
           rows={4}
           onText={props.setSample}
         />
-        <p class="row">
-          <button type="submit" class="primary" disabled={isBusy || !isReady}>
-            {isBusy ? 'Asking…' : 'Score it'}
-          </button>
-          <button
-            type="button"
-            disabled={isBusy || typeof grader === 'string'}
-            onClick={() => {
-              if (typeof grader === 'string') return
-              void run(async () => {
-                await checkGrader(grader, gone)
-                setIsValid(true)
-              })
-            }}
-          >
-            Check the grader alone
-          </button>
-          <button
-            type="button"
-            onClick={() => saveBlob(new Blob([`${props.grader}\n`], { type: 'application/json' }), 'grader.json')}
-          >
-            Save as grader.json
-          </button>
-        </p>
+        <Deeds
+          grader={props.grader}
+          isBusy={isBusy}
+          canScore={isReady}
+          onCheck={
+            typeof grader === 'string'
+              ? null
+              : () =>
+                  void run(async () => {
+                    await checkGrader(grader, gone)
+                    setIsValid(true)
+                  })
+          }
+        />
         {isValid && <p role="status">It is a grader.</p>}
         {error !== null && <Failure error={error} />}
       </form>
       {grade !== null && <Scored grade={grade} />}
     </div>
+  )
+}
+
+function Deeds(props: {
+  readonly grader: string
+  readonly isBusy: boolean
+  readonly canScore: boolean
+  /** Null: it is no JSON. */
+  readonly onCheck: (() => void) | null
+}): JSX.Element {
+  const { grader, isBusy, onCheck } = props
+  return (
+    <p class="row">
+      <button type="submit" class="primary" disabled={isBusy || !props.canScore}>
+        {isBusy ? 'Asking…' : 'Score it'}
+      </button>
+      <button type="button" disabled={isBusy || onCheck === null} onClick={() => onCheck?.()}>
+        Check the grader alone
+      </button>
+      <button
+        type="button"
+        onClick={() => saveBlob(new Blob([`${grader}\n`], { type: 'application/json' }), 'grader.json')}
+      >
+        Save as grader.json
+      </button>
+    </p>
   )
 }
 

@@ -182,17 +182,18 @@ function Now({ loop }: { readonly loop: Loop }): JSX.Element {
       </div>
       {loop.phase !== null && (
         <div>
-        <dt>Step {formatCount(Math.min(loop.steps, loop.step + 1))}</dt>
-        <dd>
-          <ol class="phases">
-            {PHASES.map((phase) => (
-              <li key={phase} aria-current={phase === loop.phase ? 'step' : undefined}>
-                {phase}
-              </li>
-            ))}
-          </ol>
-        </dd>
-      </div>)}
+          <dt>Step {formatCount(Math.min(loop.steps, loop.step + 1))}</dt>
+          <dd>
+            <ol class="phases">
+              {PHASES.map((phase) => (
+                <li key={phase} aria-current={phase === loop.phase ? 'step' : undefined}>
+                  {phase}
+                </li>
+              ))}
+            </ol>
+          </dd>
+        </div>
+      )}
       {last !== undefined && (
         <div>
           <dt>Reward, held out</dt>

@@ -182,7 +182,10 @@ function useStep(curves: Curves): ChosenStep {
 
 /** The numbers of the charts, the newest step first. */
 function Steps({ curves, keys }: { readonly curves: Curves; readonly keys: readonly string[] }): JSX.Element {
-  const [count, setCount] = useState(ROWS)
+  const [asked, setCount] = useState(ROWS)
+  // what comes takes no row away that is read
+  const [begun] = useState(curves.steps.length)
+  const count = asked + Math.max(0, curves.steps.length - begun)
   const box = useRef<HTMLElement>(null)
   useSteadyRows(box)
   const at = nowMs()
@@ -225,7 +228,7 @@ function Steps({ curves, keys }: { readonly curves: Curves; readonly keys: reado
       </section>
       {curves.steps.length > count && (
         <p>
-          <button type="button" onClick={() => setCount(count + 4 * ROWS)}>
+          <button type="button" onClick={() => setCount(asked + 4 * ROWS)}>
             {plural(curves.steps.length - count, 'step')} more
           </button>
         </p>

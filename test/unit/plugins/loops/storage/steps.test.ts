@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Kysely, sql } from 'kysely'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import { seriesOf } from '#plugins/loops/handlers.js'
 import type { LoopExamples, LoopStep } from '#plugins/loops/loop-service.js'
 import { up as createLoops } from '#plugins/loops/migrations/0048-loops.js'
 import { up as addSteps } from '#plugins/loops/migrations/0057-loop-steps.js'
-import { seriesOf } from '#plugins/loops/series.js'
 import { insertLoop, listLoopSteps } from '#plugins/loops/storage/loops.js'
 import {
   findExamples,

@@ -1,6 +1,6 @@
 /**
- * What a loop has used: of its limits, tokens by model that grades, errors by kind; and money, where the reader names prices. They
- * are in the address and nowhere else: the server knows none.
+ * What a loop has used: of its limits, tokens by model that grades, errors by kind; and money, where the reader names prices.
+ * They are in the address and nowhere else: the server knows none.
  */
 import type { JSX } from 'preact'
 import { query, setQuery } from '../../data/address.js'

@@ -22,7 +22,10 @@ const COLUMNS = [
 ] as const
 
 export function LoopSteps({ metrics }: { readonly metrics: LoopMetrics }): JSX.Element {
-  const [count, setCount] = useState(ROWS)
+  const [asked, setCount] = useState(ROWS)
+  // what comes takes no row away that is read
+  const [begun] = useState(metrics.steps.length)
+  const count = asked + Math.max(0, metrics.steps.length - begun)
   const box = useRef<HTMLElement>(null)
   useSteadyRows(box)
   const { steps, job_ids: jobs, checkpoint_steps: checkpoints, series } = metrics
@@ -77,7 +80,7 @@ export function LoopSteps({ metrics }: { readonly metrics: LoopMetrics }): JSX.E
       </section>
       {steps.length > count && (
         <p>
-          <button type="button" onClick={() => setCount(count + 4 * ROWS)}>
+          <button type="button" onClick={() => setCount(asked + 4 * ROWS)}>
             {plural(steps.length - count, 'step')} more
           </button>
         </p>

@@ -14,7 +14,6 @@ import { EnvironmentFailure } from '../failures.js'
 import type { EnvironmentSource, EnvironmentTask, RolloutOptions, SourceSetup } from '../source.js'
 import { seedOf } from '../tasks.js'
 import { readTasks } from '../tasks-file.js'
-import { readBounded } from './bounded-body.js'
 import { CapacityReached, openSocket, type Socket } from './openenv-socket.js'
 import { createSeats } from './seats.js'
 
@@ -37,26 +36,8 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
   let form: Promise<ActionForm> | null = null
   const rows = setup.tasksFile === null ? null : await readTasks(setup.tasksFile, setup.seed, () => null)
 
-  async function getJson(path: string, signal?: AbortSignal): Promise<JsonObject> {
-    const within = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal === undefined ? [] : [signal])])
-    try {
-      const response = await fetch(new URL(path, base), { signal: within, redirect: 'error' })
-      if (!response.ok) throw new Error(`status ${response.status}`)
-      const value: unknown = JSON.parse(await readBounded(response, MOST_BYTES))
-      if (!isJsonObject(value)) throw new Error('no JSON object')
-      return value
-    } catch (error) {
-      if (signal?.aborted === true) throw signal.reason
-      throw new EnvironmentFailure(
-        'env_crashed',
-        `${name}: GET ${path}: ${error instanceof Error ? error.message : String(error)}`,
-        {
-          isStart: true,
-          hint: 'start the server first; the address is that of its root, for example openenv:http://127.0.0.1:8000',
-        },
-      )
-    }
-  }
+  const getJson = (path: string, signal?: AbortSignal): Promise<JsonObject> =>
+    readJson(new URL(path, base), { name, timeoutMs, signal })
 
   const readForm = (signal?: AbortSignal): Promise<ActionForm> => {
     form ??= getJson('schema', signal).then((schemas) => formOf(schemas['action']))
@@ -155,6 +136,44 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
       }
     })
   }
+}
+
+async function readJson(
+  url: URL,
+  {
+    name,
+    timeoutMs,
+    signal,
+  }: { readonly name: string; readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+): Promise<JsonObject> {
+  const within = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal === undefined ? [] : [signal])])
+  try {
+    const response = await fetch(url, { signal: within, redirect: 'error' })
+    if (!response.ok) throw new Error(`status ${response.status}`)
+    const value: unknown = JSON.parse(await readBounded(response, MOST_BYTES))
+    if (!isJsonObject(value)) throw new Error('no JSON object')
+    return value
+  } catch (error) {
+    if (signal?.aborted === true) throw signal.reason
+    const why = error instanceof Error ? error.message : String(error)
+    throw new EnvironmentFailure('env_crashed', `${name}: GET ${url.pathname}: ${why}`, {
+      isStart: true,
+      hint: 'start the server first; the address is that of its root, for example openenv:http://127.0.0.1:8000',
+    })
+  }
+}
+
+/** The text of an answer. @throws {Error} for more bytes */
+async function readBounded(response: Response, most: number): Promise<string> {
+  const decoder = new TextDecoder()
+  let [text, bytes] = ['', 0]
+  for await (const part of response.body ?? []) {
+    const chunk = part as Uint8Array
+    bytes += chunk.byteLength
+    if (bytes > most) throw new Error(`an answer of more than ${most} bytes`)
+    text += decoder.decode(chunk, { stream: true })
+  }
+  return text + decoder.decode()
 }
 
 function addressOf(target: string): URL {

@@ -74,7 +74,12 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
         getJson('metadata', signal).catch(() => ({}) as JsonObject),
       ])
       const said = JSON.stringify([schemas, metadata['name'] ?? null, metadata['version'] ?? null, setup.settings])
-      const tools = (await readForm(signal)).kind === 'tools' ? await listTools() : []
+      const tools =
+        (await readForm(signal)).kind === 'tools'
+          ? await seats.take(AbortSignal.timeout(timeoutMs), () =>
+              listTools(new URL('ws', toWebSocket(base)), name, timeoutMs),
+            )
+          : []
       return {
         name: typeof metadata['name'] === 'string' ? `openenv:${metadata['name']}` : name,
         version: String(metadata['version'] ?? ''),
@@ -121,20 +126,15 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
     mostAtOnce: () => seats.most(),
     close: async () => undefined,
   }
+}
 
-  async function listTools(): Promise<readonly Tool[]> {
-    return await seats.take(AbortSignal.timeout(timeoutMs), async () => {
-      const socket = await openSocket(new URL('ws', toWebSocket(base)), {
-        name,
-        timeoutMs,
-        signal: AbortSignal.timeout(timeoutMs),
-      })
-      try {
-        return toolsOf(await socket.ask('step', { type: 'list_tools' }))
-      } finally {
-        socket.close()
-      }
-    })
+/** The tools of a server, asked in a session of its own. */
+async function listTools(url: URL, name: string, timeoutMs: number): Promise<readonly Tool[]> {
+  const socket = await openSocket(url, { name, timeoutMs, signal: AbortSignal.timeout(timeoutMs) })
+  try {
+    return toolsOf(await socket.ask('step', { type: 'list_tools' }))
+  } finally {
+    socket.close()
   }
 }
 

@@ -136,7 +136,9 @@ export function startLineChild(setup: ChildSetup): LineChild {
     parts.push(first)
     if (length > LONGEST_LINE) {
       parts = []
-      return child.kill(protocolFailure(name, `wrote a line of more than ${LONGEST_LINE / 1024 / 1024} MiB`, complaints))
+      return child.kill(
+        protocolFailure(name, `wrote a line of more than ${LONGEST_LINE / 1024 / 1024} MiB`, complaints),
+      )
     }
     if (lines.length === 1) return
     lines[0] = parts.join('')

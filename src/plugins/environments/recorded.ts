@@ -104,7 +104,9 @@ function toTrajectory(recorded: JsonObject): Trajectory {
         own.items.push(item as Message)
         continue
       }
-      const choice = item as unknown as Choice
+      // calls stand in the text that was sampled, where there are any
+      const message = { tool_calls: [], ...(item['message'] as JsonObject) }
+      const choice = { ...item, message } as unknown as Choice
       const answer = { choices: [choice], prompt_token_ids: choice.prompt_token_ids }
       // by which a trajectory knows the step that answered
       const response = { ...answer, system_fingerprint: `model:step${Number(version ?? 0)}` }

@@ -1,5 +1,5 @@
 /** MCP servers made with the SDK, over both transports: calls, rewards, and every way in which a server fails. */
-import { spawn, type ChildProcess } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -89,7 +89,11 @@ test('a command that is none, or ends at once, is a start that failed', async ()
   const source = await open({}, 'mcp:/no/such/program')
   await expect(source.describe()).rejects.toMatchObject({ kind: 'env_crashed', isStart: true })
   const ends = await open({}, `mcp:${process.execPath} -e process.exit(4)`)
-  await expect(ends.describe()).rejects.toMatchObject({ kind: 'env_crashed', isStart: true, message: expect.stringContaining('code 4') })
+  await expect(ends.describe()).rejects.toMatchObject({
+    kind: 'env_crashed',
+    isStart: true,
+    message: expect.stringContaining('code 4'),
+  })
 })
 
 test('the same over streamable HTTP', async () => {
@@ -108,7 +112,10 @@ test('the same over streamable HTTP', async () => {
 test('rows that say neither what to ask nor what is wanted are refused with their place', async () => {
   writeFileSync(join(folder, 'bad.jsonl'), `${JSON.stringify({ prompt: 'a', call })}\n{"prompt":"b"}\n`)
   const bad = join(folder, 'bad.jsonl')
-  await expect(open({ tasksFile: bad })).rejects.toMatchObject({ code: 'tasks_invalid', message: expect.stringContaining('bad.jsonl:2: a task needs "call"') })
+  await expect(open({ tasksFile: bad })).rejects.toMatchObject({
+    code: 'tasks_invalid',
+    message: expect.stringContaining('bad.jsonl:2: a task needs "call"'),
+  })
   // who judges says what is wanted
   expect((await (await open({ tasksFile: bad, isJudgedElsewhere: true })).describe()).tasks).toBe(2)
   await expect(openEnvironment(stdio)).rejects.toMatchObject({ code: 'tasks_missing' })
@@ -116,6 +123,14 @@ test('rows that say neither what to ask nor what is wanted are refused with thei
 })
 
 test('a command is split as a shell does, and nothing else of a shell is done', () => {
-  expect(splitWords(`npx -y "@some/server" '/my data' a\\ b "" $HOME`)).toEqual(['npx', '-y', '@some/server', '/my data', 'a b', '', '$HOME'])
+  expect(splitWords(`npx -y "@some/server" '/my data' a\\ b "" $HOME`)).toEqual([
+    'npx',
+    '-y',
+    '@some/server',
+    '/my data',
+    'a b',
+    '',
+    '$HOME',
+  ])
   expect(() => splitWords('a "b')).toThrow(/not closed/)
 })

@@ -14,7 +14,8 @@ afterEach(async () => {
 async function start(kind: 'text' | 'form' | 'tools', fault: Fault | null = null, most = 1) {
   const server = await startFakeOpenEnv(kind, fault, most)
   running.push(server)
-  const open = (options: EnvironmentOptions = {}) => openEnvironment(`openenv:${server.url}`, { stepTimeoutMs: 20_000, ...options })
+  const open = (options: EnvironmentOptions = {}) =>
+    openEnvironment(`openenv:${server.url}`, { stepTimeoutMs: 20_000, ...options })
   return { server, open }
 }
 
@@ -60,14 +61,19 @@ test('a schema of several fields is what the answer is held to', async () => {
   await episodes.play(task, { group: 'g', index: 0 })
   const { metadata: _, ...shown } = FORM.properties
   expect(body).toEqual({
-    response_format: { type: 'json_schema', json_schema: { name: 'action', schema: { ...FORM, properties: shown }, strict: true } },
+    response_format: {
+      type: 'json_schema',
+      json_schema: { name: 'action', schema: { ...FORM, properties: shown }, strict: true },
+    },
   })
 })
 
 test('tools are listed and called in the session', async () => {
   const { open } = await start('tools')
   const source = await open()
-  const model = scriptedModel((asked, turn) => (turn < 2 ? [{ name: 'guess', arguments: { number: asked === 'yes' ? 1 : Number(numberIn(asked)) } }] : 'done'))
+  const model = scriptedModel((asked, turn) =>
+    turn < 2 ? [{ name: 'guess', arguments: { number: asked === 'yes' ? 1 : Number(numberIn(asked)) } }] : 'done',
+  )
   const { episodes, description } = await episodesOf(source, model)
   expect(description.tools).toMatchObject([{ function: { name: 'guess' } }])
   const task = (await source.tasks('train', 0, 50)).find(({ seed }) => seed % 3 === 1)
@@ -78,7 +84,10 @@ test('tools are listed and called in the session', async () => {
 test('a server that plays one session at a time is asked for one at a time', async () => {
   const { server, open } = await start('text')
   const source = await open()
-  const { episodes } = await episodesOf(source, says((number) => number))
+  const { episodes } = await episodesOf(
+    source,
+    says((number) => number),
+  )
   const groups = await gather(episodes.plans(await source.tasks('train', 0, 5), 4, 'step 1'), { concurrency: 8 })
   expect(groups.flatMap(({ exceptions }) => exceptions)).toEqual([])
   expect(groups.flatMap(({ rewards }) => rewards)).toEqual(Array.from({ length: 20 }, () => 2))
@@ -89,7 +98,10 @@ test('a server that plays one session at a time is asked for one at a time', asy
 test('an action that is refused is told to the model, and the episode goes on', async () => {
   const { open } = await start('text', 'refuse')
   const source = await open({ maxTurns: 2 })
-  const { episodes } = await episodesOf(source, says((number) => number))
+  const { episodes } = await episodesOf(
+    source,
+    says((number) => number),
+  )
   const [task] = await source.tasks('train', 0, 1)
   if (task === undefined) throw new Error('no task')
   const played = await episodes.play(task, { group: 'g', index: 0 })
@@ -106,7 +118,10 @@ test.each([
 ] as const)('a server that would %s is a failure of the kind %s', async (fault, kind, message) => {
   const { open } = await start('text', fault)
   const source = await open(fault === 'hang' ? { stepTimeoutMs: 500 } : {})
-  const { episodes } = await episodesOf(source, says((number) => number))
+  const { episodes } = await episodesOf(
+    source,
+    says((number) => number),
+  )
   const [task] = await source.tasks('train', 0, 1)
   if (task === undefined) throw new Error('no task')
   const played = episodes.play(task, { group: 'g', index: 0 })
@@ -117,7 +132,13 @@ test('a server that is not there is said with what to do', async () => {
   const { server, open } = await start('text')
   await server.close()
   running.splice(0)
-  await expect((await open()).describe()).rejects.toMatchObject({ kind: 'env_crashed', isStart: true, hint: expect.stringContaining('start the server') })
+  await expect((await open()).describe()).rejects.toMatchObject({
+    kind: 'env_crashed',
+    isStart: true,
+    hint: expect.stringContaining('start the server'),
+  })
   await expect(openEnvironment('openenv:ftp://x')).rejects.toMatchObject({ code: 'unknown_environment' })
-  await expect(openEnvironment(`openenv:${server.url}`, { isolate: true })).rejects.toMatchObject({ code: 'option_without_effect' })
+  await expect(openEnvironment(`openenv:${server.url}`, { isolate: true })).rejects.toMatchObject({
+    code: 'option_without_effect',
+  })
 })

@@ -124,7 +124,9 @@ test('three starts that fail end the run, with what the process said', async () 
   const broken = await open('sums', { variables: { FAKE_START: 'crash' } })
   const description = await fine.describe()
   const { episodes } = await episodesOf({ ...broken, describe: async () => description }, adds(true))
-  await expect(gather(episodes.plans(tasks, 2, 'step 1'), { concurrency: 1, signal: episodes.signal })).rejects.toMatchObject({
+  await expect(
+    gather(episodes.plans(tasks, 2, 'step 1'), { concurrency: 1, signal: episodes.signal }),
+  ).rejects.toMatchObject({
     kind: 'env_crashed',
     message: expect.stringContaining('ImportError: half an installation'),
   })

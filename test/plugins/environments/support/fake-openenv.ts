@@ -12,24 +12,42 @@ export interface FakeOpenEnv {
   close(): Promise<void>
 }
 
-const TEXT = { type: 'object', properties: { text: { type: 'string' }, metadata: { type: 'object' } }, required: ['text'] }
-export const FORM = { type: 'object', properties: { number: { type: 'integer' }, metadata: { type: 'object' } }, required: ['number'] }
-const TOOL = { type: 'object', properties: { tool_name: { type: 'string' }, arguments: { type: 'object' } }, required: ['tool_name'] }
+const TEXT = {
+  type: 'object',
+  properties: { text: { type: 'string' }, metadata: { type: 'object' } },
+  required: ['text'],
+}
+export const FORM = {
+  type: 'object',
+  properties: { number: { type: 'integer' }, metadata: { type: 'object' } },
+  required: ['number'],
+}
+const TOOL = {
+  type: 'object',
+  properties: { tool_name: { type: 'string' }, arguments: { type: 'object' } },
+  required: ['tool_name'],
+}
 const SCHEMAS = { text: TEXT, form: FORM, tools: TOOL }
 
 /** Asks for a number made of the seed; the episode ends after the second right answer. */
-export async function startFakeOpenEnv(kind: keyof typeof SCHEMAS, fault: Fault | null = null, most = 1): Promise<FakeOpenEnv> {
+export async function startFakeOpenEnv(
+  kind: keyof typeof SCHEMAS,
+  fault: Fault | null = null,
+  most = 1,
+): Promise<FakeOpenEnv> {
   const seen = { mostOpen: 0, resets: 0 }
   const http: Server = createServer((request, response) => {
     response.setHeader('content-type', 'application/json')
-    if (request.url === '/schema') return response.end(JSON.stringify({ action: SCHEMAS[kind], observation: {}, state: {} }))
+    if (request.url === '/schema')
+      return response.end(JSON.stringify({ action: SCHEMAS[kind], observation: {}, state: {} }))
     if (request.url === '/metadata') return response.end('{"name":"Numbers","version":"2.0"}')
     response.writeHead(404).end('{}')
   })
   const sockets = new WebSocketServer({ server: http, path: '/ws' })
   let open = 0
   sockets.on('connection', (socket) => {
-    const fails = (code: string, extra: object = {}) => say(socket, 'error', { message: `it says ${code}`, code, ...extra })
+    const fails = (code: string, extra: object = {}) =>
+      say(socket, 'error', { message: `it says ${code}`, code, ...extra })
     if (fault === 'factory') {
       fails('FACTORY_ERROR', { factory_name: 'Numbers' })
       return socket.close()
@@ -45,7 +63,10 @@ export async function startFakeOpenEnv(kind: keyof typeof SCHEMAS, fault: Fault 
     })
     let [wanted, left] = [0, 2]
     socket.on('message', (raw) => {
-      const { type, data } = JSON.parse(String(raw)) as { readonly type: string; readonly data: Record<string, unknown> }
+      const { type, data } = JSON.parse(String(raw)) as {
+        readonly type: string
+        readonly data: Record<string, unknown>
+      }
       if (type === 'close') return socket.close()
       if (type === 'reset') {
         seen.resets += 1
@@ -64,7 +85,10 @@ export async function startFakeOpenEnv(kind: keyof typeof SCHEMAS, fault: Fault 
       const isRight = String(data['text'] ?? data['number'] ?? inside['number']) === String(wanted)
       if (isRight) left -= 1
       const reward = fault === 'text_reward' ? 'much' : isRight
-      const observation = { prompt: isRight ? `again ${wanted}` : `no, ${wanted}`, ...(kind === 'tools' ? { result: isRight ? 'yes' : 'no' } : {}) }
+      const observation = {
+        prompt: isRight ? `again ${wanted}` : `no, ${wanted}`,
+        ...(kind === 'tools' ? { result: isRight ? 'yes' : 'no' } : {}),
+      }
       say(socket, 'observation', { observation, reward, done: left === 0 })
     })
   })

@@ -1,6 +1,6 @@
 /** A server made with the SDK: a sum, and tools that fail in the way their names say. With a port it speaks HTTP. */
 import { createServer } from 'node:http'
-import { McpServer, createMcpHandler } from '@modelcontextprotocol/server'
+import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import { z } from 'zod'
 

@@ -26,7 +26,9 @@ afterAll(async () => {
 })
 
 const blockOf = (language: string, part: string): string => {
-  const found = [...GUIDE.matchAll(/```(\w+)\n(.*?)```/gs)].find(([, kind, text]) => kind === language && text?.includes(part))
+  const found = [...GUIDE.matchAll(/```(\w+)\n(.*?)```/gs)].find(
+    ([, kind, text]) => kind === language && text?.includes(part),
+  )
   if (found?.[2] === undefined) throw new Error(`the guide has no ${language} with ${part}`)
   return found[2]
 }
@@ -35,7 +37,19 @@ const lineOf = (part: string): readonly string[] => {
   const line = GUIDE.split(/[\n`]/).find((each) => each.startsWith('trainyard env') && each.includes(part))
   return splitWords(line ?? '').slice(1)
 }
-const SHORT = ['--tasks-per-step', '2', '-n', '2', '--eval-every', '0', '--eval-tasks', '2', '--max-tokens', '4', '--json']
+const SHORT = [
+  '--tasks-per-step',
+  '2',
+  '-n',
+  '2',
+  '--eval-every',
+  '0',
+  '--eval-tasks',
+  '2',
+  '--max-tokens',
+  '4',
+  '--json',
+]
 const env = () => ({ TRAINYARD_URL: local.url, TRAINYARD_API_KEY: local.apiKey })
 async function run(words: readonly string[], rest: readonly string[]) {
   const { exitCode, stdout, stderr } = await runCli([...words, ...rest], { env: env(), fetch: globalThis.fetch })
@@ -46,9 +60,22 @@ async function run(words: readonly string[], rest: readonly string[]) {
 const steps = (count: number, name: string) => [...SHORT, '--steps', String(count), '--out', join(folder, name)]
 
 test('reasoning-gym is checked, measured and trained in', async () => {
-  const checked = await run(lineOf('env check').filter((word) => word !== '--install'), ['--python', python, '--json'])
+  const checked = await run(
+    lineOf('env check').filter((word) => word !== '--install'),
+    ['--python', python, '--json'],
+  )
   expect(checked).toMatchObject({ name: 'reasoning-gym:letter_counting' })
-  const measured = await run(lineOf('env eval'), ['--python', python, '--tasks', '2', '--max-tokens', '4', '--split', 'gym', '--json'])
+  const measured = await run(lineOf('env eval'), [
+    '--python',
+    python,
+    '--tasks',
+    '2',
+    '--max-tokens',
+    '4',
+    '--split',
+    'gym',
+    '--json',
+  ])
   expect(measured).toMatchObject({ object: 'environment_eval', groups: 2 })
   const trained = await run(lineOf('env train reasoning-gym'), [...steps(1, 'gym'), '--python', python])
   expect(trained).toMatchObject({ object: 'environment_training', points: [{ step: 0 }, { step: 1 }] })
@@ -58,7 +85,12 @@ test('a server of the OpenEnv kind is trained in', async () => {
   const server = await startFakeOpenEnv('text')
   try {
     const words = lineOf('openenv:').map((word) => word.replace('http://127.0.0.1:8000', server.url))
-    expect(await run(words.filter((word) => word !== '--steps' && word !== '20'), steps(1, 'openenv'))).toMatchObject({
+    expect(
+      await run(
+        words.filter((word) => word !== '--steps' && word !== '20'),
+        steps(1, 'openenv'),
+      ),
+    ).toMatchObject({
       points: [{ step: 0 }, { step: 1 }],
     })
     expect(server.seen.mostOpen).toBe(1)
@@ -70,11 +102,24 @@ test('a server of the OpenEnv kind is trained in', async () => {
 test('an MCP server is trained in, by the row of the guide', async () => {
   const row = blockOf('json', '"call"')
   const asks = join(folder, 'asks.jsonl')
-  writeFileSync(asks, row + row.replaceAll('2', '4') + row.replaceAll('3', '1') + row.replaceAll('2+3', 'two and three'))
-  const words = lineOf('mcp:').map((word) => word.replace('npx -y @some/server /data', `"${process.execPath}" "${join(support, 'mcp-server.js')}"`))
+  writeFileSync(
+    asks,
+    row + row.replaceAll('2', '4') + row.replaceAll('3', '1') + row.replaceAll('2+3', 'two and three'),
+  )
+  const words = lineOf('mcp:').map((word) =>
+    word.replace('npx -y @some/server /data', `"${process.execPath}" "${join(support, 'mcp-server.js')}"`),
+  )
   const flags = ['--set', 'tools=add', '--set', 'tool_choice=required', '--max-turns', '1']
-  const rest = [...steps(1, 'mcp').filter((word) => word !== '--max-tokens' && word !== '4'), ...flags, '--max-tokens', '40']
-  const trained = await run(words.map((word) => (word === 'asks.jsonl' ? asks : word)), rest)
+  const rest = [
+    ...steps(1, 'mcp').filter((word) => word !== '--max-tokens' && word !== '4'),
+    ...flags,
+    '--max-tokens',
+    '40',
+  ]
+  const trained = await run(
+    words.map((word) => (word === 'asks.jsonl' ? asks : word)),
+    rest,
+  )
   expect(trained).toMatchObject({ points: [{ step: 0 }, { step: 1 }] })
 })
 

@@ -131,7 +131,10 @@ test('a run that is killed goes on with the groups on the disk, and no step come
 test('a run whose environment fails half of the time stops, and says how', async () => {
   await register('failing')
   const broken = join(folder, 'broken.mjs')
-  writeFileSync(broken, OWN.replace("return { reward", "if (prompt.length > 7) throw new Error('no such number')\n    return { reward"))
+  writeFileSync(
+    broken,
+    OWN.replace('return { reward', "if (prompt.length > 7) throw new Error('no such number')\n    return { reward"),
+  )
   const args = trainArgs('failing', join(folder, 'failing'), 1).map((each) => (each === own ? broken : each))
   const { exitCode, stderr } = await cli(args)
   expect(exitCode).toBe(1)

@@ -12,15 +12,20 @@ export type { Checkpoint } from '#contract/wire/checkpoints.js'
 export type { List } from '#contract/wire/list.js'
 export type { Model } from '#contract/wire/models.js'
 export type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-export { askedModel, createEpisodes, type Episodes, type EpisodeSetup } from '#plugins/environments/episode.js'
-export { type EnvironmentOptions, openEnvironment } from '#plugins/environments/open.js'
-export type {
-  AskedModel,
-  EnvironmentDescription,
-  EnvironmentSource,
-  EnvironmentTask,
-} from '#plugins/environments/source.js'
-export { openTasks, type TaskFeed } from '#plugins/environments/tasks.js'
+export {
+  type AskedModel,
+  askedModel,
+  createEpisodes,
+  type EnvironmentDescription,
+  type EnvironmentOptions,
+  type EnvironmentSource,
+  type EnvironmentTask,
+  type EpisodeSetup,
+  type Episodes,
+  openEnvironment,
+  openTasks,
+  type TaskFeed,
+} from '#plugins/environments/library.js'
 export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
 export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
 export { gradeWith } from '#sdk/graders/grade-with.js'

@@ -198,6 +198,12 @@ describe('imports', () => {
       'src/cli/local/user-program.ts',
       // what it was given was chosen for it, and it starts vLLM alone
       'src/plugins/engine-nodes/node/group-leader.ts',
+      // what is seen was chosen for it: PATH, HOME, LANG and what was named
+      'src/plugins/environments/child.ts',
+      // pip and uv, which the user runs by us with --install
+      'src/plugins/environments/python-packages.ts',
+      // as the first
+      'src/plugins/environments/sources/agent.ts',
     ])
   })
 

@@ -28,6 +28,8 @@ const offline = new Set([
   'system-check',
   'devices',
   'data convert',
+  'env check',
+  'env list',
   'grader check',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))

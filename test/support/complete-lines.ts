@@ -11,6 +11,8 @@ const groups = join(folder, 'groups.jsonl')
 const rows = join(folder, 'rows.jsonl')
 const pairs = join(folder, 'pairs.jsonl')
 const prompts = join(folder, 'prompts.jsonl')
+const own = join(folder, 'own.mjs')
+const run = join(folder, 'run')
 const grader = join(folder, 'grader.json')
 const choice = { index: 0, finish_reason: 'stop', message: { role: 'assistant', content: 'a' }, token_ids: [1] }
 const trajectories = [0, 1].map((reward) => ({ messages_and_choices: [choice], reward }))
@@ -25,6 +27,11 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   demo: ['--server', 'http://127.0.0.1:8642'],
   chat: ['email-agent', 'hi'],
   rollout: ['email-agent', '--prompts', prompts],
+  'env check': [own],
+  'env eval': [own, 'email-agent'],
+  'env rollout': [own, 'email-agent'],
+  'env train': [own, 'email-agent', '--out', run],
+  'env list': [],
   compare: ['email-agent:step1', 'email-agent', '--prompts', prompts],
   tune: ['email-agent', '--prompts', prompts, '--held-out', prompts],
   eval: ['email-agent', '--prompts', prompts],
@@ -126,6 +133,7 @@ export function lineOf(name: string): readonly string[] {
 /** Writes the files that the lines name: test files of one process share this module, and each removes them at its end. */
 export function writeInputs(): void {
   mkdirSync(folder, { recursive: true })
+  writeFileSync(own, "export const environment = { tasks: [{ prompt: 'a' }, { prompt: 'b' }], reward: () => 1 }\n")
   writeFileSync(grader, '{"type":"string_check","input":"a","reference":"a","operation":"eq"}')
   writeFileSync(prompts, '{"prompt":"2+2?","answer":"4"}\n')
   writeFileSync(groups, `${JSON.stringify({ trajectories })}\n`)

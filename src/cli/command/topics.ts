@@ -100,6 +100,7 @@ guides
   my-data               files, examples before rewards, a stronger model's answers
   rewards               checks, graders, judges; fewer answers to the same reward
   tools                 episodes of several turns with tools
+  environments          tasks of reasoning-gym, OpenEnv and MCP servers, a file of your own
   preferences           pairs, answers called good or bad
   my-model              base models, adapters, taking a model elsewhere
   programs              TypeScript and Python

@@ -3,6 +3,7 @@
  */
 import type { Clock } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import { EnvironmentFailure } from './failures.js'
 import type { EnvironmentDescription, EnvironmentSource, EnvironmentTask, Scoring } from './source.js'
 import { openTasks } from './tasks.js'
@@ -60,7 +61,7 @@ export async function checkEnvironment(
   findings.push(await checkSplits(source, description, { count, seed, signal }))
   if (source.scoring === undefined)
     add('scorer', 'ok', 'judges episodes and no single answer: env eval shows what they earn')
-  else findings.push(...(await checkScorer(source.scoring, tasks, { most: description.rewardRange?.[1] ?? 1, signal })))
+  else append(findings, await checkScorer(source.scoring, tasks, { most: description.rewardRange?.[1] ?? 1, signal }))
   return { description, findings, sample: tasks[0]?.facts ?? null }
 }
 

@@ -4,7 +4,6 @@
  *
  * Knows two ways to use it: messages in both directions, and questions with an id that are answered in any order.
  */
-import type { ChildProcessWithoutNullStreams } from 'node:child_process'
 import { type Environment, readEnvironment } from '#base/environment.js'
 import { endOf } from '#base/processes/child.js'
 import { spawnPiped } from '#base/processes/start-process.js'
@@ -35,7 +34,7 @@ export interface ChildSetup {
 }
 
 /** Groups that run, to be killed when this process ends in whatever way it can notice. */
-const running = new Set<ChildProcessWithoutNullStreams>()
+const running = new Set<ReturnType<typeof spawnPiped>>()
 let isWatching = false
 
 export interface LineChild {
@@ -176,7 +175,7 @@ function withComplaints(sentence: string, complaints: string): string {
   return last === '' ? sentence : `${sentence}: ${last}`
 }
 
-function watch(child: ChildProcessWithoutNullStreams): void {
+function watch(child: ReturnType<typeof spawnPiped>): void {
   running.add(child)
   if (isWatching) return
   isWatching = true

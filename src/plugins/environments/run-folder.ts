@@ -9,6 +9,7 @@ import { toWriteError } from '#base/errors/file-errors.js'
 import { parseExactRow, stringifyExact } from '#base/json/exact-json.js'
 import { systemIds } from '#base/util/ids.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import { writeWhole } from '#base/write-whole.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
 import { type Choice, type Message, type RolloutException, Trajectory, TrajectoryGroup } from '#sdk/rl/trajectory.js'
@@ -159,7 +160,7 @@ class StoredTrajectory extends Trajectory {
     this.#row = row
     this.reward = row.reward ?? 0
     Object.assign(this.metrics, row.metrics)
-    this.histories[0]?.items.push(...(row.messages_and_choices ?? []))
+    append(this.histories[0]?.items ?? [], row.messages_and_choices ?? [])
   }
 
   override toJSON(): JsonObject {

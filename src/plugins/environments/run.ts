@@ -6,6 +6,7 @@
  */
 import type { JsonObject } from '#base/util/json.js'
 import type { Client } from '#sdk/client/client.js'
+import { ApiError } from '#sdk/client/errors.js'
 import { gather } from '#sdk/rl/gather.js'
 import type { TrainableModel } from '#sdk/rl/model.js'
 import { TrainingFailedError, type TrainResult } from '#sdk/rl/train.js'
@@ -129,7 +130,13 @@ async function measure(plan: RunPlan, step: number): Promise<void> {
   assertMostSucceeded(groups)
   const facts = summarizeGroups(groups)
   const measurement = measurementOf(feed.heldOut, { description, judgedBy, sampling })
-  await trained.evaluate(groups, { measurement, signal: plan.signal, onWarning: plan.onWarning })
+  await trained
+    .evaluate(groups, { measurement, signal: plan.signal, onWarning: plan.onWarning })
+    .catch((error: unknown) => {
+      // a model that was trained in another environment before: what is measured stands in the folder all the same
+      if (!(error instanceof ApiError) || error.code !== 'other_measurement') throw error
+      plan.onWarning(`held-out rewards are not stored with the model: ${error.message}`)
+    })
   await tell(plan, {
     object: 'measured',
     step,

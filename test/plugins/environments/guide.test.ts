@@ -107,7 +107,7 @@ test('an MCP server is trained in, by the row of the guide', async () => {
     row + row.replaceAll('2', '4') + row.replaceAll('3', '1') + row.replaceAll('2+3', 'two and three'),
   )
   const words = lineOf('mcp:').map((word) =>
-    word.replace('npx -y @some/server /data', `"${process.execPath}" "${join(support, 'mcp-server.js')}"`),
+    word.replace('https://tools.example/mcp', `"${process.execPath}" "${join(support, 'mcp-server.js')}"`),
   )
   const flags = ['--set', 'tools=add', '--set', 'tool_choice=required', '--max-turns', '1']
   const rest = [

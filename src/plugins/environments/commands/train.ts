@@ -2,6 +2,7 @@
  * `trainyard env train`: gather, train, measure, and again; a run that was stopped goes on from its folder.
  */
 import type { JsonObject } from '#base/util/json.js'
+import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { readJsonObject } from '#cli/input/input-file.js'
@@ -12,6 +13,7 @@ import { startProgress } from '#cli/terminal/progress.js'
 import { parseTrainedModel, trainedModel } from '#cli/training/flags.js'
 import { givenOptions, optionFlags } from '#cli/training/option-flags.js'
 import { command } from '#contract/wire/command-words.js'
+import type { RewardRange } from '#formats/rows/reward-range.js'
 import { TrainableModel } from '#sdk/rl/model.js'
 import { runTraining } from '../run.js'
 import { openRunFolder } from '../run-folder.js'
@@ -125,20 +127,7 @@ export const trainEnv = defineCommand({
         onLine: (line) => output.event(line, sayLine(line)),
       })
       progress.stop()
-      const points = lines.flatMap((line) =>
-        line['object'] === 'measured' ? [{ step: Number(line['step']), value: Number(line['reward']) }] : [],
-      )
-      const chart = renderChart(points, {
-        width: io.stdout.width,
-        isUnicode: io.stdout.isUnicode,
-        ...(judging.rewardRange === null ? {} : { range: judging.rewardRange }),
-      })
-      const said = `Held-out reward ${points.map(({ value }) => formatNumber(value)).join(', ')} after ${plural(lines.filter(isTrained).length, 'step')}; the run is in ${path}`
-      output.result(
-        { object: 'environment_training', model: args.model, model_step: trained.step, points, folder: path },
-        output.mode === 'human' ? `${chart}\n${said}` : said,
-        [String(trained.step)],
-      )
+      report(context, lines, { model: args.model, modelStep: trained.step, path, range: judging.rewardRange })
       output.hint(command`trainyard env eval ${args.address} ${args.model}`)
     } finally {
       progress.stop()
@@ -146,6 +135,33 @@ export const trainEnv = defineCommand({
     }
   },
 })
+
+/** The curve of what was measured. */
+function report(
+  { io, output }: Pick<CommandContext, 'io' | 'output'>,
+  lines: readonly JsonObject[],
+  run: {
+    readonly model: string
+    readonly modelStep: number
+    readonly path: string
+    readonly range: RewardRange | null
+  },
+): void {
+  const points = lines.flatMap((line) =>
+    line['object'] === 'measured' ? [{ step: Number(line['step']), value: Number(line['reward']) }] : [],
+  )
+  const chart = renderChart(points, {
+    width: io.stdout.width,
+    isUnicode: io.stdout.isUnicode,
+    ...(run.range === null ? {} : { range: run.range }),
+  })
+  const said = `Held-out reward ${points.map(({ value }) => formatNumber(value)).join(', ')} after ${plural(lines.filter(isTrained).length, 'step')}; the run is in ${run.path}`
+  output.result(
+    { object: 'environment_training', model: run.model, model_step: run.modelStep, points, folder: run.path },
+    output.mode === 'human' ? `${chart}\n${said}` : said,
+    [String(run.modelStep)],
+  )
+}
 
 function isTrained(line: JsonObject): boolean {
   return line['object'] === 'trained'

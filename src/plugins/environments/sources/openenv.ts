@@ -14,7 +14,6 @@ import { EnvironmentFailure } from '../failures.js'
 import type { EnvironmentSource, EnvironmentTask, RolloutOptions, SourceSetup } from '../source.js'
 import { seedOf } from '../tasks.js'
 import { readTasks } from '../tasks-file.js'
-import { readBounded } from './bounded-body.js'
 import { CapacityReached, openSocket, type Socket } from './openenv-socket.js'
 import { createSeats } from './seats.js'
 
@@ -37,26 +36,8 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
   let form: Promise<ActionForm> | null = null
   const rows = setup.tasksFile === null ? null : await readTasks(setup.tasksFile, setup.seed, () => null)
 
-  async function getJson(path: string, signal?: AbortSignal): Promise<JsonObject> {
-    const within = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal === undefined ? [] : [signal])])
-    try {
-      const response = await fetch(new URL(path, base), { signal: within, redirect: 'error' })
-      if (!response.ok) throw new Error(`status ${response.status}`)
-      const value: unknown = JSON.parse(await readBounded(response, MOST_BYTES))
-      if (!isJsonObject(value)) throw new Error('no JSON object')
-      return value
-    } catch (error) {
-      if (signal?.aborted === true) throw signal.reason
-      throw new EnvironmentFailure(
-        'env_crashed',
-        `${name}: GET ${path}: ${error instanceof Error ? error.message : String(error)}`,
-        {
-          isStart: true,
-          hint: 'start the server first; the address is that of its root, for example openenv:http://127.0.0.1:8000',
-        },
-      )
-    }
-  }
+  const getJson = (path: string, signal?: AbortSignal): Promise<JsonObject> =>
+    readJson(new URL(path, base), { name, timeoutMs, signal })
 
   const readForm = (signal?: AbortSignal): Promise<ActionForm> => {
     form ??= getJson('schema', signal).then((schemas) => formOf(schemas['action']))
@@ -93,7 +74,12 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
         getJson('metadata', signal).catch(() => ({}) as JsonObject),
       ])
       const said = JSON.stringify([schemas, metadata['name'] ?? null, metadata['version'] ?? null, setup.settings])
-      const tools = (await readForm(signal)).kind === 'tools' ? await listTools() : []
+      const tools =
+        (await readForm(signal)).kind === 'tools'
+          ? await seats.take(AbortSignal.timeout(timeoutMs), () =>
+              listTools(new URL('ws', toWebSocket(base)), name, timeoutMs),
+            )
+          : []
       return {
         name: typeof metadata['name'] === 'string' ? `openenv:${metadata['name']}` : name,
         version: String(metadata['version'] ?? ''),
@@ -140,21 +126,54 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
     mostAtOnce: () => seats.most(),
     close: async () => undefined,
   }
+}
 
-  async function listTools(): Promise<readonly Tool[]> {
-    return await seats.take(AbortSignal.timeout(timeoutMs), async () => {
-      const socket = await openSocket(new URL('ws', toWebSocket(base)), {
-        name,
-        timeoutMs,
-        signal: AbortSignal.timeout(timeoutMs),
-      })
-      try {
-        return toolsOf(await socket.ask('step', { type: 'list_tools' }))
-      } finally {
-        socket.close()
-      }
+/** The tools of a server, asked in a session of its own. */
+async function listTools(url: URL, name: string, timeoutMs: number): Promise<readonly Tool[]> {
+  const socket = await openSocket(url, { name, timeoutMs, signal: AbortSignal.timeout(timeoutMs) })
+  try {
+    return toolsOf(await socket.ask('step', { type: 'list_tools' }))
+  } finally {
+    socket.close()
+  }
+}
+
+async function readJson(
+  url: URL,
+  {
+    name,
+    timeoutMs,
+    signal,
+  }: { readonly name: string; readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+): Promise<JsonObject> {
+  const within = AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal === undefined ? [] : [signal])])
+  try {
+    const response = await fetch(url, { signal: within, redirect: 'error' })
+    if (!response.ok) throw new Error(`status ${response.status}`)
+    const value: unknown = JSON.parse(await readBounded(response, MOST_BYTES))
+    if (!isJsonObject(value)) throw new Error('no JSON object')
+    return value
+  } catch (error) {
+    if (signal?.aborted === true) throw signal.reason
+    const why = error instanceof Error ? error.message : String(error)
+    throw new EnvironmentFailure('env_crashed', `${name}: GET ${url.pathname}: ${why}`, {
+      isStart: true,
+      hint: 'start the server first; the address is that of its root, for example openenv:http://127.0.0.1:8000',
     })
   }
+}
+
+/** The text of an answer. @throws {Error} for more bytes */
+async function readBounded(response: Response, most: number): Promise<string> {
+  const decoder = new TextDecoder()
+  let [text, bytes] = ['', 0]
+  for await (const part of response.body ?? []) {
+    const chunk = part as Uint8Array
+    bytes += chunk.byteLength
+    if (bytes > most) throw new Error(`an answer of more than ${most} bytes`)
+    text += decoder.decode(chunk, { stream: true })
+  }
+  return text + decoder.decode()
 }
 
 function addressOf(target: string): URL {

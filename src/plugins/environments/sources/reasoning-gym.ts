@@ -1,6 +1,6 @@
 /**
  * Tasks of reasoning-gym (Apache-2.0, 0.1.x): a question, an answer, and how right it is. Python makes and scores them
- * (`python/reasoning_gym_bridge.py`); the model is asked here, in one turn.
+ * (`src/plugins/environments/python/reasoning_gym_bridge.py`); the model is asked here, in one turn.
  *
  * Tasks to train on are made of the lower half of seeds, those to measure of the upper one.
  */

@@ -202,6 +202,8 @@ describe('imports', () => {
       'src/plugins/environments/child.ts',
       // pip and uv, which the user runs by us with --install
       'src/plugins/environments/python-packages.ts',
+      // as the first
+      'src/plugins/environments/sources/agent.ts',
     ])
   })
 

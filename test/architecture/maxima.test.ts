@@ -139,6 +139,8 @@ const BOUNDED_ELSEWHERE = ['generateChunkSchema.error.trainyard: unknown']
 
 /** Fields of clients that their body alone bounds: what is said, what it is held to, and what nobody keeps for a list. */
 const BY_BODY = [
+  // a request of a rollout, which the path that it is passed on to checks
+  '',
   // a grader, a row and an answer
   ...['grader', 'item', 'model_sample'],
   // refused unless they are empty

@@ -115,6 +115,7 @@ reference
   how-training-works    from trajectories to a checkpoint
   graders               what each kind of grader computes
   training-loops        the Tinker client: a loop of your own, request by request
+  recorded-rollouts     trajectories of any program, recorded below an address
   operations            data directory, network, limits, what happens when something fails
   more-machines         workers and engine nodes elsewhere
 `

@@ -21,7 +21,7 @@ export interface RecordedAddress {
   readonly apiKey: string
 }
 
-export interface RecordedPlace {
+interface RecordedPlace {
   readonly run: string
   readonly task: string
   readonly group: string
@@ -104,11 +104,13 @@ function toTrajectory(recorded: JsonObject): Trajectory {
         own.items.push(item as Message)
         continue
       }
-      const choice = item as unknown as Choice
+      // calls stand in the text that was sampled, where there are any
+      const message = { tool_calls: [], ...(item['message'] as JsonObject) }
+      const choice = { ...item, message } as object as Choice
       const answer = { choices: [choice], prompt_token_ids: choice.prompt_token_ids }
       // by which a trajectory knows the step that answered
       const response = { ...answer, system_fingerprint: `model:step${Number(version ?? 0)}` }
-      trajectory.record(response as unknown as ChatResponse, own)
+      trajectory.record(response as object as ChatResponse, own)
       version = recorded['final_policy_version']
     }
   }

@@ -96,7 +96,7 @@ export const messageRequestSchema = chatRequestSchema
     service_tier: word().nullish(),
     speed: word().nullish(),
     /** A conversation that a server would hold: none is held here. */
-    thread: z.object({ type: word(), previous_message_id: unchecked() }).nullish(),
+    thread: z.object({ type: word(), previous_message_id: label().nullish() }).nullish(),
     container: unchecked(),
     mcp_servers: z.array(loose()).max(MAX_LIST).nullish(),
   })

@@ -6,10 +6,10 @@
  */
 
 /** An answer of a call; of several choices each. */
-export interface JoinableChoice {
+interface JoinableChoice {
   readonly tokenIds: readonly number[]
 }
-export interface JoinableCall<C extends JoinableChoice = JoinableChoice> {
+interface JoinableCall<C extends JoinableChoice = JoinableChoice> {
   readonly promptIds: readonly number[]
   readonly choices: readonly C[]
 }

@@ -49,9 +49,9 @@ const MOST_OF_RUN = 50_000
 /** An answer may be on its way to its row while its rollout ends. */
 const TRIES = 8
 
-export type RolloutsContext = Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'requestSweep'>
+type RolloutsContext = Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'logger' | 'requestSweep'>
 
-export interface RecordedRolloutService {
+interface RecordedRolloutService {
   /** @param origin what its address begins with */
   create(
     principal: Principal,
@@ -72,51 +72,7 @@ export function createRolloutService(
 ): RecordedRolloutService {
   const { db, ids, requestSweep } = context
   const bodies = createBodies(context)
-
-  async function required(tenant: Tenant, id: string): Promise<RolloutRecord> {
-    const rollout = await findRollout(db, tenant, id)
-    if (rollout !== null) return rollout
-    throw new NotFoundError('rollout_not_found', `No rollout found with id '${id.slice(0, 100)}'.`, {
-      hint: 'rollouts are kept for as long as data of jobs; GET /v1/preview/rollouts lists them',
-    })
-  }
-
-  /** Joins its calls and ends it. Null: it has ended already. */
-  async function end(rollout: RolloutRecord, request: FinishRolloutRequest): Promise<RolloutRecord | null> {
-    const result = toResult(request)
-    const { task, group } = request
-    for (let tries = 0; tries < TRIES; tries++) {
-      const calls = await bodies.callsOf(rollout.id)
-      const now = (await findRollout(db, rollout, rollout.id)) ?? rollout
-      const metadata = { run: now.run, task: task ?? now.task, group: group ?? now.group }
-      const trajectory = result.error === null ? toTrajectory(now, calls, result, metadata) : null
-      const body = trajectory === null ? null : await bodies.put(trajectory)
-      const isFailed = result.error !== null || (trajectory === null && rollout.kind === 'rollout')
-      const outcome = isFailed && result.error === null ? { ...result, reward: null, error: NO_TURN } : result
-      const ended = await inTransaction(db, async (transaction) => {
-        const status = isFailed ? 'failed' : 'finished'
-        return endRollout(transaction, rollout.id, { status, result: outcome, body, task, group }, calls.length)
-      })
-      if (ended !== null) return ended
-      if ((await findRollout(db, rollout, rollout.id))?.endedAtMs !== null) return null
-    }
-    throw new ConflictError('rollout_busy', 'answers of the rollout are still being recorded', {
-      hint: 'end it when its program has ended',
-    })
-  }
-
-  async function finishOne(rollout: RolloutRecord, request: FinishRolloutRequest): Promise<RolloutRecord> {
-    if (rollout.status === 'open') {
-      const ended = await end(rollout, request)
-      if (ended !== null) return ended
-    }
-    const now = (await findRollout(db, rollout, rollout.id)) ?? rollout
-    // sent twice it means the same
-    if (now.result !== null && now.result.digest === digestOf(request)) return now
-    throw new ConflictError('rollout_ended', `the rollout is ${now.status}`, {
-      hint: now.status === 'expired' ? 'open rollouts with a larger expires_in_seconds' : 'a rollout ends once',
-    })
-  }
+  const { required, end, finishOne } = createEnding(context, bodies)
 
   return {
     create: async (principal, request, { origin, idempotencyKey }) => {
@@ -187,6 +143,56 @@ export function createRolloutService(
     },
     groups: async (principal, query) => toLines(await collectGroups(context, principal, query), bodies.trajectoryOf),
   }
+}
+
+/** How rollouts are found, and how they end. */
+function createEnding({ db }: Pick<RolloutsContext, 'db'>, bodies: ReturnType<typeof createBodies>) {
+  async function required(tenant: Tenant, id: string): Promise<RolloutRecord> {
+    const rollout = await findRollout(db, tenant, id)
+    if (rollout !== null) return rollout
+    throw new NotFoundError('rollout_not_found', `No rollout found with id '${id.slice(0, 100)}'.`, {
+      hint: 'rollouts are kept for as long as data of jobs; GET /v1/preview/rollouts lists them',
+    })
+  }
+
+  /** Joins its calls and ends it. Null: it has ended already. */
+  async function end(rollout: RolloutRecord, request: FinishRolloutRequest): Promise<RolloutRecord | null> {
+    const result = toResult(request)
+    const { task, group } = request
+    for (let tries = 0; tries < TRIES; tries++) {
+      const calls = await bodies.callsOf(rollout.id)
+      const now = (await findRollout(db, rollout, rollout.id)) ?? rollout
+      const metadata = { run: now.run, task: task ?? now.task, group: group ?? now.group }
+      const trajectory = result.error === null ? toTrajectory(now, calls, result, metadata) : null
+      const body = trajectory === null ? null : await bodies.put(trajectory)
+      const isFailed = result.error !== null || (trajectory === null && rollout.kind === 'rollout')
+      const outcome = isFailed && result.error === null ? { ...result, reward: null, error: NO_TURN } : result
+      const ended = await inTransaction(db, async (transaction) => {
+        const status = isFailed ? 'failed' : 'finished'
+        return endRollout(transaction, rollout.id, { status, result: outcome, body, task, group }, calls.length)
+      })
+      if (ended !== null) return ended
+      if ((await findRollout(db, rollout, rollout.id))?.endedAtMs !== null) return null
+    }
+    throw new ConflictError('rollout_busy', 'answers of the rollout are still being recorded', {
+      hint: 'end it when its program has ended',
+    })
+  }
+
+  async function finishOne(rollout: RolloutRecord, request: FinishRolloutRequest): Promise<RolloutRecord> {
+    if (rollout.status === 'open') {
+      const ended = await end(rollout, request)
+      if (ended !== null) return ended
+    }
+    const now = (await findRollout(db, rollout, rollout.id)) ?? rollout
+    // sent twice it means the same
+    if (now.result !== null && now.result.digest === digestOf(request)) return now
+    throw new ConflictError('rollout_ended', `the rollout is ${now.status}`, {
+      hint: now.status === 'expired' ? 'open rollouts with a larger expires_in_seconds' : 'a rollout ends once',
+    })
+  }
+
+  return { required, end, finishOne }
 }
 
 const NO_TURN = { type: 'no_recorded_turn', message: 'no answer of the rollout was delivered' }
@@ -276,7 +282,7 @@ function tooMany(open: number): AppError {
 
 const toTime = (timeMs: number): string => new Date(timeMs).toISOString()
 
-export function toWire(rollout: RolloutRecord): RecordedRollout {
+function toWire(rollout: RolloutRecord): RecordedRollout {
   const { result } = rollout
   return {
     id: rollout.id,

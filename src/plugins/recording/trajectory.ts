@@ -66,7 +66,7 @@ function toChoice({ promptIds }: RecordedCall, choice: RecordedChoice): JsonObje
     prompt_token_ids: [...promptIds],
     token_ids: [...tokenIds],
     logprobs: { content: logprobs.map((logprob, t) => ({ token: `token_id:${tokenIds[t]}`, logprob })) },
-    ...(sampling === undefined ? {} : { sampling: sampling as unknown as JsonObject }),
+    ...(sampling === undefined ? {} : { sampling: { ...sampling, kept: { ...sampling.kept } } as JsonObject }),
   }
 }
 

@@ -13,9 +13,9 @@ export type RolloutKind = (typeof ROLLOUT_KINDS)[number]
 export const ROLLOUT_STATUSES = ['open', 'finished', 'failed', 'expired'] as const
 export type RolloutStatus = (typeof ROLLOUT_STATUSES)[number]
 
-export const MOST_TURNS = 1000
-export const MOST_SAMPLED_TOKENS = 1_000_000
-export const MOST_SECONDS = 7 * 24 * 3600
+const MOST_TURNS = 1000
+const MOST_SAMPLED_TOKENS = 1_000_000
+const MOST_SECONDS = 7 * 24 * 3600
 export const LONGEST_SESSION = 256
 const MOST_PARTS = 64
 
@@ -50,7 +50,7 @@ export const createRolloutRequestSchema = z.object({
   /** Requests for answers. */
   max_turns: laxInteger({ min: 1, max: MOST_TURNS }).default(256),
   /** Requests are let in until so many tokens were sampled. */
-  max_tokens: laxInteger({ min: 1, max: MOST_SAMPLED_TOKENS }).default(131_072),
+  max_tokens: laxInteger({ min: 1, max: MOST_SAMPLED_TOKENS }).default(100_000),
   expires_in_seconds: laxInteger({ min: 1, max: MOST_SECONDS }).default(3600),
 })
 export type CreateRolloutRequest = z.output<typeof createRolloutRequestSchema>

@@ -152,12 +152,14 @@ describe('a stock agent', () => {
     const { body } = await service.json<{ id: string }>('/v1/preview/training-jobs', { json })
     const job = await service.waitForJob(body.id)
     expect(job.status, JSON.stringify(job)).toBe('completed')
-    const events = await service.allEvents(body.id)
-    const facts = events.flatMap(({ data }) => {
-      const found = (data as { sampler_mismatch?: { kl: number } }).sampler_mismatch
-      return found === undefined ? [] : [found]
+    const steps = (await service.allEvents(body.id)).flatMap(({ data }) => {
+      const step = data as { kl_div?: number; importance_ratio_mean?: number }
+      return step.kl_div === undefined ? [] : [step]
     })
-    expect(facts.length, JSON.stringify(events.map(({ data }) => data))).toBeGreaterThan(0)
-    for (const { kl } of facts) expect(Math.abs(kl)).toBeLessThan(1e-3)
+    expect(steps.length).toBeGreaterThan(0)
+    for (const { kl_div: kl, importance_ratio_mean: ratio } of steps) {
+      expect(Math.abs(kl ?? 1)).toBeLessThan(1e-6)
+      expect(Math.abs((ratio ?? 0) - 1)).toBeLessThan(1e-4)
+    }
   })
 })

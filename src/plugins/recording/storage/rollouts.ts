@@ -17,7 +17,7 @@ interface Owner extends Tenant {
   readonly usageProject: string | null
 }
 
-export interface NewRollout extends Owner {
+interface NewRollout extends Owner {
   readonly id: string
   readonly tokenHash: string | null
   readonly kind: RolloutKind
@@ -254,7 +254,7 @@ export async function listCalls(db: Database, rolloutId: string): Promise<readon
   return rows.map(({ body_sha256: sha256 }) => sha256)
 }
 
-export interface Ending {
+interface Ending {
   readonly status: 'finished' | 'failed' | 'expired'
   readonly result: RolloutResult | null
   readonly body: { readonly sha256: string; readonly sizeBytes: number } | null

@@ -2,7 +2,7 @@
  * Who sends a request, and whose things it may see.
  */
 import type { KeyScope } from '#contract/wire/access/key-words.js'
-import type { AnswerListener } from '../generation/listener.js'
+import type { AnswerListener } from './answer-listener.js'
 
 /** Whose things may be seen. */
 export interface Tenant {

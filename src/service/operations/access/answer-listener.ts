@@ -5,12 +5,11 @@
 import type { JsonValue } from '#base/util/json.js'
 import type { ChatMessage, SamplingParameters } from '#inference/host/protocol.js'
 import type { GenerationEvent } from '#service/processes/engine-process.js'
-import type { Principal } from '../access/principal.js'
-import type { Policy } from './chat/served-models.js'
 
 /** One prompt that is answered. */
 export interface HeardPrompt {
-  readonly policy: Pick<Policy, 'step'>
+  /** Which step of the model answers. */
+  readonly policy: { readonly step: number }
   readonly sampling: SamplingParameters
   /** Of a conversation. */
   readonly messages?: readonly ChatMessage[]
@@ -24,7 +23,10 @@ export interface AnswerListener {
   hear(prompt: HeardPrompt, events: AsyncIterableIterator<GenerationEvent>): AsyncIterableIterator<GenerationEvent>
 }
 
-type Heard = Pick<Principal, 'listener'>
+/** Of a principal. */
+interface Heard {
+  readonly listener?: AnswerListener
+}
 
 /** The command as who listens wants it sampled. */
 export function asHeard<C extends { readonly sampling: SamplingParameters }>({ listener }: Heard, command: C): C {

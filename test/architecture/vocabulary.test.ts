@@ -67,6 +67,10 @@ describe('closed lists', () => {
       'commands/train/rl.ts',
       'commands/train/sft.ts',
       'commands/train/tune.ts',
+      // what other trainers call a loss of it
+      'src/contract/jobs/dpo.ts',
+      // the kind that has advantages
+      'src/contract/jobs/losses.ts',
       // the kind whose rewards plugins change
       'src/contract/jobs/plugin-options.ts',
       HOME,
@@ -76,6 +80,10 @@ describe('closed lists', () => {
       'src/plugins/environments/commands/train.ts',
       'src/plugins/fine-tuning/to-openai.ts',
       'src/plugins/fine-tuning/wire.ts',
+      // each loss is of a kind
+      'src/plugins/literature/examples.ts',
+      'src/plugins/literature/policy.ts',
+      'src/plugins/literature/preference.ts',
       // loops are made of jobs that learn from rewards
       'src/plugins/loops/commands/create.ts',
       'src/plugins/loops/loops.ts',

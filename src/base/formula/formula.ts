@@ -199,5 +199,6 @@ export function operandsOf([name, ...rest]: FormulaNode): number[] {
 
 function describe(value: unknown): string {
   if (value === undefined) return 'nothing'
+  if (typeof value === 'number') return String(value)
   return typeof value === 'function' ? 'a function' : (JSON.stringify(value) ?? typeof value).slice(0, 80)
 }

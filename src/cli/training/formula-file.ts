@@ -50,7 +50,7 @@ function formulaOf<Formula>(path: string, trace: () => Formula): Formula {
       cause instanceof FormulaError ? `${path} ${reason}` : `the function of ${path} fails: ${reason}`,
       {
         cause,
-        hint: 'trainyard help losses has its inputs and operators: it is called once, and sees values, no numbers',
+        hint: 'it is called once, and sees values, no numbers: its inputs and operators are on the page /docs/how-training-works',
       },
     )
   }

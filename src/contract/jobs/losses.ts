@@ -6,6 +6,7 @@
  * A loss is like one of the core in what it reads of the other options: those that the core's does not read are refused here,
  * too.
  */
+import { InvalidRequestError } from '#base/errors/errors.js'
 import { checkGradient, type FormulaData } from '#base/formula/evaluate.js'
 import {
   composeFormula,
@@ -218,17 +219,26 @@ function derive(kind: JobKind, core: Derive, given: JsonObject): JsonObject {
   if (idle !== undefined) wrong(idle, `has no effect with ${option} ${name}`)
   const filled = withSets(table, estimated, sets)
   const own = Object.entries(options).map(([each, row]) => [each, filled[each] ?? row.default])
-  const {
-    [option]: _,
-    loss_formula: sent,
-    ...rest
-  } = core({ ...filled, [option]: like, loss_formula: filled['loss_formula'] ?? null })
-  const read: JsonObject = { ...rest, ...Object.fromEntries(own) }
-  const formula = known === undefined ? sentLoss(kind, sent ?? null, wrong) : tracedLoss(known, read)
-  if (known !== undefined && sent != null && JSON.stringify(sent) !== JSON.stringify(formula)) {
+  const sent = filled['loss_formula'] ?? null
+  const resolved = renamed(() => core({ ...filled, [option]: like }), `${option} ${like}`, `${option} ${name}`)
+  const read: JsonObject = { ...resolved, ...Object.fromEntries(own) }
+  const formula = known === undefined ? sentLoss(kind, sent, wrong) : tracedLoss(known, read)
+  if (known !== undefined && sent !== null && JSON.stringify(sent) !== JSON.stringify(formula)) {
     wrong('loss_formula', `has no effect with ${option} ${name}: ${CUSTOM} reads it`)
   }
   return { ...read, [option]: name, loss_formula: formula }
+}
+
+/** What the core says of the loss that the named one is like is said of the named one. */
+function renamed(resolve: () => JsonObject, like: string, named: string): JsonObject {
+  try {
+    return resolve()
+  } catch (error) {
+    if (!(error instanceof InvalidRequestError)) throw error
+    const { code, param, hint, message } = error
+    const options = { ...(param === undefined ? {} : { param }), ...(hint === undefined ? {} : { hint }) }
+    throw new InvalidRequestError(code, message.replaceAll(like, named), options)
+  }
 }
 
 function withAdvantage(given: JsonObject, wrong: (of: string, reason: string, hint?: string) => never): JsonObject {

@@ -10,7 +10,6 @@ export const FORMULA = {
   type: 'fields',
   default: null,
   reserved: [],
-  isRecorded: false,
   summary: 'what custom computes, as `--loss ./mine.mjs` and `--advantage ./mine.mjs` write it',
 } as const satisfies OptionRow
 

@@ -117,7 +117,6 @@ function notesOn(options: JsonObject, path: readonly string[], table: OptionTabl
 /** What TRL calls options of ours; of several the first that a kind of job has. */
 const OF_TRL: Readonly<Record<string, readonly string[]>> = {
   num_iterations: ['num_passes'],
-  delta: ['max_negative_advantage_importance_sampling_weight'],
   num_train_epochs: ['epochs', 'num_passes'],
   per_device_train_batch_size: ['batch_size', 'tokens_per_step'],
   gradient_accumulation_steps: ['grad_accumulation_sequences', 'batch_size'],

@@ -3,11 +3,13 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { addLossesOf } from '#contract/jobs/losses.js'
 import { NO_REFUSALS } from '#formats/rows/examples/batches.js'
 import { parseTrajectoryGroups } from '#formats/rows/parse.js'
 import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
+import { literature } from '#plugins/literature/plugin.js'
 import { trainRl } from '#training/kinds/rl/rl-job.js'
 import { trainSft } from '#training/kinds/sft/sft-job.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
@@ -26,6 +28,7 @@ import {
 let fixture: TrainingFixture
 beforeAll(async () => {
   fixture = await createTrainingFixture()
+  await addLossesOf([literature])
 })
 afterAll(() => fixture.close())
 
@@ -318,6 +321,12 @@ describe('RL job', () => {
     { loss_fn: 'dro', dro_beta: 0.1 },
     { beta: 0.1, entropy_coef: 0.01 },
     { advantage_estimator: 'batch', soft_overlength_limit: 20 },
+    { loss_fn: 'dual_clip', delta: 2 },
+    { loss_fn: 'sapo', advantage_estimator: 'group_batch_std' },
+    { loss_fn: 'gpg' },
+    { loss_fn: 'luspo', advantage_estimator: 'reinforce_plus_plus_baseline' },
+    { loss_fn: 'gspo_token' },
+    { loss_fn: 'gmpo' },
   ])('makes what was rewarded likelier with %j', async (config) => {
     const options = { learning_rate: 0.01, precalculate_logprobs: true, ...config }
     const context = fixture.context('variants')

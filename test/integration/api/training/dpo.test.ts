@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { traceLoss } from '#contract/jobs/losses.js'
 import type { Checkpoint } from '#contract/wire/checkpoints.js'
 import type { List } from '#contract/wire/list.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
@@ -23,6 +24,10 @@ beforeAll(async () => {
 afterAll(() => service.dispose())
 
 const things = ['rain', 'bread', 'music', 'a river', 'the moon', 'winter', 'a horse', 'the sea']
+/** A hinge at twice the margin: 1 where policy and reference agree. */
+const OWN: JsonObject = traceLoss('dpo', ({ chosen, rejected }, { sub, mul, max }) =>
+  max(sub(1, mul(sub(chosen, rejected), 0.2)), 0),
+)
 /** Prefer answers that are polite. */
 const pairs = things.map((thing) => ({
   prompt: `What do you say about ${thing}?`,
@@ -122,6 +127,8 @@ describe('a preference job', () => {
     ['sigmoid with an SFT term', { rpo_alpha: 0.2 }, null],
     ['orpo', {}, null],
     ['simpo', {}, null],
+    ['apo_zero', {}, 1],
+    ['custom', { loss_formula: OWN }, 1],
   ])('learns with %s', async (name, config, first) => {
     const model = await service.json<{ id: string }>('/v1/preview/models', {
       json: { project: 'tests', name: `dpo-${name.slice(0, 5)}`, base_model: 'trainyard/spark' },
@@ -207,7 +214,7 @@ describe('a preference job', () => {
   })
 
   test.each([
-    ['an unknown loss', { loss_type: 'bco' }, 'invalid_value'],
+    ['an unknown loss', { loss_type: 'bcq' }, 'invalid_value'],
     ['kto without a reference', { loss_type: 'kto', reference_free: true }, 'invalid_value'],
     ['kto on batches of one answer', { loss_type: 'kto', batch_size: 1 }, 'invalid_value'],
     ['a weight that its loss does not read', { desirable_weight: 2 }, 'invalid_value'],

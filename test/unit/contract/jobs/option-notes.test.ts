@@ -28,7 +28,7 @@ describe('options without effect', () => {
   it('are named with our word where TRL has another', () => {
     const said = (kind: 'rl' | 'sft' | 'dpo', name: string) => messages(kind, { [name]: 2 })[0]
     expect(said('rl', 'num_iterations')).toContain('did you mean "num_passes"?')
-    expect(said('rl', 'delta')).toContain('did you mean "max_negative_advantage_importance_sampling_weight"?')
+    expect(said('rl', 'vllm_importance_sampling_cap')).toContain('did you mean "truncated_importance_sampling"?')
     expect(said('sft', 'num_train_epochs')).toContain('did you mean "epochs"?')
     expect(said('dpo', 'lr_scheduler_type')).toContain('did you mean "learning_rate_schedule"?')
   })

@@ -1,8 +1,9 @@
 /**
- * How alike two lists of numbers are: their correlation, as they are (Pearson's) or by their ranks (Spearman's), with its 95% interval.
+ * How alike two lists of numbers are: their correlation, as they are (Pearson's) or by their ranks (Spearman's), with its 95%
+ * interval.
  *
- * Sources: Fisher 1915 (the interval by the inverse hyperbolic tangent); Bonett and Wright 2000, "Sample size requirements for estimating
- * Pearson, Kendall and Spearman correlations" (its width for ranks). Equal values share the mean of their ranks.
+ * Sources: Fisher 1915 (the interval by the inverse hyperbolic tangent); Bonett and Wright 2000, "Sample size requirements for
+ * estimating Pearson, Kendall and Spearman correlations" (its width for ranks). Equal values share the mean of their ranks.
  */
 import type { Interval } from './interval.js'
 

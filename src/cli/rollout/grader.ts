@@ -85,9 +85,9 @@ export async function planGrading(
 }
 
 /**
- * Models that grade are teachers of the flags, and those of the service, which is connected to when the first one is asked. Endpoints are
- * asked from here, and their headers may name the variables of whoever calls. Python runs here, with limits, and behind walls where this
- * system gives some.
+ * Models that grade are teachers of the flags, and those of the service, which is connected to when the first one is asked.
+ * Endpoints are asked from here, and their headers may name the variables of whoever calls. Python runs here, with limits, and
+ * behind walls where this system gives some.
  */
 export function graderMeans(
   { connect, environment, output }: Pick<CommandContext, 'connect' | 'environment' | 'output'>,

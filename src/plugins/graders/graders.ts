@@ -61,7 +61,8 @@ export function createGraderService(
       } else if (each.type === 'python') {
         requireScope(principal, 'write')
         await python.open(`${at}.source`)
-      } else if ('model' in each && !teachers.has(each.model)) await assertModel(each.model, `${at}.model`, principal)
+      } else if ('model' in each && !teachers.has(each.model))
+        await assertModel(context, principal, { model: each.model, param: `${at}.model`, teachers })
     }
   }
 
@@ -79,22 +80,6 @@ export function createGraderService(
     variable: (name) => variables.get(name),
     pacer,
   })
-
-  /** @throws {NotFoundError} `grader_model_not_found` */
-  async function assertModel(model: string, param: string, principal: Principal): Promise<void> {
-    try {
-      await resolvePolicy(context, principal, model)
-    } catch (error) {
-      if (!(error instanceof NotFoundError)) throw error
-      const names = [...teachers.keys()]
-      const known = names.length === 0 ? 'there are no teachers' : `teachers are ${names.join(', ')}`
-      const own = context.baseModels.map(({ name }) => name).join(', ')
-      throw new NotFoundError('grader_model_not_found', `no model ${model} grades here`, {
-        param,
-        hint: `a model of yours, as chat names it, or a base model (${own}); ${known}: trainyard serve --teacher names one`,
-      })
-    }
-  }
 
   const pythonFor =
     ({ entity }: Principal): GradePython =>
@@ -143,5 +128,29 @@ export function createGraderService(
       const isWarned = sources.length > 0 && python.warning !== null
       return { ...request, ...(isWarned ? { warnings: [python.warning] } : {}) }
     },
+  }
+}
+
+/** @throws {NotFoundError} `grader_model_not_found` */
+async function assertModel(
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'baseModels'>,
+  principal: Principal,
+  {
+    model,
+    param,
+    teachers,
+  }: { readonly model: string; readonly param: string; readonly teachers: Outside['teachers'] },
+): Promise<void> {
+  try {
+    await resolvePolicy(context, principal, model)
+  } catch (error) {
+    if (!(error instanceof NotFoundError)) throw error
+    const names = [...teachers.keys()]
+    const known = names.length === 0 ? 'there are no teachers' : `teachers are ${names.join(', ')}`
+    const own = context.baseModels.map(({ name }) => name).join(', ')
+    throw new NotFoundError('grader_model_not_found', `no model ${model} grades here`, {
+      param,
+      hint: `a model of yours, as chat names it, or a base model (${own}); ${known}: trainyard serve --teacher names one`,
+    })
   }
 }

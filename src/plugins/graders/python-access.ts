@@ -1,6 +1,6 @@
 /**
- * Whether Python graders run on this server, by its settings, and what runs them. Nothing of it is loaded before one is asked for, but
- * for a trial of the walls at the start of a server that allows them: an operator hears then that there are none.
+ * Whether Python graders run on this server, by its settings, and what runs them. Nothing of it is loaded before one is asked
+ * for, but for a trial of the walls at the start of a server that allows them: an operator hears then that there are none.
  */
 import { dirname } from 'node:path'
 import { readEnvironment } from '#base/environment.js'

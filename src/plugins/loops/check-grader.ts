@@ -1,5 +1,6 @@
 /**
- * Asks the server's own API whether a grader can grade for somebody here, before anything is made for it: its models, its hosts, its Python.
+ * Asks the server's own API whether a grader can grade for somebody here, before anything is made for it: its models, its hosts,
+ * its Python.
  */
 import { AppError, type ErrorCategory, InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'

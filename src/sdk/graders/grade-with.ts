@@ -31,8 +31,8 @@ type Gradable = Pick<Trajectory, 'answer' | 'metrics'> & Partial<Pick<Trajectory
  * @param options.models answers requests of graders that ask a model: `(request, call) => client.chat.create(request,
  *   call)`
  * @param options.variables what headers of endpoints may name, as `${NAME}`
- * @param options.python interpreter of graders in Python; default `python3`. They run with limits, and behind walls where the system gives
- *   some
+ * @param options.python interpreter of graders in Python; default `python3`. They run with limits, and behind walls where
+ *   the system gives some
  * @throws {AppError} `invalid_grader` with the path of what is wrong; `grader_model_not_found` for one that asks a
  *   model, without `models`
  */

@@ -140,8 +140,8 @@ const [MOST_STEPS, LONGEST_STEP] = [3, 160]
 const [USUAL_TOKENS, STEP_TOKENS, FRAME_TOKENS] = [256, 400, 48]
 
 /**
- * The same request for a model of this service: a small one may never come to the end of its steps, and is held to
- * bounds that other servers do not take in a schema. They follow from `max_completions_tokens`, so that the result comes before it: few
+ * The same request for a model of this service: a small one may never come to the end of its steps, and is held to bounds that
+ * other servers do not take in a schema. They follow from `max_completions_tokens`, so that the result comes before it: few
  * tokens leave no step, and the judgement is quick.
  */
 export function withBounds(request: ModelRequest): ModelRequest {

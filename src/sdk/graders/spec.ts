@@ -79,7 +79,7 @@ export interface EndpointGrader extends Named {
 }
 
 /** `grade(sample, item)` of a source; run where walls are (`python/`). */
-export interface PythonGrader extends Named {
+interface PythonGrader extends Named {
   readonly type: 'python'
   readonly source: string
 }

@@ -1,6 +1,6 @@
 /**
- * Models at other servers that graders may ask, as they are named to a server and on the command line: `name=url,VARIABLE`, where the variable
- * holds the key.
+ * Models at other servers that graders may ask, as they are named to a server and on the command line: `name=url,VARIABLE`,
+ * where the variable holds the key.
  */
 import type { Environment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'

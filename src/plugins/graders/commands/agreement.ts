@@ -20,7 +20,7 @@ interface ScoredRow {
   readonly score: number
 }
 
-export interface Agreement {
+interface Agreement {
   readonly object: 'grader.agreement'
   readonly rows: number
   /** Rows at which the grader erred: they count as the 0 that they earn. */

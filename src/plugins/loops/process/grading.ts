@@ -1,7 +1,7 @@
 /**
- * Grades answers side by side. What is arithmetic is done here; graders that ask a model or an endpoint, or are Python, are the server's,
- * which knows teachers, hosts and variables and has the walls, and what they say is remembered: each is asked once an answer, also by a process that
- * goes on where another was lost.
+ * Grades answers side by side. What is arithmetic is done here; graders that ask a model or an endpoint, or are Python, are the
+ * server's, which knows teachers, hosts and variables and has the walls, and what they say is remembered: each is asked once an
+ * answer, also by a process that goes on where another was lost.
  */
 import { createHash } from 'node:crypto'
 import { stringifyExact } from '#base/json/exact-json.js'

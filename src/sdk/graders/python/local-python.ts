@@ -1,6 +1,6 @@
 /**
- * Graders in Python of whoever runs a file of one's own: with limits, and behind walls where the system gives some. Nothing is loaded or
- * started before one is asked.
+ * Graders in Python of whoever runs a file of one's own: with limits, and behind walls where the system gives some. Nothing is
+ * loaded or started before one is asked.
  */
 import type { Environment } from '#base/environment.js'
 import { sourcesOf } from '../check.js'
@@ -8,7 +8,7 @@ import type { GradePython } from '../grade.js'
 import type { Grader } from '../spec.js'
 import type { PythonGraders } from './python-graders.js'
 
-export interface LocalPython {
+interface LocalPython {
   readonly grade: GradePython
   /** Compiles its sources. @throws {InvalidRequestError} `invalid_grader` with the path of what is wrong */
   check(grader: Grader, signal?: AbortSignal): Promise<void>

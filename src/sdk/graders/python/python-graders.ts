@@ -1,6 +1,6 @@
 /**
- * Graders in Python, as those who grade see them: a few warm processes, each of one source of one owner, started when they are asked for and
- * ended when nobody has asked for a while.
+ * Graders in Python, as those who grade see them: a few warm processes, each of one source of one owner, started when they are
+ * asked for and ended when nobody has asked for a while.
  *
  * Walls are put up or nothing is run: `walls: 'none'` is for those who said so, `'wanted'` for whoever runs a file of his own.
  */
@@ -61,8 +61,7 @@ export function createPythonGraders(
     mostWaiting: Number.POSITIVE_INFINITY,
     mostOfOneKey: Number.POSITIVE_INFINITY,
   })
-  /** Longest idle first. */
-  let idle: { readonly key: string; readonly process: PythonProcess; readonly timer: NodeJS.Timeout }[] = []
+  const idle = createIdle()
   const busy = new Set<PythonProcess>()
   let isWalled = given.walls !== 'none'
   let isStopped = false
@@ -78,32 +77,6 @@ export function createPythonGraders(
     }
   }
 
-  async function take(key: string, source: string): Promise<PythonProcess> {
-    const found = idle.findLast((each) => each.key === key)
-    if (found === undefined) return await start(source)
-    leave(found)
-    return found.process.isAlive() ? found.process : await start(source)
-  }
-
-  function leave(one: (typeof idle)[number]): void {
-    clearTimeout(one.timer)
-    idle = idle.filter((each) => each !== one)
-  }
-
-  function giveBack(key: string, process: PythonProcess): void {
-    if (isStopped || !process.isAlive()) return void process.stop()
-    const timer = setTimeout(() => {
-      leave(kept)
-      void process.stop()
-    }, IDLE_MS).unref()
-    const kept = { key, process, timer }
-    idle.push(kept)
-    const [oldest] = idle
-    if (idle.length <= MOST_IDLE || oldest === undefined) return
-    leave(oldest)
-    void oldest.process.stop()
-  }
-
   /** Works with a process of the source, when it is the owner's turn. */
   async function withProcess<T>(
     source: string,
@@ -114,13 +87,14 @@ export function createPythonGraders(
       .update(JSON.stringify([owner, source]))
       .digest('hex')
     return await turns.take(owner, signal, async () => {
-      const process = await take(key, source)
+      const process = idle.take(key) ?? (await start(source))
       busy.add(process)
       try {
         return await work(process)
       } finally {
         busy.delete(process)
-        giveBack(key, process)
+        if (isStopped || !process.isAlive()) void process.stop()
+        else idle.keep(key, process)
       }
     })
   }
@@ -153,9 +127,33 @@ export function createPythonGraders(
     },
     async stop() {
       isStopped = true
-      const all = [...busy, ...idle.map(({ process }) => process)]
-      for (const one of idle) leave(one)
+      const all = [...busy, ...idle.leaveAll()]
       await Promise.all(all.map(async (process) => await process.stop()))
     },
+  }
+}
+
+/** Processes that wait for another answer, until they have waited for long. */
+function createIdle() {
+  /** Longest idle first. */
+  let idle: { readonly key: string; readonly process: PythonProcess; readonly timer: NodeJS.Timeout }[] = []
+  function leave(one: (typeof idle)[number]): PythonProcess {
+    clearTimeout(one.timer)
+    idle = idle.filter((each) => each !== one)
+    return one.process
+  }
+  return {
+    take(key: string): PythonProcess | null {
+      const found = idle.findLast((each) => each.key === key && each.process.isAlive())
+      return found === undefined ? null : leave(found)
+    },
+    keep(key: string, process: PythonProcess): void {
+      const timer = setTimeout(() => void leave(kept).stop(), IDLE_MS).unref()
+      const kept = { key, process, timer }
+      idle.push(kept)
+      const [oldest] = idle
+      if (idle.length > MOST_IDLE && oldest !== undefined) void leave(oldest).stop()
+    },
+    leaveAll: (): readonly PythonProcess[] => idle.map(leave),
   }
 }

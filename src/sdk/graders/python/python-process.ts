@@ -1,6 +1,6 @@
 /**
- * One process of `run.py`: started for a source, asked for one score after the other, ended. It outlives an answer that was killed, and is
- * ended itself where it says nothing for longer than an answer may take.
+ * One process of `run.py`: started for a source, asked for one score after the other, ended. It outlives an answer that was
+ * killed, and is ended itself where it says nothing for longer than an answer may take.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { Socket } from 'node:net'
@@ -36,7 +36,7 @@ export interface PythonOptions {
 }
 
 /** What a source is told of, before it runs. */
-export interface SourceFacts {
+interface SourceFacts {
   /** Null: it can be run. */
   readonly problem: string | null
   /** Modules that it imports and that are not installed. */
@@ -77,27 +77,8 @@ export async function startPythonProcess(
   source: string,
   { options, isWalled }: { readonly options: PythonOptions; readonly isWalled: boolean },
 ): Promise<PythonProcess> {
-  const { python, environment, hidden, limits } = options
-  if (process.platform === 'win32') throw new NoWallsError('Windows can neither fork a grader nor limit it')
-  const walls = !isWalled ? 'none' : process.platform === 'linux' ? 'namespaces' : 'sandbox'
-  const folder = walls === 'namespaces' ? null : await mkdtemp(join(tmpdir(), 'trainyard-grader-'))
-  const script = join(packageRoot(), 'src/sdk/graders/python/run.py')
-  const [command, ...before] =
-    walls === 'sandbox'
-      ? [
-          'sandbox-exec',
-          '-p',
-          await sandboxProfile({ python, environment, hidden, script, folder: folder ?? '' }),
-          python,
-        ]
-      : [python]
-  // what an operator passes to children by name is not meant for strangers' code
-  const { [PASSED_VARIABLE]: _, ...rest } = environment
-  const program = startProgram(command ?? python, [...before, '-I', script], { environment: rest, isBehind: true })
-  const ended = program.ended.then(async (how) => {
-    if (folder !== null) await rm(folder, { recursive: true, force: true }).catch(() => undefined)
-    return how
-  })
+  const { python, hidden, limits } = options
+  const { program, walls, folder, ended } = await startScript(options, isWalled)
   let death: string | null = null
   let isStopping = false
   let hear: ((answer: Answer | null) => void) | null = null
@@ -178,6 +159,25 @@ export async function startPythonProcess(
     isAlive: () => death === null && !isStopping,
     stop,
   }
+}
+
+/** Starts the interpreter; what it wrote to disk is gone when it has ended. */
+async function startScript({ python, environment, hidden }: PythonOptions, isWalled: boolean) {
+  if (process.platform === 'win32') throw new NoWallsError('Windows can neither fork a grader nor limit it')
+  const walls = !isWalled ? 'none' : process.platform === 'linux' ? 'namespaces' : 'sandbox'
+  const folder = walls === 'namespaces' ? null : await mkdtemp(join(tmpdir(), 'trainyard-grader-'))
+  const script = join(packageRoot(), 'src/sdk/graders/python/run.py')
+  const seen = { python, environment, hidden, script, folder: folder ?? '' }
+  const sandbox = walls === 'sandbox' ? ['sandbox-exec', '-p', await sandboxProfile(seen)] : []
+  const [command = python, ...flags] = [...sandbox, python, '-I', script]
+  // what an operator passes to children by name is not meant for strangers' code
+  const { [PASSED_VARIABLE]: _, ...rest } = environment
+  const program = startProgram(command, flags, { environment: rest, isBehind: true })
+  const ended = program.ended.then(async (how) => {
+    if (folder !== null) await rm(folder, { recursive: true, force: true }).catch(() => undefined)
+    return how
+  })
+  return { program, walls, folder, ended }
 }
 
 /** Frames of four bytes of length and JSON. What is none ends the process. */

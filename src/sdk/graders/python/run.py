@@ -29,7 +29,7 @@ import time
 import traceback
 import types
 
-NAME = "grader.py"
+NAME = "grader"
 LONGEST_FRAME = 64 * 1024 * 1024
 KEPT_OF_STDERR = 2048
 LONGEST_RESULT = 4096

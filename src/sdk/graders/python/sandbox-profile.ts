@@ -1,6 +1,6 @@
 /**
- * The walls of macOS: what `sandbox-exec` is told. No network, nothing written outside of the grader's folder, and of homes and of what
- * is hidden only the interpreter is read. `run.py` tries whether it holds.
+ * The walls of macOS: what `sandbox-exec` is told. No network, nothing written outside of the grader's folder, and of homes and
+ * of what is hidden only the interpreter is read. `run.py` tries whether it holds.
  */
 import { realpath } from 'node:fs/promises'
 import { dirname } from 'node:path'

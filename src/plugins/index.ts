@@ -8,6 +8,7 @@ import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { engineNodes } from './engine-nodes/plugin.js'
+import { evals } from './evals/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
@@ -39,6 +40,7 @@ export const INSTALLED: Installed = {
     uploads,
     loops,
     batches,
+    evals,
     wandb,
     tinker,
     marks,

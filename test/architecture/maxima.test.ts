@@ -140,7 +140,7 @@ const BOUNDED_ELSEWHERE = ['generateChunkSchema.error.trainyard: unknown']
 /** Fields of clients that their body alone bounds: what is said, what it is held to, and what nobody keeps for a list. */
 const BY_BODY = [
   // a grader, a row and an answer
-  ...['grader', 'item', 'model_sample'],
+  ...['grader', 'item', 'model_sample', 'data_source'],
   // refused unless they are empty
   ...['content_parts', 'ec_transfer_params', 'features'],
   // texts, and blocks and items of conversations
@@ -195,8 +195,9 @@ const KEPT = [
   'POST /v1/preview/dpo-training-jobs .config',
   'POST /v1/preview/loops .sampling',
   'POST /v1/preview/loops .config',
-  ...['grader', 'response_format', 'tools', 'max_episode_steps'].map(
-    (name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`,
+  ...['grader', 'response_format', 'tools'].map((name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`),
+  ...['data_source_config', 'data_source_config.item_schema', 'testing_criteria'].map(
+    (name) => `POST /v1/evals .${name}`,
   ),
   'POST /v1/fine_tuning/jobs .integrations',
   ...['create_session', 'create_model', 'save_weights', 'save_weights_for_sampler', 'load_weights'].map(

@@ -33,6 +33,7 @@ const PARTS = [
   'uploads',
   'loops',
   'batches',
+  'evals',
   'samples',
   'probes',
   'outbox',

@@ -196,10 +196,10 @@ const KEPT = [
   'POST /v1/preview/loops .sampling',
   'POST /v1/preview/loops .config',
   ...['grader', 'response_format', 'tools'].map((name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`),
+  'POST /v1/fine_tuning/jobs .integrations',
   ...['data_source_config', 'data_source_config.item_schema', 'testing_criteria'].map(
     (name) => `POST /v1/evals .${name}`,
   ),
-  'POST /v1/fine_tuning/jobs .integrations',
   ...['create_session', 'create_model', 'save_weights', 'save_weights_for_sampler', 'load_weights'].map(
     (name) => `POST /api/v1/${name} .user_metadata`,
   ),

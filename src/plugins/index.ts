@@ -9,6 +9,7 @@ import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
 import { engineNodes } from './engine-nodes/plugin.js'
 import { environments } from './environments/plugin.js'
+import { evals } from './evals/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
@@ -45,6 +46,7 @@ const plugins = [
   uploads,
   loops,
   batches,
+  evals,
   wandb,
   tinker,
   literature,

@@ -142,7 +142,7 @@ const BY_BODY = [
   // a request of a rollout, which the path that it is passed on to checks
   '',
   // a grader, a row and an answer
-  ...['grader', 'item', 'model_sample'],
+  ...['grader', 'item', 'model_sample', 'data_source'],
   // refused unless they are empty
   ...['content_parts', 'ec_transfer_params', 'features'],
   // texts, and blocks and items of conversations
@@ -197,10 +197,11 @@ const KEPT = [
   'POST /v1/preview/dpo-training-jobs .config',
   'POST /v1/preview/loops .sampling',
   'POST /v1/preview/loops .config',
-  ...['grader', 'response_format', 'tools', 'max_episode_steps'].map(
-    (name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`,
-  ),
+  ...['grader', 'response_format', 'tools'].map((name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`),
   'POST /v1/fine_tuning/jobs .integrations',
+  ...['data_source_config', 'data_source_config.item_schema', 'testing_criteria'].map(
+    (name) => `POST /v1/evals .${name}`,
+  ),
   ...['create_session', 'create_model', 'save_weights', 'save_weights_for_sampler', 'load_weights'].map(
     (name) => `POST /api/v1/${name} .user_metadata`,
   ),

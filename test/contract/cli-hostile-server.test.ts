@@ -16,6 +16,7 @@ const withoutServer = new Set([
   'init',
   'data convert',
   'grader check',
+  'check openai',
   'serve',
   'backup',
   'move',

@@ -49,6 +49,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'train sft': ['email-agent', '--file', rows],
   'train options': ['sft'],
   'grader check': [grader],
+  'check openai': [grader],
   'data convert': [rows, '-', '--to', 'sft'],
   log: ['email-agent', '--file', groups],
   'models list': [],

@@ -32,7 +32,12 @@ export interface AskingParts extends Pick<PluginStart, 'ask'> {
 }
 
 /** Whose requests the lines are. */
-export function principalOf({ entity, project, keyId, usageProject }: BatchRecord): Principal {
+export function principalOf({
+  entity,
+  project,
+  keyId,
+  usageProject,
+}: Pick<BatchRecord, 'entity' | 'project' | 'keyId' | 'usageProject'>): Principal {
   const nobody = { keyPrefix: '', sessionId: null, scope: 'write' } as const
   return { entity, project, keyId, usageProject, ...nobody, priority: BATCH_PRIORITY }
 }

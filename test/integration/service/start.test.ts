@@ -34,6 +34,7 @@ const PARTS = [
   'uploads',
   'loops',
   'batches',
+  'evals',
   'samples',
   'probes',
   'outbox',

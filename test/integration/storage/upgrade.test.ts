@@ -229,7 +229,7 @@ describe('a data directory', () => {
       ...['session_weight_files', 'session_weights', 'training_sessions'],
       ...['fine_tuning_loops', 'loops', 'loop_events', 'loop_grades', 'loop_steps'],
     ]
-    const ofFiles = ['batches', 'batch_pieces', 'uploads', 'upload_parts']
+    const ofFiles = ['batches', 'batch_pieces', 'evals', 'eval_items', 'eval_runs', 'uploads', 'upload_parts']
     const ofRollouts = ['recorded_rollouts', 'recorded_calls']
     const ofWandb = ['wandb_aliases', 'wandb_artifact_files', 'wandb_run_files']
     // an event of just now may wait for the outbox's next look

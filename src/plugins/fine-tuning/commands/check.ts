@@ -13,7 +13,10 @@ export const checkOpenAiCommand = defineCommand({
   summary: 'Say what of files for OpenAI’s fine-tuning runs here',
   details:
     'Reads jobs, graders and requests to run them (JSON), rows and requests of batches (JSON Lines), without a server, and says of each kind on which lines it runs, differs or is refused. The exit code is 1 where something is refused.',
-  examples: [['trainyard check openai job.json rows.jsonl', 'before the first request is sent']],
+  examples: [
+    ['trainyard check openai job.json rows.jsonl', 'before the first request is sent'],
+    ['trainyard check openai grader.json --json', 'what is said of each file, for a program'],
+  ],
   args: { files: argument.many('files') },
   flags: {},
   next: ['trainyard serve', 'trainyard train sft <model> <file>'],

@@ -30,6 +30,14 @@ function upload(text: string, headers: Record<string, string>): Promise<Reply> {
 const send = (path: string, json: object, headers: Record<string, string>): Promise<Reply> =>
   service.json<Record<string, unknown>>(path, { json, headers })
 
+const evalOf = (n: number) => ({
+  name: `n${n}`,
+  data_source_config: { type: 'custom' },
+  testing_criteria: [
+    { type: 'string_check', name: 'c', operation: 'eq', input: '{{sample.output_text}}', reference: 'a' },
+  ],
+})
+
 /** Route → the request `n`; equal for equal `n`. */
 const creates: Readonly<Record<string, (n: number, headers: Record<string, string>) => Promise<Reply>>> = {
   '/v1/preview/models': (n, headers) =>
@@ -81,6 +89,13 @@ const creates: Readonly<Record<string, (n: number, headers: Record<string, strin
     const request = { input_file_id: file.body.id, endpoint: '/v1/completions', completion_window: '24h' }
     return send('/v1/batches', request, headers)
   },
+  '/v1/evals': (n, headers) => send('/v1/evals', evalOf(n), headers),
+  '/v1/evals/:eval_id/runs': async (n, headers) => {
+    const made = await send('/v1/evals', evalOf(0), { 'idempotency-key': 'eval of runs' })
+    const content = [{ item: { a: n }, sample: 'a' }]
+    const source = { type: 'jsonl', source: { type: 'file_content', content } }
+    return send(`/v1/evals/${String(made.body['id'])}/runs`, { data_source: source }, headers)
+  },
   '/v1/files': (n, headers) => upload(`{"messages":[],"n":${n}}\n`, headers),
 }
 /** Routes that say the same however often they are called, with or without a key. */
@@ -97,6 +112,8 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/verify',
   '/v1/preview/demo',
   '/v1/batches/:batch_id/cancel',
+  '/v1/evals/:eval_id',
+  '/v1/evals/:eval_id/runs/:eval_run_id',
 ]
 /** Routes with a rule of their own, tested where they are. */
 const ELSEWHERE: readonly RegExp[] = [

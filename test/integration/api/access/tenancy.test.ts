@@ -7,6 +7,7 @@ import type { CreatedKey } from '#contract/wire/access/keys.js'
 import { createTestService, sampleGroup, type TestService } from '../../../support/service/create-test-service.js'
 import { ROUTES } from '../../../support/service/with-plugins.js'
 import { openTinker } from '../../../support/tinker/tinker-client.js'
+import { until } from '../../../support/until.js'
 
 let service: TestService
 /** Name of a route's parameter → the id of a thing of the first entity. */
@@ -77,8 +78,27 @@ beforeAll(async () => {
   const rollout = await service.json<{ id: string }>('/v1/preview/rollouts', {
     json: { model: 'local/tests/secret', run: 'secret' },
   })
+  const criterion = {
+    ...{ type: 'string_check', name: 'secret', operation: 'eq' },
+    ...{ input: '{{sample.output_text}}', reference: '{{item.part}}' },
+  }
+  const measured = await service.json<{ id: string }>('/v1/evals', {
+    json: { name: 'secret', data_source_config: { type: 'custom' }, testing_criteria: [criterion] },
+  })
+  const content = [{ item: { part: 'secret' }, sample: 'secret' }]
+  const evalRun = await service.json<{ id: string }>(`/v1/evals/${measured.body.id}/runs`, {
+    json: { data_source: { type: 'jsonl', source: { type: 'file_content', content } } },
+  })
+  const itemsPath = `/v1/evals/${measured.body.id}/runs/${evalRun.body.id}/output_items`
+  const item = await until(
+    async () => (await service.json<{ data: { id: string }[] }>(itemsPath)).body.data[0] ?? null,
+    'a measured answer',
+  )
   ids = {
     rollout_id: rollout.body.id,
+    eval_id: measured.body.id,
+    eval_run_id: evalRun.body.id,
+    output_item_id: item.id,
     training_run_id: training.id,
     loop_id: loop.body.id,
     response_id: response.body.id,
@@ -127,6 +147,7 @@ const BODY = JSON.stringify({
   tags: [],
   part_ids: ['part'],
   messages: [{ role: 'user', content: 'x' }],
+  data_source: { type: 'jsonl' },
 })
 
 async function call(key: string, method: string, path: string, body: string | null = BODY) {

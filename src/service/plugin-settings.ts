@@ -39,10 +39,8 @@ export function resolvePluginSettings(
 }
 
 function withNeeded(plugins: readonly Plugin[], own: SettingsByPlugin): SettingsByPlugin {
+  const of = (name: string): [string, never][] => Object.entries(own.get(name) ?? {})
   return new Map(
-    plugins.map(({ name, needs = [] }) => [
-      name,
-      Object.assign({}, ...[...needs, name].map((each) => own.get(each))) as Readonly<Record<string, never>>,
-    ]),
+    plugins.map(({ name, needs = [] }) => [name, Object.fromEntries([...needs, name].flatMap(of))] as const),
   )
 }

@@ -16,6 +16,8 @@ const OTHERS: Readonly<Record<string, string>> = {
   'src/plugins/init/files.ts: `trainyard eval ${name} --prompts held-out.jsonl': 'part of that script',
   'src/plugins/export/import-adapter.ts: `merge it exactly':
     'a pattern with places to fill in, beside the name of a base model of the operator',
+  'src/plugins/init/files.ts: `- \\`./data\\`': 'a line of that page',
+  'src/plugins/init/files.ts: `- ${task.baseModel.server}': 'a line of that page',
   'src/plugins/init/files.ts: `# ${task.name}': 'a page about a task, whose name is of letters, digits and hyphens',
 }
 

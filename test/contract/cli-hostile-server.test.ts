@@ -17,6 +17,8 @@ const withoutServer = new Set([
   'data convert',
   'grader check',
   'check openai',
+  'env check',
+  'env list',
   'serve',
   'backup',
   'move',

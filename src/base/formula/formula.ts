@@ -12,7 +12,7 @@ import { OPERATORS, type OperatorName, REDUCTIONS } from './operators.js'
  * An operator with the positions of its operands, all before its own; an input with its name; a number; a clip with its
  * bounds.
  */
-export type FormulaNode = readonly [string, ...(number | string)[]]
+type FormulaNode = readonly [string, ...(number | string)[]]
 
 /** The last node is the result. */
 export type Formula = { readonly nodes: readonly FormulaNode[] }
@@ -21,7 +21,7 @@ export type Formula = { readonly nodes: readonly FormulaNode[] }
 export interface Term {
   readonly at: number
 }
-export type Operand = Term | number
+type Operand = Term | number
 
 /** Operators of formulas; numbers may stand wherever values may. */
 export interface FormulaMath

@@ -27,7 +27,7 @@ import { extendKind, JOB_DEFINITIONS } from './kinds.js'
 import { type Bounds, isSet, type OptionRow } from './option.js'
 
 /** A number that a loss reads, an option of the job under its name. */
-export interface FormulaOption {
+interface FormulaOption {
   readonly default: number
   readonly bounds: Bounds
   readonly summary: string
@@ -76,7 +76,7 @@ const advantages = new Map<string, AdvantageDefinition>()
 const extended = new Set<JobKind>()
 
 /** Adds losses and advantages to the tables of this process; those that are there stay. */
-export function addLosses(given: readonly LossDefinition[], estimators: readonly AdvantageDefinition[] = []): void {
+function addLosses(given: readonly LossDefinition[], estimators: readonly AdvantageDefinition[] = []): void {
   for (const definition of given) {
     const { kind, name, options = {} } = definition
     if (lossesOf(kind).has(name)) continue

@@ -48,7 +48,9 @@ export function ownMetrics({ histories, metrics }: Trajectory): Readonly<Record<
   const counts = (histories[0]?.items ?? []).flatMap((item) =>
     item.kind === 'choice' ? (item.tokenIds?.length ?? item.tokens?.length ?? []) : [],
   )
-  return counts.length === 0 ? metrics : { completion_tokens: counts.reduce((sum, count) => sum + count, 0), ...metrics }
+  return counts.length === 0
+    ? metrics
+    : { completion_tokens: counts.reduce((sum, count) => sum + count, 0), ...metrics }
 }
 
 /** Counts groups, trajectories and exceptions. */

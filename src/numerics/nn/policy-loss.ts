@@ -38,9 +38,6 @@ import { emitFormula } from './formula.js'
 /** Bound of log ratios: no ratio overflows float32, whatever the sampler said (vLLM writes -9999 for a probability of 0). */
 export const MAX_LOG_RATIO = 30
 
-/** What a formula of a token's loss may read: `ratio` is at the level that is asked for, `logRatio` the token's own. */
-export const POLICY_INPUTS = ['logp', 'old', 'ratio', 'logRatio', 'advantage'] as const
-
 /** Over which tokens the importance ratio is taken. */
 export type RatioLevel = 'token' | 'sequence' | 'average' | 'geometric_average'
 

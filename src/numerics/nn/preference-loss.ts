@@ -42,9 +42,6 @@ import { emitFormula } from './formula.js'
 /** The loss of a pair. */
 export type PreferenceLossName = 'sigmoid' | 'hinge' | 'ipo' | 'orpo' | 'simpo' | 'kto' | 'formula'
 
-/** What a formula of a pair's loss may read: how much more likely each answer is than under the reference, nats. */
-export const PREFERENCE_INPUTS = ['chosen', 'rejected'] as const
-
 /** Dimensionless. */
 export interface PreferenceLossOptions {
   readonly loss: PreferenceLossName

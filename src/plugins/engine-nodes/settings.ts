@@ -4,7 +4,10 @@
 import { defineSettings } from '#contract/settings/setting.js'
 
 export const nodeSettings = defineSettings({
-  /** Where engine nodes of other keys than the operator's may be: names, `name:port`, addresses, networks (`10.1.0.0/16`). Default none. */
+  /**
+   * Where engine nodes of other keys than the operator's may be: names, `name:port`, addresses, networks (`10.1.0.0/16`).
+   * Default none.
+   */
   engineNodeHosts: {
     key: 'engine-node-hosts',
     type: 'list',

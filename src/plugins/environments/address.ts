@@ -5,7 +5,7 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import { closest } from '#base/util/suggest.js'
 import type { SourceKind } from './source.js'
 
-export interface EnvironmentAddress {
+interface EnvironmentAddress {
   readonly kind: SourceKind
   readonly target: string
 }

@@ -1,5 +1,6 @@
 /**
- * What an environment is, and whether it can be trained in: its tasks repeat, none is in both splits, and its scorer tells right from wrong.
+ * What an environment is, and whether it can be trained in: its tasks repeat, none is in both splits, and its scorer tells
+ * right from wrong.
  */
 import type { Clock } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
@@ -19,7 +20,7 @@ export interface Finding {
   readonly says: string
 }
 
-export interface CheckReport {
+interface CheckReport {
   readonly description: EnvironmentDescription
   readonly findings: readonly Finding[]
   /** A task, as a person reads it. */

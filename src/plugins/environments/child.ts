@@ -1,5 +1,6 @@
 /**
- * A program of somebody else at the other end of pipes, a JSON value a line: in a process group of its own, which is killed as a whole, with
+ * A program of somebody else at the other end of pipes, a JSON value a line: in a process group of its own, which is killed
+ * as a whole, with
  * bounded lines, the end of what it wrote on stderr kept, and no variable of ours but PATH, HOME and LANG.
  *
  * Knows two ways to use it: messages in both directions, and questions with an id that are answered in any order.
@@ -20,7 +21,7 @@ const CLOSE_MS = 2000
 /** What every process sees of our environment; Windows starts nothing without its own. */
 const SEEN = ['PATH', 'HOME', 'LANG', 'SYSTEMROOT', 'SYSTEMDRIVE', 'COMSPEC', 'PATHEXT', 'TEMP', 'TMP', 'USERPROFILE']
 
-export interface ChildSetup {
+interface ChildSetup {
   readonly command: string
   readonly args: readonly string[]
   readonly cwd?: string
@@ -184,8 +185,11 @@ function watch(child: ReturnType<typeof spawnPiped>): void {
   })
 }
 
-export interface Answering {
-  /** @throws {EnvironmentFailure} `env_timeout` (its group is killed), `env_crashed`, `env_protocol`, or `env_error` with what it said */
+interface Answering {
+  /**
+   * @throws {EnvironmentFailure} `env_timeout` (its group is killed), `env_crashed`, `env_protocol`, or `env_error` with
+   * what it said
+   */
   ask(
     op: string,
     body: JsonObject,
@@ -201,8 +205,10 @@ interface Waiting {
 }
 
 /**
- * A child that answers questions: `{id, op, …}` and then `{id, ok: true, …}` or `{id, ok: false, error}`, in any order. It is started by the
- * first question, and anew by the next one after its end. Questions that were waiting when another one's time was over are asked once more.
+ * A child that answers questions: `{id, op, …}` and then `{id, ok: true, …}` or `{id, ok: false, error}`, in any order. It
+ * is started by the
+ * first question, and anew by the next one after its end. Questions that were waiting when another one's time was over are
+ * asked once more.
  */
 export function createAnswering(setup: ChildSetup): Answering {
   let child: LineChild | null = null

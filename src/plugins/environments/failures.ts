@@ -1,5 +1,6 @@
 /**
- * How an episode can fail, in words that become exceptions of its group. A failure is data: it is counted by its kind and never trained on.
+ * How an episode can fail, in words that become exceptions of its group. A failure is data: it is counted by its kind and
+ * never trained on.
  */
 import { AppError } from '#base/errors/errors.js'
 import { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'

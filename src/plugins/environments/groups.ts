@@ -10,7 +10,7 @@ import type { EnvironmentDescription, EnvironmentTask } from './source.js'
 /** Share of rollouts that may fail. */
 const MOST_FAILED = 0.5
 
-export interface GroupFacts {
+interface GroupFacts {
   readonly reward: number
   readonly cutShare: number
   /** Means of the episodes' numbers, and failures by kind. */

@@ -1,5 +1,6 @@
 /**
- * Which Python an environment's process is: the one that was named, else a virtual environment of the data folder that holds what it needs,
+ * Which Python an environment's process is: the one that was named, else a virtual environment of the data folder that holds
+ * what it needs,
  * else `python3` where the package is there. With `--install` such an environment is made; without it nothing is fetched.
  */
 import { createHash } from 'node:crypto'
@@ -12,7 +13,7 @@ import type { SourceSetup } from './source.js'
 
 const [PROBE_MS, INSTALL_MS] = [60_000, 1_800_000]
 
-export interface PythonNeeds {
+interface PythonNeeds {
   /** What is imported. */
   readonly module: string
   /** As pip takes them; they name the environment that holds them. */

@@ -1,5 +1,6 @@
 /**
- * The folder of a run (`--out`): what it is of, the groups of each step, and what became of them. A run that was killed goes on from it: with the
+ * The folder of a run (`--out`): what it is of, the groups of each step, and what became of them. A run that was killed goes
+ * on from it: with the
  * groups that are on the disk, and the job under the same key, so that no step is gathered or trained twice.
  */
 import { mkdir, readFile, stat } from 'node:fs/promises'
@@ -18,7 +19,7 @@ import { type Choice, type Message, type RolloutException, Trajectory, Trajector
 const MOST_BYTES = 1024 * 1024 * 1024
 
 /** What must be the same for a run to go on. */
-export interface RunIdentity {
+interface RunIdentity {
   readonly address: string
   readonly environment: { readonly name: string; readonly version: string; readonly digest: string }
   readonly model: string

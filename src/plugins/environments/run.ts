@@ -21,7 +21,7 @@ const MOST_CUT = 0.2
 /** Jobs of a step that a person, or the server, ended before they were complete. */
 const MOST_ATTEMPTS = 100
 
-export interface RunPlan extends Omit<EpisodeSetup, 'model' | 'run'> {
+interface RunPlan extends Omit<EpisodeSetup, 'model' | 'run'> {
   readonly client: Client
   readonly trained: TrainableModel
   readonly feed: TaskFeed

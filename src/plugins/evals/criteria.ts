@@ -1,5 +1,6 @@
 /**
- * What answers are measured by: graders, each with what passes. Checks by kind are those of graders; what an eval adds is the threshold.
+ * What answers are measured by: graders, each with what passes. Checks by kind are those of graders; what an eval adds is
+ * the threshold.
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'

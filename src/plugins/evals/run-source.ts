@@ -10,7 +10,7 @@ import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { findFile } from '#service/storage/files.js'
 
 /** A row, and its answer where it came with one. */
-export interface RunRow {
+interface RunRow {
   readonly item: JsonObject
   readonly sample: JsonValue | null
 }

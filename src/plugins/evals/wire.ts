@@ -1,5 +1,6 @@
 /**
- * OpenAI's evals, the part of them that is here: rows of one's own, given answers or answers of a model, and graders with thresholds.
+ * OpenAI's evals, the part of them that is here: rows of one's own, given answers or answers of a model, and graders with
+ * thresholds.
  *
  * Deviation: sources `stored_completions`, `logs` and `responses` (stored ones) are refused by name, for nothing of them is kept.
  */

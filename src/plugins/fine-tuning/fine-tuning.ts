@@ -50,10 +50,7 @@ const METADATA_PAGE = 100
 const EVENT_PREFIX = 'ftevent-'
 
 export function createFineTuningService(
-  context: Pick<
-    ServiceContext,
-    'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts' | 'engines' | 'lookUp'
-  >,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'ids' | 'clock' | 'baseModels' | 'modelFacts' | 'engines' | 'lookUp'>,
   {
     models,
     trainingJobs,

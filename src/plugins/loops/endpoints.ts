@@ -20,7 +20,11 @@ const SECTION = 'Loops of the server'
 const ours = {
   tag: SECTION,
   origin: 'ours',
-  parameters: { loop_id: 'Id of a loop, a UUID', model_id: 'Only loops of this model', type: 'Only events of this type' },
+  parameters: {
+    loop_id: 'Id of a loop, a UUID',
+    model_id: 'Only loops of this model',
+    type: 'Only events of this type',
+  },
 } as const
 
 const rows = endpoints({

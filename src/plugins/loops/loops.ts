@@ -70,12 +70,6 @@ interface LoopsOfTenants extends LoopService {
 export function createLoopService(context: Context): LoopsOfTenants {
   const { db, ids } = context
 
-  async function requireLoop(from: Database, tenant: LoopTenant, id: string): Promise<StoredLoop> {
-    const loop = await findLoop(from, tenant, id)
-    if (loop !== null) return loop
-    throw new NotFoundError('loop_not_found', `loop "${id.slice(0, 100)}" was not found`)
-  }
-
   async function say(to: Database, id: string, message: string): Promise<void> {
     await insertLoopEvent(to, id, { id: ids.uuid(), type: 'message', level: 'info', message, data: {} })
   }
@@ -167,6 +161,12 @@ export function createLoopService(context: Context): LoopsOfTenants {
       return (await listLoopEvents(db, loop.id, { after: after ?? undefined, limit })).items
     },
   }
+}
+
+async function requireLoop(from: Database, tenant: LoopTenant, id: string): Promise<StoredLoop> {
+  const loop = await findLoop(from, tenant, id)
+  if (loop !== null) return loop
+  throw new NotFoundError('loop_not_found', `loop "${id.slice(0, 100)}" was not found`)
 }
 
 /** Tells whoever follows the server how far a loop is. */

@@ -1,6 +1,7 @@
 /**
  * Tools of a loop's episodes, as Azure's reinforcement jobs have them: the model's call is POSTed to the tool's server as a
- * `function_call`, and its `function_call_output` goes back to the model. What 4xx says the model is shown; what is busy, fails or says
+ * `function_call`, and its `function_call_output` goes back to the model. What 4xx says the model is shown; what is busy,
+ * fails or says
  * nothing is asked again three times, and then the episode is dropped. Source: Microsoft's notes on the preview.
  *
  * Addresses keep the rules of webhooks.
@@ -37,7 +38,6 @@ const MOST_TOOLS = 64
 const MOST_HEADERS = 32
 const MOST_HEADER = 4096
 export const DEFAULT_EPISODE_STEPS = 10
-export const MOST_EPISODE_STEPS = 100
 const MOST_BYTES = 1_000_000
 const RETRIES = 3
 
@@ -46,7 +46,7 @@ export interface ToolTimes {
   readonly timeoutMs: number
   readonly retryMs: number
 }
-export const TOOL_TIMES: ToolTimes = { timeoutMs: 600_000, retryMs: 1000 }
+const TOOL_TIMES: ToolTimes = { timeoutMs: 600_000, retryMs: 1000 }
 
 /** @param hosts see `createAddressRules` */
 export function createToolRules(hosts: readonly string[], lookUp: ServiceContext['lookUp']): AddressRules {

@@ -1,5 +1,6 @@
 /**
- * The page for browsers, below `/ui`: one static shell for every address of it, and the files that its build made (`browser/build.js`).
+ * The page for browsers, below `/ui`: one static shell for every address of it, and the files that its build made
+ * (`browser/build.js`).
  *
  * Open, as the documentation is: it holds no data, and its scripts ask the API with a session of their own. Files are chosen by the names
  * in the manifest and by no path that a request says. Where nothing was built the shell says so.

@@ -1,5 +1,6 @@
 /**
- * Endpoints of recorded rollouts: what makes, ends and reads them; and what a program finds below the address of one, which is what
+ * Endpoints of recorded rollouts: what makes, ends and reads them; and what a program finds below the address of one, which
+ * is what
  * the server's own paths are. The token stands in the address, so no key is asked for there.
  */
 import { z } from 'zod'
@@ -92,7 +93,7 @@ const DOORS = endpoints({
   'POST /r/{token}/v1/completions': { ...answered, summary: 'Complete prompts, recorded' },
   'POST /r/{token}/v1/responses': { ...answered, summary: "OpenAI's responses, recorded; none is stored" },
   'POST /r/{token}/v1/messages': { ...answered, summary: "Anthropic's messages, recorded" },
-  'POST /r/{token}/inference/v1/generate': { ...answered, summary: "vLLM's tokens in, tokens out, recorded" },
+  'POST /r/{token}/inference/v1/generate': { ...answered, summary: 'Tokens in, tokens out, recorded' },
   'POST /r/{token}/v1/messages/count_tokens': { ...asked, summary: 'Count the tokens of a prompt of messages' },
   'POST /r/{token}/v1/responses/input_tokens': { ...asked, summary: 'Count the tokens of a prompt of responses' },
   'POST /r/{token}/tokenize': { ...asked, summary: 'Text or a conversation to token ids' },

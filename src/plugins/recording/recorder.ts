@@ -1,7 +1,9 @@
 /**
- * Hears the answers to one request of a rollout: sees to it that they are sampled as the rollout says, and keeps what was sampled.
+ * Hears the answers to one request of a rollout: sees to it that they are sampled as the rollout says, and keeps what was
+ * sampled.
  *
- * An answer is stored before a client can have the end of it, so that whoever ends the rollout, or goes on from the answer, finds it, at
+ * An answer is stored before a client can have the end of it, so that whoever ends the rollout, or goes on from the answer,
+ * finds it, at
  * any server. What did not arrive is taken back.
  */
 

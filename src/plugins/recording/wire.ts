@@ -27,7 +27,7 @@ const name = (characters: number) =>
     .max(characters)
     .regex(/^[^\0]*$/, 'must not hold the character U+0000')
 
-export const rolloutSamplingSchema = z.strictObject({
+const rolloutSamplingSchema = z.strictObject({
   temperature: laxNumber({ min: 0, max: 100 }).optional(),
   top_p: laxNumber({ min: 1e-9, max: 1 }).optional(),
   top_k: laxInteger({ min: 0 }).optional(),

@@ -17,7 +17,7 @@ import { TRAINER_NAMES, type TrainerName } from '#contract/settings/service.js'
 import type { WorkerFacts } from '#contract/wire/training/worker-facts.js'
 import { createWorkerPool, type WorkerPool } from '#service/processes/worker-pool.js'
 
-export interface RemoteWorkerOptions {
+interface RemoteWorkerOptions {
   readonly serverUrl: string
   /** Sends a claim. @throws {AppError} of category `unavailable` where another try may help */
   readonly claim: (request: WorkerClaimRequest, signal: AbortSignal) => Promise<WorkerClaim>

@@ -4,7 +4,10 @@
 import { defineSettings } from '#contract/settings/setting.js'
 
 export const webhookSettings = defineSettings({
-  /** Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http. Default none. */
+  /**
+   * Hosts (`name` or `name:port`) that webhooks may be sent to although they are in a private network or speak plain http.
+   * Default none.
+   */
   webhookHosts: {
     key: 'webhook-hosts',
     type: 'list',

@@ -55,7 +55,8 @@ export function gradientName(tensorName: string): string {
  * Builds the train graph.
  *
  * Inputs: those of `toRowBatch`, rotary tables `cos` and `sin`, the adapter tensors, `denominator` []; `weight` [N], but for
- * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO; of formulas `reference_chosen` and `reference_rejected`), of KTO `answer_weights` [Pairs], and, with an SFT term, `chosen_share` [N]; for RL
+ * preferences `pairs` [N, Pairs], `reference_margin` [Pairs] (but for ORPO; of formulas `reference_chosen` and
+ * `reference_rejected`), of KTO `answer_weights` [Pairs], and, with an SFT term, `chosen_share` [N]; for RL
  * also `old_logp`, `advantage`, `mask` [N] and, where the options need them, `segments` [N, G], `reference_logp`, `kl_mean` [],
  * `sampler_logp`; for a summed loss neither weight nor denominator, but `old_logp`, `advantage`, `mask` [N] and `low`, `high`,
  * `half_beta` []. Outputs: `loss` [], `logp` and `entropy` [N], for RL `ratio` [N], and one gradient per adapter tensor.

@@ -64,7 +64,10 @@ function formulas(): Record<string, LossKind> {
   const damped = traceLoss('sft', ({ logp }, { mul, neg, exp, stop }) => neg(mul(stop(exp(logp)), logp)))
   const pairs = { beta: 0.3, labelSmoothing: 0, gamma: 0, sftWeight: 0.4, desirableWeight: 1, undesirableWeight: 1 }
   return {
-    'a formula of tokens that were sampled': { kind: 'policy', options: { ...POLICY, loss: 'formula', formula: gated } },
+    'a formula of tokens that were sampled': {
+      kind: 'policy',
+      options: { ...POLICY, loss: 'formula', formula: gated },
+    },
     'a formula of pairs': { kind: 'preference', options: { ...pairs, loss: 'formula', formula: anchored } },
     'a formula of tokens of examples': { kind: 'cross_entropy', formula: damped },
   }

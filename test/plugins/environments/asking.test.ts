@@ -1,5 +1,6 @@
 /**
- * Environments that ask the model themselves, at addresses of a real server: agents that are commands, and, where Python has it, verifiers.
+ * Environments that ask the model themselves, at addresses of a real server: agents that are commands, and, where Python has
+ * it, verifiers.
  */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,7 @@
-/** The examples of the guide, one of each kind, against a real service; what they reach is a stand-in, the lines are the guide's. */
+/**
+ * The examples of the guide, one of each kind, against a real service; what they reach is a stand-in, the lines are the
+ * guide's.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,7 @@
-/** A run in an environment of one's own against a real service: its curve, its folder, and that it goes on after kills with the same groups and no step twice. */
+/**
+ * A run in an environment of one's own against a real service: its curve, its folder, and that it goes on after kills with
+ * the same groups and no step twice.
+ */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,7 @@
-/** Python graders of the command line: they run here, without a server and its flag; what is wrong is said before prompts are sampled. */
+/**
+ * Python graders of the command line: they run here, without a server and its flag; what is wrong is said before prompts are
+ * sampled.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,5 +1,6 @@
 /**
- * Losses and advantages as contributions: what a job with one runs with, what is refused beside it, and what a request may bring itself.
+ * Losses and advantages as contributions: what a job with one runs with, what is refused beside it, and what a request may
+ * bring itself.
  */
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Formula, traceFormula } from '#base/formula/formula.js'

@@ -1,5 +1,6 @@
 /**
- * Joining by ids: whatever a program did, the histories hold each sampled token once, in turns whose prompts begin with all before them.
+ * Joining by ids: whatever a program did, the histories hold each sampled token once, in turns whose prompts begin with all
+ * before them.
  */
 import { describe, expect, it } from 'vitest'
 import { createRng } from '#base/util/rng.js'

@@ -1,9 +1,13 @@
 /**
- * An agent that is a command: any program that asks a model at the address which `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL` says. Each episode
- * is one run of it, with an address of its own, in a folder of its own and a process group of its own; what it asked is recorded by token ids.
+ * An agent that is a command: any program that asks a model at the address which `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`
+ * says. Each episode
+ * is one run of it, with an address of its own, in a folder of its own and a process group of its own; what it asked is
+ * recorded by token ids.
  *
- * `{prompt}`, `{model}` and `{base_url}` in the command become arguments as they are: no shell reads them. What an episode is worth is
- * `--reward`'s to say, which sees the last answer, the row of the task, and in `metadata` the folder and the end of what was printed.
+ * `{prompt}`, `{model}` and `{base_url}` in the command become arguments as they are: no shell reads them. What an episode
+ * is worth is
+ * `--reward`'s to say, which sees the last answer, the row of the task, and in `metadata` the folder and the end of what was
+ * printed.
  */
 import { createHash } from 'node:crypto'
 import { cp, mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'

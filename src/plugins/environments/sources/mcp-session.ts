@@ -1,5 +1,6 @@
 /**
- * A session with an MCP server: by the SDK's client over our own child (a process group a session, bounded lines, no variable of ours), or over
+ * A session with an MCP server: by the SDK's client over our own child (a process group a session, bounded lines, no
+ * variable of ours), or over
  * streamable HTTP. What it answers is text or a failure.
  */
 import {
@@ -24,7 +25,7 @@ const MOST_TOOLS = 128
 /** A command to start, or a server to call. */
 export type McpAddress = { readonly words: readonly [string, ...string[]] } | { readonly url: URL }
 
-export interface McpResult {
+interface McpResult {
   readonly text: string
   readonly isError: boolean
   /** Parts that are no text and were left out. */
@@ -88,7 +89,10 @@ export async function openMcpSession(
   }
 }
 
-/** Those that `--set tools=a,b` names: a small model has no room for many. @throws {EnvironmentFailure} for a name that no tool has */
+/**
+ * Those that `--set tools=a,b` names: a small model has no room for many. @throws {EnvironmentFailure} for a name that no
+ * tool has
+ */
 function chosen<T extends { readonly name: string }>(tools: readonly T[], settings: JsonObject): readonly T[] {
   if (settings['tools'] === undefined) return tools
   return String(settings['tools'])

@@ -1,5 +1,6 @@
 /**
- * One session of an OpenEnv server: a question at a time over a websocket, `{type, data}` both ways. Node 20 has no websockets of its own.
+ * One session of an OpenEnv server: a question at a time over a websocket, `{type, data}` both ways. Node 20 has no
+ * websockets of its own.
  */
 import { WebSocket } from 'ws'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'

@@ -55,7 +55,7 @@ export interface EvalItemsTable {
 }
 
 /** No interface: Kysely wants an index. */
-export type EvalTables = { evals: EvalsTable; eval_runs: EvalRunsTable; eval_items: EvalItemsTable }
+type EvalTables = { evals: EvalsTable; eval_runs: EvalRunsTable; eval_items: EvalItemsTable }
 
 /** The same database, or open transaction, with these tables. */
 export function evalTables(db: Database): Kysely<Schema & EvalTables> {

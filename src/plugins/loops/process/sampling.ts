@@ -30,7 +30,8 @@ export interface Asked {
 }
 
 /**
- * A group a row, `answers` trajectories each; a row that cannot be answered leaves an exception, and so does an episode whose tools gave
+ * A group a row, `answers` trajectories each; a row that cannot be answered leaves an exception, and so does an episode
+ * whose tools gave
  * no answer.
  */
 export async function sample(

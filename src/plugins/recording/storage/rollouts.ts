@@ -1,5 +1,6 @@
 /**
- * Rows of recorded rollouts and of their calls. What a request may still do is one statement with its condition, so that servers that
+ * Rows of recorded rollouts and of their calls. What a request may still do is one statement with its condition, so that
+ * servers that
  * share the database count together.
  */
 import { type Selectable, sql } from 'kysely'

@@ -58,7 +58,7 @@ export function sessionHandlers({ services: { sessions, downloads }, table, publ
 }
 
 /** The page that begins a session by itself. A fragment stays in the browser: no log and no other page learns the code. */
-export const withCode = (page: string, code: string): string => `${page}#code=${code}`
+const withCode = (page: string, code: string): string => `${page}#code=${code}`
 
 /** A proxy must not keep the one answer that holds a secret. */
 function forgetAnswer(c: RequestContext): void {

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /**
- * Stands for a Python with reasoning-gym: answers the bridge's lines, a sum a task, and fails in the way that the task's name says.
+ * Stands for a Python with reasoning-gym: answers the bridge's lines, a sum a task, and fails in the way that the task's
+ * name says.
  */
 import { spawn } from 'node:child_process'
 import { existsSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,6 @@
 /**
- * Values and derivatives of every operator: derivatives by central differences, reductions by loops of their own; and what the check refuses.
+ * Values and derivatives of every operator: derivatives by central differences, reductions by loops of their own; and what
+ * the check refuses.
  */
 import { describe, expect, it } from 'vitest'
 import { checkGradient, evaluateFormula, formulaGradient } from '#base/formula/evaluate.js'

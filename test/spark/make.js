@@ -10,21 +10,15 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { startService } from '../support/service/service-process.js'
 import { MODEL_DIRECTORY, RUN_DIRECTORY, SECOND_RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
-import { PHASES, RUN, SECOND } from './run.js'
+import { PHASES, RUN, SECOND_PHASES } from './run.js'
 
 /** Held-out questions of each ability. */
 const QUESTIONS = '200'
 
 if (!existsSync(join(MODEL_DIRECTORY, 'tokenizer.json'))) await step('train-tokenizer.js')
 for (const phase of PHASES) await train(phase, ['--seed', RUN.seed], ['--first'])
-await train(SECOND, [
-  '--seed',
-  RUN.secondSeed,
-  '--run',
-  SECOND_RUN_DIRECTORY,
-  '--from-weights',
-  join(RUN_DIRECTORY, 'best'),
-])
+const second = ['--seed', RUN.secondSeed, '--run', SECOND_RUN_DIRECTORY, '--from-weights', join(RUN_DIRECTORY, 'best')]
+for (const phase of SECOND_PHASES) await train(phase, second)
 await step('export.js', '--from', join(SECOND_RUN_DIRECTORY, 'best'))
 const scores = join(SPARK_CACHE, 'scores.json')
 const service = await startService({ args: ['--base-model', 'trainyard/spark'] })

@@ -87,11 +87,39 @@ const signs = {
   note: 'every sign, JSON lists, addresses and amounts, tools of any name',
 }
 
-/** @type {{ mixture: Mixture, untilStep: number, schedule: Schedule }} */
-export const SECOND = {
-  mixture: signs,
-  untilStep: 650,
-  schedule: { fromStep: 0, toStep: 650, warmupSteps: 40, peakRate: '2e-3', decaySteps: 450 },
+/** @type {Mixture} */
+const balanced = {
+  ...signs,
+  name: 'mixture-6',
+  tokens: 8_900_000,
+  seed: 'spark-6',
+  emphasis:
+    'copy=0.9,forms=1.2,json-lists=1,any-tool=1.8,repeat=1.1,spell=1.4,reverse=1.1,sort=1.2,only=1.6,arithmetic=1.1,capitals=1.7,text-countries=1.7,text-dictionary=0.4,text-stories=0.5,text-geography=0.4,explain=0.3,story=0.4,sentiment=0.3,continents=0.3,fill-json=0.7',
+  note: 'fewer of them, more of what was known',
 }
+
+/** @type {Mixture} */
+const known = {
+  ...signs,
+  name: 'mixture-7',
+  tokens: 9_900_000,
+  seed: 'spark-7',
+  emphasis:
+    'copy=0.7,forms=0.7,json-lists=0.6,any-tool=1,repeat=1,spell=1.7,reverse=1.7,sort=1.5,count=1.1,only=1.9,arithmetic=1.5,yes-no=1.1,capitals=2.6,text-countries=2,text-dictionary=0.3,text-stories=0.4,text-geography=0.3,explain=0.3,story=0.4,sentiment=0.3,continents=0.3,fill-json=0.7,tool-answer=0.8',
+  note: 'capitals, reversing and arithmetic, which had suffered',
+}
+
+/** @type {readonly Schedule[]} */
+export const SECOND_SCHEDULES = [
+  { fromStep: 0, toStep: 1300, warmupSteps: 40, peakRate: '2e-3', decaySteps: 750 },
+  { fromStep: 1300, toStep: 1800, warmupSteps: 20, peakRate: '1.2e-3', decaySteps: 400 },
+]
+
+/** @type {readonly { mixture: Mixture, untilStep: number, schedule: Schedule }[]} */
+export const SECOND_PHASES = [
+  { mixture: signs, untilStep: 550, schedule: SECOND_SCHEDULES[0] },
+  { mixture: balanced, untilStep: 1300, schedule: SECOND_SCHEDULES[0] },
+  { mixture: known, untilStep: 1800, schedule: SECOND_SCHEDULES[1] },
+]
 
 export const RUN = { tokensPerStep: 8192, seed: 'spark', secondSeed: 'spark-5' }

@@ -9,19 +9,17 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { startService } from '../support/service/service-process.js'
-import { MODEL_DIRECTORY, RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
-import { PHASES, RUN } from './run.js'
+import { MODEL_DIRECTORY, RUN_DIRECTORY, SECOND_RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { PHASES, RUN, SECOND_PHASES } from './run.js'
 
 /** Held-out questions of each ability. */
 const QUESTIONS = '200'
 
 if (!existsSync(join(MODEL_DIRECTORY, 'tokenizer.json'))) await step('train-tokenizer.js')
-for (const { mixture, untilStep, schedule } of PHASES) {
-  const out = join(SPARK_CACHE, mixture.name)
-  if (!existsSync(join(out, 'manifest.json'))) await step('write-mixture.js', '--out', out, ...mixtureArgs(mixture))
-  await step('train.js', '--mixture', out, '--until-step', String(untilStep), ...scheduleArgs(schedule))
-}
-await step('export.js', '--from', join(RUN_DIRECTORY, 'best'))
+for (const phase of PHASES) await train(phase, ['--seed', RUN.seed], ['--first'])
+const second = ['--seed', RUN.secondSeed, '--run', SECOND_RUN_DIRECTORY, '--from-weights', join(RUN_DIRECTORY, 'best')]
+for (const phase of SECOND_PHASES) await train(phase, second)
+await step('export.js', '--from', join(SECOND_RUN_DIRECTORY, 'best'))
 const scores = join(SPARK_CACHE, 'scores.json')
 const service = await startService({ args: ['--base-model', 'trainyard/spark'] })
 try {
@@ -32,6 +30,18 @@ try {
 }
 await step('write-card.js', '--scores', scores)
 
+/**
+ * @param {(typeof PHASES)[number]} phase
+ * @param {string[]} run
+ * @param {string[]} [written]
+ */
+async function train({ mixture, untilStep, schedule }, run, written = []) {
+  const out = join(SPARK_CACHE, mixture.name)
+  if (!existsSync(join(out, 'manifest.json')))
+    await step('write-mixture.js', '--out', out, ...mixtureArgs(mixture), ...written)
+  await step('train.js', '--mixture', out, '--until-step', String(untilStep), ...scheduleArgs(schedule), ...run)
+}
+
 /** @param {import('./run.js').Mixture} mixture */
 function mixtureArgs({ tokens, seed, style, emphasis }) {
   return ['--tokens', String(tokens), '--seed', seed, '--style', style, '--emphasis', emphasis]
@@ -41,7 +51,7 @@ function mixtureArgs({ tokens, seed, style, emphasis }) {
 function scheduleArgs({ fromStep, toStep, warmupSteps, peakRate, decaySteps }) {
   const tokens = String(toStep * RUN.tokensPerStep)
   const steps = ['--from-step', fromStep, '--warmup-steps', warmupSteps, '--decay-steps', decaySteps].map(String)
-  return ['--seed', RUN.seed, '--tokens', tokens, '--peak-rate', peakRate, ...steps]
+  return ['--tokens', tokens, '--peak-rate', peakRate, ...steps]
 }
 
 /**

@@ -10,3 +10,5 @@ export const MODEL_DIRECTORY = join(SPARK_CACHE, 'model')
 export const MIXTURE_DIRECTORY = join(SPARK_CACHE, 'mixture')
 /** What a training run leaves: state, log, best weights. */
 export const RUN_DIRECTORY = join(SPARK_CACHE, 'run')
+/** The second run, which begins with the weights of the first. */
+export const SECOND_RUN_DIRECTORY = join(SPARK_CACHE, 'run-2')

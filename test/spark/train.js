@@ -21,6 +21,7 @@ import {
   encodeFullState,
   initialState,
 } from '../../dist/test/spark/training/full-trainer.js'
+import { beginFrom } from './begin.js'
 import { openTrainingData, readHeldOut, toMicroBatches } from './data/data-order.js'
 import { readManifest } from './data/mixture.js'
 import { MIXTURE_DIRECTORY, MODEL_DIRECTORY, RUN_DIRECTORY } from './paths.js'
@@ -46,6 +47,8 @@ const { values } = parseArgs({
     /** Stops here, before the end of the schedule. */
     'until-step': { type: 'string', default: 'Infinity' },
     seed: { type: 'string', default: 'spark' },
+    /** A model whose weights the run begins with, in place of drawn ones; rows of its embedding that are one point are drawn anew. */
+    'from-weights': { type: 'string' },
     model: { type: 'string', default: MODEL_DIRECTORY },
     mixture: { type: 'string', default: MIXTURE_DIRECTORY },
     run: { type: 'string', default: RUN_DIRECTORY },
@@ -76,7 +79,7 @@ const totalSteps = Math.floor(
 let best = Number.POSITIVE_INFINITY
 let tokensSeen = 0
 let secondsBefore = 0
-const state = restore()
+const state = await restore()
 const startedAt = performance.now()
 const seconds = () => secondsBefore + (performance.now() - startedAt) / 1000
 const trainer = await createFullTrainer({
@@ -141,7 +144,7 @@ while (state.adamW.stepCount < lastStep) {
 await trainer.release()
 data.close()
 
-function restore() {
+async function restore() {
   if (existsSync(statePath)) {
     const { state: restored, notes } = decodeFullState(readFileSync(statePath), config)
     // Another mixture is read from its beginning; everything else goes on.
@@ -151,7 +154,11 @@ function restore() {
     secondsBefore = Number(notes.get('seconds'))
     return restored
   }
-  return initialState(config, values.seed, optimizer)
+  const from = values['from-weights']
+  if (from === undefined) return initialState(config, values.seed, optimizer)
+  const { state: begun, redrawn } = await beginFrom(from, config, values.seed, optimizer)
+  log({ event: 'begun', from, redrawn: redrawn.length })
+  return begun
 }
 
 function save() {

@@ -1,8 +1,8 @@
 /**
  * Writes the model card and the notices: `node test/spark/write-card.js --scores FILE [--run DIR] [--to src/assets/spark]`.
  *
- * Every number comes from a file of the recipe: scores from `evaluate.js --json`, losses from the run's log, tokens from the
- * mixture's manifest.
+ * Every number comes from a file of the recipe: scores from `evaluate.js --json` (`--before`: of the weights that the second run began
+ * with), losses and tokens from its log and manifest, and from `first-run.json`, which keeps those of the first run.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,13 +12,14 @@ import { fromHfConfig } from '#model/architectures/hf-config.js'
 import { sparkDirectory } from '#model/built-in/spark.js'
 import { abilityOf } from './abilities/index.js'
 import { readManifest } from './data/mixture.js'
-import { RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
-import { PHASES, SCHEDULES } from './run.js'
+import { SECOND_RUN_DIRECTORY, SPARK_CACHE } from './paths.js'
+import { PHASES, SCHEDULES, SECOND_PHASES, SECOND_SCHEDULES } from './run.js'
 
 const { values } = parseArgs({
   options: {
     scores: { type: 'string' },
-    run: { type: 'string', default: RUN_DIRECTORY },
+    before: { type: 'string' },
+    run: { type: 'string', default: SECOND_RUN_DIRECTORY },
     to: { type: 'string', default: sparkDirectory() },
   },
 })
@@ -26,7 +27,9 @@ if (values.scores === undefined) throw new Error('--scores is needed: a file wri
 
 /** @type {{ results: import('./evaluation.js').Evaluation[] }} */
 const { results } = JSON.parse(readFileSync(values.scores, 'utf8'))
-const manifests = PHASES.map(({ mixture }) => readManifest(join(SPARK_CACHE, mixture.name)))
+const before = values.before === undefined ? null : JSON.parse(readFileSync(values.before, 'utf8')).results
+const first = JSON.parse(readFileSync(join(import.meta.dirname, 'first-run.json'), 'utf8'))
+const manifests = SECOND_PHASES.map(({ mixture }) => readManifest(join(SPARK_CACHE, mixture.name)))
 const config = fromHfConfig(JSON.parse(readFileSync(join(values.to, 'config.json'), 'utf8')))
 const log = readFileSync(join(values.run, 'log.jsonl'), 'utf8')
   .trim()
@@ -37,7 +40,19 @@ const steps = lastByStep(log.filter(({ learningRate }) => learningRate !== undef
 const evaluations = lastByStep(log.filter(({ heldOutLoss }) => heldOutLoss !== undefined))
 const best = evaluations.reduce((low, entry) => (entry.heldOutLoss < low.heldOutLoss ? entry : low))
 const last = steps.at(-1)
+const begun = log.find(({ event }) => event === 'begun')
+const rows = [
+  ...first.evaluations.map((/** @type {object} */ each) => ({ run: 1, ...each })),
+  ...evaluations.map(({ step, heldOutLoss }) => ({
+    run: 2,
+    step,
+    tokens: tokensAt(step),
+    training: meanLoss(step),
+    heldOut: heldOutLoss,
+  })),
+]
 const longestRow = Math.max(
+  first.longestRow,
   ...manifests.flatMap(({ train }) => train.map((/** @type {{ rowLength: number }} */ { rowLength }) => rowLength)),
 )
 
@@ -46,8 +61,9 @@ writeFileSync(join(values.to, 'NOTICE'), notices())
 console.log(`card and notices → ${values.to}`)
 
 function card() {
-  const tokens = millions(last.tokens)
-  const hours = (last.seconds / 3600).toFixed(1)
+  const trained = steps.reduce((sum, each) => sum + each.trained, 0)
+  const scoreBefore = (/** @type {string} */ name) =>
+    before?.find((/** @type {{ ability: string }} */ each) => each.ability === name)?.score.toFixed(2) ?? ''
   return `# trainyard/spark
 
 The base model that comes with Trainyard: ${millions(parameterCount(config))} parameters, trained from nothing by Trainyard's own engine, so that a
@@ -69,17 +85,20 @@ what can only be known (a country's capital, the letters of a word that is one t
 (\`test/spark/README.md\` says how each split is made). Greedy answers of the float16 weights, asked through the chat API. *Score* gives credit for near answers, *exact*
 does not.
 
-| ability | what | held-out questions | score | exact |
-| ------- | ---- | -----------------: | ----: | ----: |
-${results.map(({ ability, rows, score, exact }) => `| ${ability} | ${abilityOf(ability).summary} | ${rows} | ${score.toFixed(2)} | ${(100 * exact).toFixed(0)}% |`).join('\n')}
+| ability | what | held-out questions | score before the second run | score | exact |
+| ------- | ---- | -----------------: | -----------------------: | ----: | ----: |
+${results.map(({ ability, rows, score, exact }) => `| ${ability} | ${abilityOf(ability).summary} | ${rows} | ${scoreBefore(ability)} | ${score.toFixed(2)} | ${(100 * exact).toFixed(0)}% |`).join('\n')}
 
 What stands at 20 to 60% is there to be improved: that is what \`trainyard demo\` shows, live, by reinforcement learning. Meanings
 of words are beyond this size.
 
-**Tools**: it calls those that it was trained with (\`get_weather\`, \`get_time\`, \`calculate\`, \`set_alarm\`, \`send_message\`, \`get_capital\`,
-\`translate\`), and no others. Of 30 questions for six tools with one to three arguments that it had never seen (\`test/spark/unseen-tools.js\`) it
-called the tool in none by itself; where a call was required, 17 had the right name and 5 the right arguments as well. An agent with tools of
-its own needs another base model, or training.
+**Signs**: it reads and writes every printable character. Before the second run it had no \`# $ & ( * + < = > @ [ \\ ] ^ \` { | ~\`.
+
+**Tools**: it knows some by heart (\`get_weather\`, \`get_time\`, \`calculate\`, \`set_alarm\`, \`send_message\`, \`get_capital\`, \`translate\`), and others
+from what is offered if names and questions are plain (\`any-tool\` above: names that were held out). Of 30 questions in words of their own
+for six tools with one to three arguments (\`test/spark/unseen-tools.js\`) it called the tool rightly in 4 by itself (before the second run: 0);
+where a call was required, 24 had the right name (17) and 13 the right arguments as well (5). An agent with tools of its own needs another base
+model, or training.
 
 ## How it was made
 
@@ -88,25 +107,25 @@ permissively licensed packages (\`NOTICE\`). Nobody's conversations, no web craw
 
 | | |
 | --- | --- |
-| mixtures | ${PHASES.map(({ mixture, untilStep }, at) => `\`${mixture.seed}\` to step ${untilStep} (${mixture.note}; ${millions(manifests[at].tokens)} tokens written)`).join(', ')} |
-| tokens trained on | ${tokens}, about ${Math.round((100 * steps.reduce((sum, { trained }) => sum + trained, 0)) / last.tokens)}% of them with loss (answers and plain text; questions have none) |
-| steps | ${steps.length} of ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens; weights kept: step ${best.step} |
+| first run | ${PHASES.map(({ mixture, untilStep }, at) => `mixture \`${mixture.seed}\` to step ${untilStep} (${mixture.note}; ${millions(first.written[at])} tokens written)`).join(', ')}; ${millions(first.tokens)} tokens, about ${Math.round(100 * first.trainedShare)}% of them with loss (answers and plain text; questions have none); ${first.steps} steps |
+| second run | from the weights of step ${first.keptStep}, ${begun.redrawn} rows of the embedding that were one point drawn anew; ${SECOND_PHASES.map(({ mixture, untilStep }, at) => `mixture \`${mixture.seed}\` to step ${untilStep} (${mixture.note}; ${millions(manifests[at].tokens)} tokens written)`).join(', ')}; ${millions(last.tokens)} tokens, ${Math.round((100 * trained) / last.tokens)}% of them with loss; ${steps.length} steps, weights kept: step ${best.step} |
+| a step | ${settings.settings['micro-batches']} micro-batches of ${settings.settings['micro-batch-tokens']} tokens |
 | optimizer | Muon (momentum 0.95) for projections, AdamW (0.9, 0.95) for embedding and norms; weight decay ${settings.settings['weight-decay']}, none on norms; gradient norm clipped at 1 |
-| learning rate | ${SCHEDULES.map(scheduleText).join('; ')} |
-| machine | two virtual processor cores, float32, ONNX Runtime; no accelerator |
-| hours | ${hours} |
+| learning rate | first run: ${SCHEDULES.map((each) => scheduleText(each, PHASES)).join('; ')}. Second: ${SECOND_SCHEDULES.map((each) => scheduleText(each, SECOND_PHASES)).join('; ')} |
+| machine | two virtual processor cores (second run: one), float32, ONNX Runtime; no accelerator |
+| hours | ${first.hours} and ${(last.seconds / 3600).toFixed(1)} |
 
 ### Loss
 
-Per trained token, in nats. *Held out* is the mean over the ${Object.keys(best.heldOut).length} sources of the mixture. It was still falling at the end: the run stopped
-because its hours were over, not because more would not have paid. Where a schedule begins the loss rises with the rate.
+Per trained token, in nats. *Held out* is the mean over the sources of the mixture, ${Object.keys(first.heldOutBySource).length} in the first run and ${Object.keys(best.heldOut).length} in the second. Neither
+stopped because more would not have paid. Where a schedule begins the loss rises with the rate.
 
-| step | tokens | training | held out |
-| ---: | -----: | -------: | -------: |
-${evaluations.map(({ step, heldOutLoss }) => `| ${step} | ${millions(tokensAt(step))} | ${meanLoss(step).toFixed(3)} | ${heldOutLoss.toFixed(3)} |`).join('\n')}
+| run, step | tokens | training | held out |
+| --------: | -----: | -------: | -------: |
+${rows.map(({ run, step, tokens, training, heldOut }) => `| ${run}, ${step} | ${millions(tokens)} | ${training.toFixed(3)} | ${heldOut.toFixed(3)} |`).join('\n')}
 
 \`\`\`text
-${chart(evaluations.map(({ step, heldOutLoss }) => ({ x: step, y: heldOutLoss })))}
+${chart(first.evaluations.map((/** @type {{ step: number, heldOut: number }} */ { step, heldOut }) => ({ x: step, y: heldOut })))}
 \`\`\`
 
 Held-out loss of the kept weights by source: ${Object.entries(best.heldOut)
@@ -119,10 +138,10 @@ Apache-2.0, as Trainyard. What the packages behind the data ask to be repeated s
 `
 }
 
-/** @param {import('./run.js').Schedule} schedule */
-function scheduleText(schedule) {
+/** @param {import('./run.js').Schedule} schedule @param {readonly { schedule: object, untilStep: number }[]} phases */
+function scheduleText(schedule, phases) {
   const { fromStep, toStep, warmupSteps, peakRate, decaySteps } = schedule
-  const leftAt = Math.max(...PHASES.filter((phase) => phase.schedule === schedule).map(({ untilStep }) => untilStep))
+  const leftAt = Math.max(...phases.filter((phase) => phase.schedule === schedule).map(({ untilStep }) => untilStep))
   const rise = warmupSteps > 1 ? `${warmupSteps} steps up to ${peakRate}` : `at ${peakRate}`
   const end = `${100 * Number(settings.settings.floor)}% of it at step ${toStep}`
   const left = leftAt < toStep ? `, left at step ${leftAt}` : ''

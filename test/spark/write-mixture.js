@@ -7,6 +7,7 @@
 import { parseArgs } from 'node:util'
 import { loadTextModel } from '#model/text/text-model.js'
 import { STYLES } from './abilities/define.js'
+import { ABILITIES, FIRST_ABILITIES } from './abilities/index.js'
 import { writeMixture } from './data/mixture.js'
 import { MIXTURE_DIRECTORY, MODEL_DIRECTORY } from './paths.js'
 
@@ -20,6 +21,8 @@ const { values } = parseArgs({
     emphasis: { type: 'string', default: '' },
     /** How rows are asked, a name in `STYLES`. */
     style: { type: 'string', default: 'complete' },
+    /** Without the abilities that came behind the first 3,600 steps. */
+    first: { type: 'boolean', default: false },
     model: { type: 'string', default: MODEL_DIRECTORY },
     out: { type: 'string', default: MIXTURE_DIRECTORY },
   },
@@ -42,6 +45,7 @@ const manifest = writeMixture(values.out, {
       .map((part) => [part.split('=')[0], Number(part.split('=')[1])]),
   ),
   style,
+  abilities: values.first ? FIRST_ABILITIES : ABILITIES,
   onProgress: (tokens) => {
     if (process.stderr.isTTY) process.stderr.write(`\r${(tokens / 1e6).toFixed(1)} M tokens`)
   },

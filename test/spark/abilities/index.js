@@ -1,9 +1,13 @@
 /**
  * Every ability of `trainyard/spark`, in the order of tables.
  */
+import { anyTool } from './any-tool.js'
 import { arithmetic } from './arithmetic.js'
 import { capitals, continents } from './capitals.js'
+import { copy } from './copy.js'
 import { fillJson } from './fill-json.js'
+import { forms } from './forms.js'
+import { jsonLists } from './json-lists.js'
 import { only } from './only.js'
 import { sentiment } from './sentiment.js'
 import { smallTalk } from './small-talk.js'
@@ -17,8 +21,8 @@ import { sort } from './words/sort.js'
 import { spell } from './words/spell.js'
 import { yesNo } from './yes-no.js'
 
-/** @type {readonly import('./define.js').Ability[]} */
-export const ABILITIES = [
+/** Those of the first 3,600 steps, of which the tokenizer was made. @type {readonly import('./define.js').Ability[]} */
+export const FIRST_ABILITIES = [
   smallTalk,
   repeat,
   spell,
@@ -37,6 +41,9 @@ export const ABILITIES = [
   explain,
   story,
 ]
+
+/** All, with those that came behind. @type {readonly import('./define.js').Ability[]} */
+export const ABILITIES = [...FIRST_ABILITIES, copy, forms, jsonLists, anyTool]
 
 /** @param {string} name @throws when there is no such ability */
 export function abilityOf(name) {

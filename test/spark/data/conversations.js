@@ -28,15 +28,16 @@ const LONG_SHARE = 0.009
  *
  * @param {import('../../../src/base/util/rng.js').Rng} rng
  * @param {Ability} ability
- * @param {import('../abilities/define.js').Style} [style]
+ * @param {{ style?: import('../abilities/define.js').Style, abilities?: readonly Ability[] }} [options] `abilities`: what further turns
+ *   are of
  * @returns {Conversation}
  */
-export function trainingConversation(rng, ability, style) {
+export function trainingConversation(rng, ability, { style, abilities = ABILITIES } = {}) {
   const { messages, tools } = ability.generate(rng, 'train', style)
   const isLong = tools === undefined && chance(rng, LONG_SHARE)
   const isJoined = isLong || (tools === undefined && chance(rng, JOINED_SHARE))
   const turns = isJoined
-    ? [...messages, ...moreTurns(rng, isLong ? between(rng, 5, 24) : between(rng, 1, 2), style)]
+    ? [...messages, ...moreTurns(rng, isLong ? between(rng, 5, 24) : between(rng, 1, 2), { style, abilities })]
     : messages
   const opened = chance(rng, SYSTEM_SHARE)
     ? [{ role: /** @type {const} */ ('system'), content: pick(rng, SYSTEM_PROMPTS) }, ...turns]
@@ -47,10 +48,10 @@ export function trainingConversation(rng, ability, style) {
 /**
  * @param {import('../../../src/base/util/rng.js').Rng} rng
  * @param {number} count
- * @param {import('../abilities/define.js').Style} [style]
+ * @param {{ style?: import('../abilities/define.js').Style, abilities: readonly Ability[] }} options
  */
-function moreTurns(rng, count, style) {
-  const plain = ABILITIES.filter(({ name }) => !name.startsWith('tool-'))
+function moreTurns(rng, count, { style, abilities }) {
+  const plain = abilities.filter(({ name }) => !/^tool-|-tool$/.test(name))
   return Array.from({ length: count }, () => pick(rng, plain).generate(rng, 'train', style).messages).flat()
 }
 

@@ -49,17 +49,17 @@ export function encodeDocument(tokenizer, text) {
  *
  * @param {Tokenizer} tokenizer
  * @param {string} seed
- * @param {{ emphasis?: Record<string, number>, style?: import('../abilities/define.js').Style }} [options] `emphasis`: factors on
- *   the shares of sources
+ * @param {{ emphasis?: Record<string, number>, style?: import('../abilities/define.js').Style,
+ *   abilities?: readonly import('../abilities/define.js').Ability[] }} [options] `emphasis`: factors on the shares of sources
  * @returns {Generator<{ source: string, sequence: Sequence }>}
  */
-export function* mixtureSequences(tokenizer, seed, { emphasis = {}, style } = {}) {
+export function* mixtureSequences(tokenizer, seed, { emphasis = {}, style, abilities = ABILITIES } = {}) {
   const rng = createRng(`mixture ${seed}`)
   const sources = [
-    ...ABILITIES.map((ability) => ({
+    ...abilities.map((ability) => ({
       name: ability.name,
       share: ability.share * (emphasis[ability.name] ?? 1),
-      draw: () => encodeConversation(tokenizer, trainingConversation(rng, ability, style)),
+      draw: () => encodeConversation(tokenizer, trainingConversation(rng, ability, { style, abilities })),
     })),
     ...TEXT_SOURCES.map(({ name, share, generate }) => ({
       name,
@@ -133,12 +133,13 @@ export function rowBytes({ ids, flags }) {
  *
  * @param {string} directory made if missing; files in it are replaced
  * @param {{ tokenizer: Tokenizer, tokens: number, rowLengths: readonly number[], seed: string, heldOutCount: number,
- *   emphasis?: Record<string, number>, style?: import('../abilities/define.js').Style, onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
+ *   emphasis?: Record<string, number>, style?: import('../abilities/define.js').Style,
+ *   abilities?: readonly import('../abilities/define.js').Ability[], onProgress?: (tokens: number) => void }} options `tokens` is a lower bound: the last rows are finished; `rowLengths` rise,
  *   and a sequence goes into the shortest rows that hold it: attention costs the square of a row's length
  */
 export function writeMixture(
   directory,
-  { tokenizer, tokens, rowLengths, seed, heldOutCount, emphasis, style, onProgress },
+  { tokenizer, tokens, rowLengths, seed, heldOutCount, emphasis, style, abilities = ABILITIES, onProgress },
 ) {
   mkdirSync(join(directory, 'held-out'), { recursive: true })
   const paddingId = tokenizer.tokenToId('<|endoftext|>') ?? 0
@@ -152,7 +153,7 @@ export function writeMixture(
     file: createRowFile(join(directory, `train-${rowLength}.bin`)),
     tokens: 0,
   }))
-  for (const { source, sequence } of mixtureSequences(tokenizer, seed, { emphasis, style })) {
+  for (const { source, sequence } of mixtureSequences(tokenizer, seed, { emphasis, style, abilities })) {
     if (total >= tokens) break
     const output = outputs.find(({ rowLength }) => sequence.ids.length <= rowLength)
     if (output === undefined) continue
@@ -170,7 +171,7 @@ export function writeMixture(
     return { file: `train-${rowLength}.bin`, rowLength, tokens, ...file.close() }
   })
   const heldOut = Object.fromEntries(
-    heldOutSources(tokenizer, heldOutCount).map(({ name, sequences }) => {
+    heldOutSources(tokenizer, heldOutCount, abilities).map(({ name, sequences }) => {
       const packer = createPacker({ rowLength: longest, paddingId })
       const file = createRowFile(join(directory, 'held-out', `${name}.bin`))
       for (const sequence of sequences) if (sequence.ids.length <= longest) file.write(packer.add(sequence))
@@ -191,10 +192,16 @@ export function writeMixture(
   return manifest
 }
 
-/** Held-out sequences of every source. @param {Tokenizer} tokenizer @param {number} count */
-function heldOutSources(tokenizer, count) {
+/**
+ * Held-out sequences of every source.
+ *
+ * @param {Tokenizer} tokenizer
+ * @param {number} count
+ * @param {readonly import('../abilities/define.js').Ability[]} abilities
+ */
+function heldOutSources(tokenizer, count, abilities) {
   return [
-    ...ABILITIES.map((ability) => ({
+    ...abilities.map((ability) => ({
       name: ability.name,
       sequences: heldOutRows(ability, count).map((row) => encodeConversation(tokenizer, row)),
     })),

@@ -4,7 +4,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
-import { ABILITIES } from '../abilities/index.js'
+import { FIRST_ABILITIES } from '../abilities/index.js'
 import { trainingConversation } from '../data/conversations.js'
 import { TEXT_SOURCES } from '../text/documents.js'
 import { CHAT_TEMPLATE, chatSegments } from './chat-template.js'
@@ -23,7 +23,7 @@ const CONTEXT_LENGTH = 2048
  */
 export function* tokenizerTexts(sizeBytes, seed) {
   const rng = createRng(`tokenizer ${seed}`)
-  const shares = [...ABILITIES.map(({ share }) => share), ...TEXT_SOURCES.map(({ share }) => TEXT_WEIGHT * share)]
+  const shares = [...FIRST_ABILITIES.map(({ share }) => share), ...TEXT_SOURCES.map(({ share }) => TEXT_WEIGHT * share)]
   const written = shares.map(() => 0)
   const tags = new RegExp(
     [...CONTROL_TOKENS, ...TAG_TOKENS].map((token) => token.replaceAll('|', '\\|')).join('|'),
@@ -32,11 +32,11 @@ export function* tokenizerTexts(sizeBytes, seed) {
   for (let total = 0; total < sizeBytes; ) {
     const needs = shares.map((share, index) => written[index] / share)
     const at = needs.indexOf(Math.min(...needs))
-    const ability = ABILITIES[at]
+    const ability = FIRST_ABILITIES[at]
     const text =
       ability === undefined
-        ? TEXT_SOURCES[at - ABILITIES.length].generate(rng, 'train')
-        : chatSegments(trainingConversation(rng, ability))
+        ? TEXT_SOURCES[at - FIRST_ABILITIES.length].generate(rng, 'train')
+        : chatSegments(trainingConversation(rng, ability, { abilities: FIRST_ABILITIES }))
             .map((segment) => segment.text)
             .join('')
     written[at] += text.length

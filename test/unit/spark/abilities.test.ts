@@ -9,6 +9,7 @@ import { heldOutRows } from '../../spark/data/conversations.js'
 import { isClean } from '../../spark/text/wordnet.js'
 
 const ROWS = 40
+const WITH_SIGNS = ['copy', 'forms', 'json-lists']
 const WRONG = [
   '',
   'I do not know',
@@ -64,8 +65,9 @@ describe.each(ABILITIES.map((ability) => [ability.name, ability] as const))('%s'
   test('rows are whole: no unfilled place, no double space, nothing unwanted', () => {
     for (const row of [...heldOut, ...draw('text', 'train')]) {
       for (const { content } of row.messages) {
-        expect(content).not.toMatch(/undefined|NaN|\[object|[[\]|]|<\|/)
-        expect(content).not.toMatch(/\{(?!["}])\w+\}/)
+        expect(content).not.toMatch(/undefined|NaN|\[object|<\|im|<\|end/)
+        // what is about signs holds those that places and alternatives of sentences are written with
+        if (!WITH_SIGNS.includes(ability.name)) expect(content).not.toMatch(/[[\]|]|<\||\{(?!["}])\w+\}/)
         expect(content).not.toMatch(/ {2}|^\s|\s$/)
         expect(isClean((content ?? '').replaceAll('Islamabad', ''))).toBe(true)
       }

@@ -51,7 +51,9 @@ describe('contents', () => {
     expect(paths).toContain('src/docs/reference/how-training-works.md')
     expect(
       paths.filter(
-        (path) => path.startsWith('src/') && !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\//.test(path),
+        (path) =>
+          path.startsWith('src/') &&
+          !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\/|\/python\/\w+\.py$/.test(path),
       ),
     ).toEqual([])
   })

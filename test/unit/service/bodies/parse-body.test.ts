@@ -95,7 +95,8 @@ describe('every kind of body', () => {
   it.each(BODY_NAMES)('%s refuses what is no object with a problem', (name) => {
     for (const text of ['[]', 'null', '1', '"x"', '{}']) {
       const read = () => parseBody(name, [new TextEncoder().encode(text)])
-      if (MAY_BE_EMPTY.has(name) && text === '{}') continue
+      // what is recorded is read whole by the endpoint that it is passed on to
+      if ((MAY_BE_EMPTY.has(name) || name.startsWith('POST /r/')) && text === '{}') continue
       expect(problemsOf(read).length, `${name} ${text}`).toBeGreaterThan(0)
     }
   })

@@ -13,6 +13,8 @@ import { createTestService, type TestService } from '../../support/service/creat
 import { until } from '../../support/until.js'
 
 const LOOPS = '/v1/preview/loops'
+/** Nothing listens there. */
+const NOBODY = 'http://127.0.0.1:1/'
 /** Some answers of the random model hold it, some do not. */
 const HOLDS = {
   type: 'string_check',
@@ -99,7 +101,10 @@ let judge: Judge
 let promptsFile: string
 beforeAll(async () => {
   judge = await startJudge(ANSWERED)
-  service = await createTestService({ ...OPTIONS, pluginSettings: { 'grader-hosts': [new URL(judge.url).host] } })
+  service = await createTestService({
+    ...OPTIONS,
+    pluginSettings: { 'grader-hosts': [new URL(judge.url).host, new URL(NOBODY).host] },
+  })
   promptsFile = await upload(ROWS)
 }, 300_000)
 afterAll(async () => {
@@ -362,15 +367,35 @@ describe('a loop', () => {
     expect((await service.json<{ step: number }>(`/v1/preview/models/${model}`)).body.step).toBe(0)
   }, 900_000)
 
-  it('fails where its graders do, and where its model is gone', async () => {
-    const gone = { type: 'endpoint', name: 'gone', url: 'http://127.0.0.1:1/' }
-    const refused = await create({ grader: gone, held_out_rows: 0 })
-    expect((await untilStatus(refused.id, 'failed')).error).toMatchObject({ code: 'grader_refused' })
+  it('has succeeded before its last step where every answer of three earned the most that there is, and says so', async () => {
+    const grader = { ...HOLDS, operation: 'ne', reference: 'nobody says this' }
+    const { id } = await create({ grader, steps: 9, held_out_rows: 2, answers_per_prompt: 2, evaluate_every: 9 })
+    const solved = await untilStatus(id, 'succeeded')
+    expect(solved).toMatchObject({ step: 3, error: null })
+    expect(solved.evaluations.map(({ step, valid_reward: reward }) => [step, reward])).toEqual([
+      [0, 1],
+      [3, 1],
+    ])
+    expect((await events(id)).map(({ data }) => data['code'])).toContain('solved')
+  }, 900_000)
+
+  it('fails where its grader does not answer', async () => {
+    const { id } = await create({ grader: { type: 'endpoint', name: 'gone', url: NOBODY }, held_out_rows: 0 })
+    expect((await untilStatus(id, 'failed')).error).toMatchObject({ code: 'grader_failed_too_often' })
+  }, 900_000)
+
+  it('is not made with a grader whose address or model is not to be had', async () => {
+    const refused = async (grader: object) => {
+      const json = { model_id: await newModel(), prompts_file: promptsFile, ...SMALL, grader }
+      const { status, body } = await service.json<{ error: object }>(LOOPS, { json })
+      return { status, ...body.error }
+    }
+    const gone = { type: 'endpoint', name: 'gone', url: 'http://127.0.0.1:2/' }
+    expect(await refused(gone)).toMatchObject({ status: 422, code: 'grader_refused', param: 'grader.url' })
     const unclear = { ...HOLDS, type: 'score_model', model: 'nobody', input: [{ role: 'user', content: 'x' }] }
     const { reference: _, operation: __, ...grader } = unclear
-    const nobody = await create({ grader, held_out_rows: 0 })
-    expect((await untilStatus(nobody.id, 'failed')).error).toMatchObject({ code: 'grader_model_not_found' })
-  }, 900_000)
+    expect(await refused(grader)).toMatchObject({ code: 'grader_model_not_found', param: 'grader.model' })
+  })
 })
 
 describe('a request for a loop', () => {

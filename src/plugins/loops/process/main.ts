@@ -13,6 +13,9 @@ import { openRun, say } from './run.js'
 import { runStep } from './step.js'
 import { LoopFailedError } from './training.js'
 
+const SOLVED =
+  'Loop completed before its last step: every answer earns the most that there is, so nothing is left to learn'
+
 const link = createLink()
 process.on('disconnect', () => process.exit(0))
 process.on('message', (message: ToProcess) => {
@@ -36,8 +39,11 @@ async function runLoop(start: LoopStart): Promise<void> {
   try {
     const run = await openRun(start, link)
     if (!start.isEvaluated) await evaluateFirst(run)
-    for (let step = start.step; step < start.spec.steps; step += 1) await runStep(run, step)
-    await link.report({ events: [say('info', 'Loop completed')], end: { error: null } })
+    let step = start.step
+    let isSolved = false
+    while (step < start.spec.steps && !isSolved) isSolved = await runStep(run, step++)
+    const said = isSolved ? say('info', SOLVED, { code: 'solved' }) : say('info', 'Loop completed')
+    await link.report({ events: [said], end: { error: null } })
   } catch (error) {
     const known = toEnd(error)
     if (known === null) throw error

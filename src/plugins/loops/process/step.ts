@@ -4,6 +4,7 @@
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 import { groupsFile } from '../messages.js'
+import { bestReward } from './best-reward.js'
 import { evaluate, round, toStep } from './evaluating.js'
 import type { GradedAnswer } from './grading.js'
 import { type Facts, factsOf, metricsData } from './metrics.js'
@@ -11,7 +12,7 @@ import { type LoopRow, rowsOfStep, seedOf } from './rows.js'
 import { type GradedStep, type Run, sampleRows, say, toolCountsOf } from './run.js'
 import { LoopFailedError, readGroups, trainOnce } from './training.js'
 
-/** Steps in a row without anything to train, after which a loop has failed. */
+/** Steps in a row without anything to train, after which a loop has failed, or has nothing left to learn. */
 const MOST_DULL = 3
 /** Errors that say nothing of the answer. */
 const GRADERS_OWN: readonly string[] = [
@@ -21,7 +22,8 @@ const GRADERS_OWN: readonly string[] = [
 /** Of a step's grades. */
 const MOST_ERRED = 0.5
 
-export async function runStep(run: Run, step: number): Promise<void> {
+/** @returns whether nothing is left to learn: for some steps every answer earned the most that there is */
+export async function runStep(run: Run, step: number): Promise<boolean> {
   const { spec, state, heldOut } = run
   const begunMs = performance.now()
   state.baseStep ??= (await run.modelNow()).step
@@ -29,7 +31,10 @@ export async function runStep(run: Run, step: number): Promise<void> {
   const graded = state.progress.graded ?? (await gradeStep(run, step, state.baseStep))
   const trained = graded.trainedGroups === 0 ? null : await train(run, step, graded)
   const checkpointStep = trained?.checkpointStep ?? state.baseStep
-  const isDue = heldOut.length > 0 && ((step + 1) % spec.evaluateEvery === 0 || step + 1 === spec.steps)
+  const dull = trained === null ? state.progress.dull + 1 : 0
+  const isSolved = dull >= MOST_DULL && earnsMost(run, graded)
+  const isLast = step + 1 === spec.steps || isSolved
+  const isDue = heldOut.length > 0 && ((step + 1) % spec.evaluateEvery === 0 || isLast)
   if (isDue) await run.report({ phase: 'evaluating' })
   const measured = isDue ? await evaluate(run, checkpointStep) : null
   const valid = measured?.facts ?? null
@@ -50,7 +55,6 @@ export async function runStep(run: Run, step: number): Promise<void> {
   }
   const at = { step: step + 1, totalSteps: spec.steps, times, own }
   const data = metricsData(run.grading.grader, at, graded.facts, valid)
-  const dull = trained === null ? state.progress.dull + 1 : 0
   state.progress = { dull, graded: null }
   state.baseStep = null
   await run.report({
@@ -81,12 +85,19 @@ export async function runStep(run: Run, step: number): Promise<void> {
   })
   // one that stays is deleted when the process ends
   await run.client.marks.deleteFile(graded.fileId).catch(() => undefined)
-  if (dull < MOST_DULL) return
+  if (dull < MOST_DULL || isSolved) return isSolved
   const why = graded.reasons.join('; ')
   throw new LoopFailedError('no_learning_signal', `nothing was left to train in ${MOST_DULL} steps in a row: ${why}`)
 }
 
 const NOTHING = { code: 'nothing_to_train' }
+/** Of a mean of rewards. */
+const ROUNDING = 1e-9
+
+function earnsMost({ grading }: Pick<Run, 'grading'>, { facts, dropped }: GradedStep): boolean {
+  const best = bestReward(grading.grader)
+  return best !== null && dropped === 0 && facts.reward !== null && facts.reward >= best - ROUNDING
+}
 
 /** Samples and grades the step's rows, and stores the groups. */
 async function gradeStep(run: Run, step: number, base: number): Promise<GradedStep> {

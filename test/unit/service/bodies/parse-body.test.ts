@@ -89,6 +89,8 @@ const MAY_BE_EMPTY: ReadonlySet<string> = new Set([
   'POST /api/v1/sessions/{session_id}/finish',
   'PUT /api/v1/training_runs/{training_run_id}/checkpoints/{weights_kind}/{weights_name}/ttl',
   'POST /internal/worker/sessions/{session_id}/heartbeat',
+  'POST /v1/preview/rollouts/{rollout_id}/finish',
+  'POST /v1/evals/{eval_id}',
 ])
 
 describe('every kind of body', () => {

@@ -7,12 +7,13 @@ import { createHash } from 'node:crypto'
 import { stringifyExact } from '#base/json/exact-json.js'
 import type { Http } from '#sdk/client/http.js'
 import { modelsOf, sourcesOf, urlsOf } from '#sdk/graders/check.js'
+import { readFormula } from '#sdk/graders/formula.js'
 import { type Graded, grade } from '#sdk/graders/grade.js'
 import type { GradeError } from '#sdk/graders/grade-errors.js'
 import { answerOf, noteGraded } from '#sdk/graders/grade-with.js'
 import type { TokenUsage } from '#sdk/graders/model-grader.js'
 import { toSample } from '#sdk/graders/sample.js'
-import { type Grader, readGrader } from '#sdk/graders/spec.js'
+import { type Grader, readGrader, type SingleGrader } from '#sdk/graders/spec.js'
 import { type RolloutException, type Trajectory, TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import type { LoopStart } from '../messages.js'
 import type { Link } from './link.js'
@@ -22,6 +23,8 @@ import type { LoopRow } from './rows.js'
 const AT_ONCE = 16
 /** Digests of one question. */
 const CHUNK = 500
+/** Parts of a formula whose ends are tried together, 2 to the power of them. */
+const MOST_PARTS = 10
 /** What may be otherwise when it is asked again. */
 const PASSING: readonly string[] = [
   ...['model_grader_server_error', 'python_grader_server_error', 'unresponsive_reward_error', 'other_error'],
@@ -98,6 +101,7 @@ export function createGrading(start: Pick<LoopStart, 'entity' | 'project' | 'spe
 
   return {
     grader,
+    best: bestReward(grader),
     /** Calls of endpoints that one answer costs. */
     endpointCalls: urlsOf(grader).length,
     /** @param rows of the groups, in their order */
@@ -181,4 +185,29 @@ export function partsOfGrader(grader: Grader): readonly {
     type: each.type,
     model: 'model' in each ? each.model : null,
   }))
+}
+
+/**
+ * The most that an answer can earn: who earns it has nothing left to learn.
+ *
+ * @returns null where a program or a server decides, or nobody can say
+ */
+export function bestReward(grader: Grader): number | null {
+  if (grader.type !== 'multi') return rangeOf(grader)?.[1] ?? null
+  const parts = [...grader.graders].map(([key, part]) => [key, rangeOf(part)] as const)
+  if (parts.length > MOST_PARTS || parts.some(([, range]) => range === null)) return null
+  const { compute } = readFormula(grader.formula)
+  let best = Number.NEGATIVE_INFINITY
+  // a formula that only rises, or only falls, with each part is at its most where all stand at an end
+  for (let ends = 0; ends < 2 ** parts.length; ends++) {
+    const scores = new Map(parts.map(([key, range], at) => [key, range?.[(ends >> at) & 1] ?? 0]))
+    const reward = compute(scores)
+    if (Number.isFinite(reward)) best = Math.max(best, reward)
+  }
+  return Number.isFinite(best) ? best : null
+}
+
+function rangeOf(grader: SingleGrader): readonly [number, number] | null {
+  if (grader.type === 'score_model') return grader.range
+  return ['string_check', 'text_similarity', 'label_model'].includes(grader.type) ? [0, 1] : null
 }

@@ -4,7 +4,6 @@
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
 import { sayOfGroups } from '#sdk/rl/diagnose.js'
 import { groupsFile } from '../messages.js'
-import { bestReward } from './best-reward.js'
 import { evaluate, round, toStep } from './evaluating.js'
 import type { GradedAnswer } from './grading.js'
 import { type Facts, factsOf, metricsData } from './metrics.js'
@@ -95,8 +94,7 @@ const NOTHING = { code: 'nothing_to_train' }
 const ROUNDING = 1e-9
 
 function earnsMost({ grading }: Pick<Run, 'grading'>, { facts, dropped }: GradedStep): boolean {
-  const best = bestReward(grading.grader)
-  return best !== null && dropped === 0 && facts.reward !== null && facts.reward >= best - ROUNDING
+  return grading.best !== null && dropped === 0 && facts.reward !== null && facts.reward >= grading.best - ROUNDING
 }
 
 /** Samples and grades the step's rows, and stores the groups. */

@@ -59,6 +59,15 @@ async function ok<T = { id: string }>(path: string, init?: Parameters<TestServic
 }
 const post = async (path: string, json: object, headers = {}) => (await ok(path, { json, headers })).id
 const remove = (path: string) => (id: string) => ok(`${path}/${id}`, { method: 'DELETE' })
+const addEval = (headers = {}) => {
+  const check = { type: 'string_check', name: 'x', operation: 'eq', input: '{{sample.output_text}}', reference: 'x' }
+  const json = { name: 'paged', data_source_config: { type: 'custom' }, testing_criteria: [check] }
+  return post('/v1/evals', json, headers)
+}
+const addEvalRun = (path: string) => {
+  const content = [{ item: {}, sample: 'x' }]
+  return post(path, { data_source: { type: 'jsonl', source: { type: 'file_content', content } } })
+}
 const firstOf = async (path: string) => (await ok<Page>(path)).data[0]?.id ?? ''
 
 const addModel = (headers = {}) =>
@@ -218,6 +227,27 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
     }
     return { path: '/v1/preview/loops?', isNewestFirst: true, add, foreign: () => add(other) }
   },
+  '/v1/preview/rollouts': async () => {
+    const add = async (headers = {}) =>
+      post('/v1/preview/rollouts', { model: 'trainyard/tiny-random', run: 'paged' }, headers)
+    const path = '/v1/preview/rollouts'
+    return { path: `${path}?`, isNewestFirst: true, add, remove: remove(path), foreign: () => add(other) }
+  },
+  '/v1/evals': async () => ({
+    path: '/v1/evals?',
+    add: addEval,
+    remove: remove('/v1/evals'),
+    foreign: () => addEval(other),
+  }),
+  '/v1/evals/{eval_id}/runs': async () => {
+    const path = `/v1/evals/${await addEval()}/runs`
+    return {
+      path: `${path}?`,
+      add: () => addEvalRun(path),
+      remove: remove(path),
+      foreign: async () => addEvalRun(`/v1/evals/${await addEval()}/runs`),
+    }
+  },
   '/v1/preview/webhooks': async () => {
     const add = (headers = {}) => post('/v1/preview/webhooks', { url: `http://${host()}/` }, headers)
     return {
@@ -292,6 +322,8 @@ const OTHERS = [
   `${RL}/{training_job_id}/groups`,
   '/v1/preview/models/{model_id}/probes/{probe_id}/answers',
   `${RL}/{training_job_id}/events`,
+  // test/integration/api/evals.test.ts
+  '/v1/evals/{eval_id}/runs/{eval_run_id}/output_items',
   // test/integration/plugins/loops.test.ts
   '/v1/preview/loops/{loop_id}/events',
   `${TUNING}/{fine_tuning_job_id}/events`,

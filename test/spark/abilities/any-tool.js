@@ -4,11 +4,11 @@
  */
 import { toPythonJson } from '#formats/answers/tool-calls.js'
 import { commonWords } from '../text/common-words.js'
-import { PARTIAL, sameValue } from './compare.js'
 import { defineAbility } from './define.js'
 import { CITIES, COLORS, DAYS, FOODS, JOBS, NAMES, OBJECTS, PLACES, plural } from './lists.js'
 import { between, capitalize, chance, pick, sample, say, shuffle, withArticle } from './say.js'
 import { drawSmallTalk } from './small-talk.js'
+import { scoreCall } from './tools.js'
 
 /**
  * @typedef {import('./say.js').Rng} Rng
@@ -363,16 +363,5 @@ export const anyTool = defineAbility({
       expect: { name: tool.name, arguments: given },
     }
   },
-  score({ expect }, { content, toolCalls }) {
-    if (expect.name === null)
-      return toolCalls.length === 0 && content !== '' && !content.includes('<tool_call>') ? 1 : 0
-    const [call] = toolCalls
-    if (call === undefined || call.name !== expect.name) return call === undefined ? 0 : 0.1
-    const wanted = /** @type {Record<string, unknown>} */ (expect.arguments)
-    const names = Object.keys(wanted)
-    const hits = names.filter((name) => sameValue(call.arguments[name], wanted[name])).length
-    const isExact =
-      hits === names.length && Object.keys(call.arguments).length === names.length && toolCalls.length === 1
-    return isExact ? 1 : 0.2 + (PARTIAL * hits) / names.length
-  },
+  score: scoreCall,
 })

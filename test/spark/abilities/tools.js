@@ -69,19 +69,25 @@ export const toolCall = defineAbility({
       expect: { name: tool.name, arguments: use.arguments },
     }
   },
-  score({ expect }, { content, toolCalls }) {
-    if (expect.name === null)
-      return toolCalls.length === 0 && content !== '' && !content.includes('<tool_call>') ? 1 : 0
-    const [call] = toolCalls
-    if (call === undefined || call.name !== expect.name) return call === undefined ? 0 : 0.1
-    const wanted = /** @type {Record<string, unknown>} */ (expect.arguments)
-    const names = Object.keys(wanted)
-    const hits = names.filter((name) => sameValue(call.arguments[name], wanted[name])).length
-    const isExact =
-      hits === names.length && Object.keys(call.arguments).length === names.length && toolCalls.length === 1
-    return isExact ? 1 : 0.2 + (PARTIAL * hits) / names.length
-  },
+  score: scoreCall,
 })
+
+/**
+ * 1 for the right call alone, or for an answer where no call is wanted; less for the right tool with other arguments.
+ *
+ * @param {Pick<import('./define.js').Row, 'expect'>} row
+ * @param {import('./define.js').Answer} answer
+ */
+export function scoreCall({ expect }, { content, toolCalls }) {
+  if (expect.name === null) return toolCalls.length === 0 && content !== '' && !content.includes('<tool_call>') ? 1 : 0
+  const [call] = toolCalls
+  if (call === undefined || call.name !== expect.name) return call === undefined ? 0 : 0.1
+  const wanted = /** @type {Record<string, unknown>} */ (expect.arguments)
+  const names = Object.keys(wanted)
+  const hits = names.filter((name) => sameValue(call.arguments[name], wanted[name])).length
+  const isExact = hits === names.length && Object.keys(call.arguments).length === names.length && toolCalls.length === 1
+  return isExact ? 1 : 0.2 + (PARTIAL * hits) / names.length
+}
 
 export const toolAnswer = defineAbility({
   name: 'tool-answer',

@@ -131,7 +131,7 @@ describe.each([
       expect(await seenByClient(program, [file, ...args, service.url, service.key, MODEL], run)).toEqual({
         validated: true,
         graded: 1,
-        refused: ['method.reinforcement.grader.type', 'method.reinforcement.grader'],
+        refused: ['method.reinforcement.grader.source', 'method.reinforcement.grader'],
         created: ['fine_tuning.job', 'reinforcement', 4],
         paused: true,
         resumed: true,

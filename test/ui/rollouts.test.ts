@@ -117,7 +117,7 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
     await page.getByLabel('Begin with').selectOption({ label: 'is near to a field of the row' })
     await page.getByRole('button', { name: 'Score 4 answers' }).click()
     await page.locator('tbody tr').nth(3).getByText('item.answer').waitFor()
-    expect((await cells(0))[2]).toContain('Invalid variable error')
+    expect((await cells(0))[2]).toContain('near: invalid variable error')
     await page.getByLabel('The row, as item').fill('{"answer": "Oh no, I am sorry. What happened?"}')
     await page.getByRole('button', { name: 'Score 4 answers' }).click()
     await page.locator('tbody tr').nth(3).getByText('no errors').waitFor()

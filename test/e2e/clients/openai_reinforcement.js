@@ -60,7 +60,8 @@ for (const wanted of [
   try {
     await create(wanted)
   } catch (error) {
-    if (error instanceof OpenAI.BadRequestError) seen.refused.push(error.param)
+    if (error instanceof OpenAI.BadRequestError || error instanceof OpenAI.PermissionDeniedError)
+      seen.refused.push(error.param)
   }
 }
 

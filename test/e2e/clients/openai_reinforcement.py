@@ -56,7 +56,7 @@ refused = []
 for wanted in ({"type": "python", "source": "x", "name": "x"}, {**grader, "reference": "{{item.gone}}"}):
     try:
         create(wanted)
-    except openai.BadRequestError as error:
+    except (openai.BadRequestError, openai.PermissionDeniedError) as error:
         refused.append(error.param)
 seen["refused"] = refused
 

@@ -138,10 +138,10 @@ describe.skipIf(CHROMIUM === null)('answers beside the curve', () => {
     await context.close()
   })
 
-  test('numbers of the reward that change, and how much was trained, are charts at first', async () => {
+  test('numbers of the reward that change, length, and how much was trained, are charts at first', async () => {
     const { context, page } = await open()
     const titles = await page.locator('.chart h3').allTextContents()
-    expect(titles.slice(0, 3)).toEqual(['Reward', 'train/words', 'Tokens trained'])
+    expect(titles.slice(0, 4)).toEqual(['Reward', 'train/words', 'Length of answers, tokens', 'Tokens trained'])
     // it is 1 at every step
     expect(titles).not.toContain('train/language')
     await context.close()

@@ -181,9 +181,7 @@ function operationsLater(context: ServiceContext, peers: Storage['peers']): Late
     ),
     tokens: later(async () => (await import('../operations/generation/text/tokens.js')).createTokenService(context)),
     systemCheck: later(async () => (await import('../operations/system-check.js')).createSystemCheckService(context)),
-    verify: later(async () => (await import('../operations/backup/verify-storage.js')).createVerifyService(context), {
-      run: true,
-    }),
+    verify: later(async () => (await import('../operations/backup/verify-storage.js')).createVerifyService(context)),
     workerApi: later(async () =>
       (await import('../operations/training/worker-api.js')).createWorkerApiService(context),
     ),

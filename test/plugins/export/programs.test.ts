@@ -49,7 +49,7 @@ const source = sparkDirectory()
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trainyard-export-'))
-  adapter = await noisyAdapter(source)
+  adapter = await noisyAdapter(source, undefined, 0.5)
   shaped = await noisyAdapter(
     source,
     {

@@ -24,11 +24,11 @@ export function healthHandlers(options: AppOptions) {
       const { isHealthy, body } = await options.services.systemCheck.run()
       return c.json(body, isHealthy ? 200 : 503)
     },
-    'POST /v1/preview/verify': ({ principal, c }) => {
+    'POST /v1/preview/verify': async ({ principal, c }) => {
       options.eventStreams.enter(connectionOf(c), principal.entity)
       const gone = new AbortController()
       const signal = AbortSignal.any([c.req.raw.signal, options.closing, gone.signal])
-      const events = options.services.verify.run(principal, signal)
+      const events = await options.services.verify.run(principal, signal)
       return sendEvents(c, format(events, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
     },
   })

@@ -70,7 +70,7 @@ export async function* verifyDataDir(
 
 export interface VerifyService {
   /** @throws {ConflictError} `verify_running` while another one reads; {AppError} `forbidden` for a key of one project */
-  run(principal: Principal, signal: AbortSignal): AsyncGenerator<VerifyEvent>
+  run(principal: Principal, signal: AbortSignal): Promise<AsyncGenerator<VerifyEvent>>
 }
 
 /** Verifies what a running service has: one at a time, for every byte is read. */
@@ -92,7 +92,7 @@ export function createVerifyService({
   }
 
   return {
-    run: (principal, signal) => {
+    run: async (principal, signal) => {
       if (principal.project !== null) {
         throw new AppError('permission', 'forbidden', 'blobs are of all projects, and this API key sees one', {
           hint: 'use a key without a project, or trainyard verify --data-dir on the machine of the server',

@@ -21,10 +21,13 @@ export function RolloutGroupPage(): JSX.Element {
   const path = jobApi(id, `/groups/${encodeURIComponent(group)}`)
   const found = useLoad(path, (signal) => ask<RolloutGroupDetail>(path, { signal }))
   const index = Number(group)
-  usePlaces({
-    j: groupsPath(id, `/${index + 1}`),
-    k: index === 0 ? null : groupsPath(id, `/${index - 1}`),
-    u: groupsPath(id),
+  usePlaces(() => {
+    const now = Number(route.value.params['group'])
+    return {
+      j: groupsPath(id, `/${now + 1}`),
+      k: now === 0 ? null : groupsPath(id, `/${now - 1}`),
+      u: groupsPath(id),
+    }
   })
   return (
     <>

@@ -63,7 +63,7 @@ function Shown(props: { readonly id: string; readonly path: string; readonly fir
   const [problem, setProblem] = useState<ApiError | null>(null)
   useEffect(() => setHasMore(first.has_more), [first])
   const rows = [...first.data, ...more]
-  usePlaces({ j: rows[0] === undefined ? null : groupsPath(id, `/${rows[0].index}`) })
+  usePlaces(() => ({ j: rows[0] === undefined ? null : groupsPath(id, `/${rows[0].index}`) }))
   async function readMore(): Promise<void> {
     setProblem(null)
     try {

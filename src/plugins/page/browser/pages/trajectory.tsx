@@ -26,9 +26,13 @@ export function TrajectoryPage(): JSX.Element {
   const index = Number(trajectory)
   const size = found.data?.group_size ?? index + 1
   const at = (place: number): string => groupsPath(id, `/${group}/${place}`)
-  const next = index + 1 < size ? at(index + 1) : null
-  const before = index > 0 ? at(index - 1) : null
-  usePlaces({ j: next, k: before, u: groupsPath(id, `/${group}`) })
+  const after = (place: number): string | null => (place + 1 < size ? at(place + 1) : null)
+  const previous = (place: number): string | null => (place > 0 ? at(place - 1) : null)
+  const [next, before] = [after(index), previous(index)]
+  usePlaces(() => {
+    const now = Number(route.value.params['trajectory'])
+    return { j: after(now), k: previous(now), u: groupsPath(id, `/${group}`) }
+  })
   return (
     <>
       <Title text={`Trajectory ${trajectory} of group ${group}`}>

@@ -38,8 +38,8 @@ const PARTS = [
   'samples',
   'probes',
   'outbox',
-  'demo',
   'engine nodes',
+  'demo',
   'server',
 ]
 
@@ -76,12 +76,16 @@ describe.skipIf(process.platform !== 'linux')('a start (seen through /proc, so o
     const ended: string[] = []
     const watch = { started: (part: string) => started.push(part), ended: (part: string) => ended.push(part) }
     const service = await start({ seams: { watch } })
-    expect(started).toEqual(PARTS)
-    expect(heldFor(dataDir).files.length).toBeGreaterThan(0)
-    expect(heldFor(dataDir).children.length).toBe(before.children.length + 1)
-    expect(heldFor(dataDir).ports).toBe(before.ports + 1)
-    expect(ended).toEqual([])
-    await service.close(1000)
+    try {
+      expect(started).toEqual(PARTS)
+      expect(heldFor(dataDir).files.length).toBeGreaterThan(0)
+      expect(heldFor(dataDir).children.length).toBe(before.children.length + 1)
+      expect(heldFor(dataDir).ports).toBe(before.ports + 1)
+      expect(ended).toEqual([])
+    } finally {
+      // one that stays is in the way of all tests behind it
+      await service.close(1000)
+    }
     expect(ended).toEqual([...PARTS].reverse())
     await untilReleased(dataDir, before)
   })

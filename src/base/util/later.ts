@@ -10,7 +10,8 @@ type StreamsOf<T> = {
 }[keyof T]
 
 /**
- * Every method waits until the object is there: what one that answers bit by bit refuses is refused by its first bit, and not by the call. One that could not be loaded is tried again by the next call.
+ * Every method waits until the object is there: what one that answers bit by bit refuses is refused by its first bit, and not by
+ * the call. One that could not be loaded is tried again by the next call.
  *
  * @param streams names every method that answers bit by bit
  */

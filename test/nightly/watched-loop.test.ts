@@ -165,7 +165,8 @@ describe.skipIf(CHROMIUM === null)('a loop that is watched', () => {
     expect(await near.page.evaluate(isFirst), 'charts are those of the beginning').toBe(true)
 
     // a step that the list did not show by itself was there by the time it showed a later one
-    await until(async () => (await shownStep(far.page)) === BEFORE + STEPS || null, 'the last step, far away')
+    const hasLast = `window.seen.has(${BEFORE + STEPS})`
+    await until(async () => (await far.page.evaluate<boolean>(hasLast)) || null, 'the last step, far away')
     const seen = await far.page.evaluate<readonly (readonly [number, number])[]>('[...window.seen]')
     const late = await far.page.evaluate<number>('window.latest')
     const behind = [...madeAt].map(([made, atMs]) => {

@@ -1,8 +1,7 @@
 /**
  * From a fresh data directory to a trained model that answers, with a mouse and nothing else: the demo in three minutes, own
  * examples in ten. `TRAINYARD_DEMO_STEPS=2` ends the demo after so many steps, as its button does; UI_SHOTS=<folder> keeps a
- * picture of
- * each click.
+ * picture of each click.
  */
 import { availableParallelism, loadavg } from 'node:os'
 import { join } from 'node:path'

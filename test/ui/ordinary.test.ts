@@ -1,8 +1,7 @@
 /**
  * More of what ordinary use met once: a plan that nobody saw, a live job whose zoom and log were drawn anew, a phone's panel
  * over the text it is about, numbers of preferences that had no chart, tabs that forgot where one was; and a model that is
- * noted, tagged
- * and deleted.
+ * noted, tagged and deleted.
  */
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'

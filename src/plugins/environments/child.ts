@@ -1,7 +1,6 @@
 /**
  * A program of somebody else at the other end of pipes, a JSON value a line: in a process group of its own, which is killed
- * as a whole, with
- * bounded lines, the end of what it wrote on stderr kept, and no variable of ours but PATH, HOME and LANG.
+ * as a whole, with bounded lines, the end of what it wrote on stderr kept, and no variable of ours but PATH, HOME and LANG.
  *
  * Knows two ways to use it: messages in both directions, and questions with an id that are answered in any order.
  */
@@ -206,9 +205,8 @@ interface Waiting {
 
 /**
  * A child that answers questions: `{id, op, …}` and then `{id, ok: true, …}` or `{id, ok: false, error}`, in any order. It
- * is started by the
- * first question, and anew by the next one after its end. Questions that were waiting when another one's time was over are
- * asked once more.
+ * is started by the first question, and anew by the next one after its end. Questions that were waiting when another one's
+ * time was over are asked once more.
  */
 export function createAnswering(setup: ChildSetup): Answering {
   let child: LineChild | null = null

@@ -1,7 +1,6 @@
 /**
  * One episode, whoever asks: with its time limit, its reward checked, its numbers named, and every way to fail as a failure.
- * And many of them as
- * groups for `gather`.
+ * And many of them as groups for `gather`.
  */
 import { withRecordedSets } from '#base/sampling-record.js'
 import type { Clock } from '#base/util/clock.js'

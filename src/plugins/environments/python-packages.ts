@@ -1,7 +1,7 @@
 /**
  * Which Python an environment's process is: the one that was named, else a virtual environment of the data folder that holds
- * what it needs,
- * else `python3` where the package is there. With `--install` such an environment is made; without it nothing is fetched.
+ * what it needs, else `python3` where the package is there. With `--install` such an environment is made; without it nothing
+ * is fetched.
  */
 import { createHash } from 'node:crypto'
 import { mkdir, rm, stat } from 'node:fs/promises'

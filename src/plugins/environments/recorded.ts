@@ -1,7 +1,6 @@
 /**
  * Episodes in which the environment asks the model itself: an address of the server below which it is recorded by token ids,
- * and what was
- * recorded there as a trajectory. Knows the server by its API only.
+ * and what was recorded there as a trajectory. Knows the server by its API only.
  */
 import { withRecordedSets } from '#base/sampling-record.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'

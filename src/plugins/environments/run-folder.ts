@@ -1,7 +1,7 @@
 /**
  * The folder of a run (`--out`): what it is of, the groups of each step, and what became of them. A run that was killed goes
- * on from it: with the
- * groups that are on the disk, and the job under the same key, so that no step is gathered or trained twice.
+ * on from it: with the groups that are on the disk, and the job under the same key, so that no step is gathered or trained
+ * twice.
  */
 import { mkdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'

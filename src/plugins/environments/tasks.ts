@@ -1,7 +1,6 @@
 /**
  * Which tasks are trained on and which are measured, and that none is both. Tasks are told apart by their keys, by what they
- * ask: a generator's
- * two ranges of seeds may ask the same, and a small one does.
+ * ask: a generator's two ranges of seeds may ask the same, and a small one does.
  *
  * Places are chosen by the step alone, so that a run that goes on draws what one that was never stopped would have drawn.
  */

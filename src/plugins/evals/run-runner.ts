@@ -1,7 +1,6 @@
 /**
  * Answers runs, one after the other: each row is answered by the API for whoever made the run, graded by it, and written
- * down at once, so
- * that a stop or a kill of the server costs the rows that were being answered.
+ * down at once, so that a stop or a kill of the server costs the rows that were being answered.
  */
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'

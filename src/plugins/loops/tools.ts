@@ -1,8 +1,8 @@
 /**
  * Tools of a loop's episodes, as Azure's reinforcement jobs have them: the model's call is POSTed to the tool's server as a
  * `function_call`, and its `function_call_output` goes back to the model. What 4xx says the model is shown; what is busy,
- * fails or says
- * nothing is asked again three times, and then the episode is dropped. Source: Microsoft's notes on the preview.
+ * fails or says nothing is asked again three times, and then the episode is dropped. Source: Microsoft's notes on the
+ * preview.
  *
  * Addresses keep the rules of webhooks.
  */

@@ -1,7 +1,7 @@
 /**
  * What stands below the address of a rollout: the server's own paths, asked for whoever opened the rollout, in whatever
- * format. The token
- * opens this rollout and nothing else: its model answers whatever model is named, nothing is stored, and nothing stored is read.
+ * format. The token opens this rollout and nothing else: its model answers whatever model is named, nothing is stored, and
+ * nothing stored is read.
  */
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { stringifyExact } from '#base/json/exact-json.js'

@@ -1,7 +1,6 @@
 /**
  * Endpoints of recorded rollouts: what makes, ends and reads them; and what a program finds below the address of one, which
- * is what
- * the server's own paths are. The token stands in the address, so no key is asked for there.
+ * is what the server's own paths are. The token stands in the address, so no key is asked for there.
  */
 import { z } from 'zod'
 import { CONVERSATION, small } from '#contract/endpoints/bodies.js'

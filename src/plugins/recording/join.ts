@@ -1,7 +1,7 @@
 /**
  * Recorded calls → histories, by token ids alone: a prompt that begins with an earlier prompt and its answer continues that
- * one, and any
- * other begins a history of its own (a sub-agent, a compacted conversation, a text that was tokenized in another way).
+ * one, and any other begins a history of its own (a sub-agent, a compacted conversation, a text that was tokenized in
+ * another way).
  *
  * Every sampled token is in exactly one history. Knows neither text nor wire. Held by `test/plugins/recording/join.test.ts`.
  */

@@ -3,8 +3,7 @@
  * sampled.
  *
  * An answer is stored before a client can have the end of it, so that whoever ends the rollout, or goes on from the answer,
- * finds it, at
- * any server. What did not arrive is taken back.
+ * finds it, at any server. What did not arrive is taken back.
  */
 
 import type { JsonValue } from '#base/util/json.js'

@@ -1,7 +1,6 @@
 /**
  * Calls of a rollout → a trajectory as `train rl` takes it. What trains are the ids, with the prompt of each turn; messages
- * beside them
- * are for people and for rewards that read.
+ * beside them are for people and for rewards that read.
  */
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { maxOf, minOf } from '#base/util/lists.js'

@@ -1,7 +1,6 @@
 /**
  * Azure's addresses: the stock clients call here what they call there, by `api-version` and the header `api-key`; whose key
- * it is,
- * its scope and what it may see are those of the endpoint itself.
+ * it is, its scope and what it may see are those of the endpoint itself.
  */
 import OpenAI, { AzureOpenAI, toFile } from 'openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'

@@ -1,7 +1,6 @@
 /**
  * OpenAI's evals by its own client: given answers and answers of a model are measured, by whoever's they are, bounded, and
- * where the
- * server stopped in the middle the rest is.
+ * where the server stopped in the middle the rest is.
  */
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

@@ -1,7 +1,6 @@
 /**
  * A reinforcement job of Azure's client with an endpoint grader, `tools` and `max_episode_steps`, against a local server
- * that is busy,
- * fails and says nothing now and then: the job ends, and what the server said is what was trained on.
+ * that is busy, fails and says nothing now and then: the job ends, and what the server said is what was trained on.
  */
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -1,7 +1,7 @@
 /**
  * A loop of the server whose process, server and worker are killed with `kill -9` in its phases: it ends with the adapter of
- * an undisturbed
- * one, a job a step, and its judge was asked once an answer, but for what it was answering when somebody was killed.
+ * an undisturbed one, a job a step, and its judge was asked once an answer, but for what it was answering when somebody was
+ * killed.
  *
  * `SERVER_LOOP_KILLS=30 SERVER_LOOP_SEED=2` kills more often, at other moments; both are said when the test fails.
  */

@@ -1,7 +1,6 @@
 /**
  * Graders in Python: what they score, and sixteen and more that mean harm. Each ends within its limit and a second by its
- * flag, and the
- * next answer of the same process is graded as if nothing had been.
+ * flag, and the next answer of the same process is graded as if nothing had been.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'

@@ -1,7 +1,6 @@
 /**
  * Python graders of a server: refused unless they are allowed, run by the stock client where they are, and no harm to
- * whoever else asks the
- * server meanwhile; a loop whose reward is one.
+ * whoever else asks the server meanwhile; a loop whose reward is one.
  */
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'

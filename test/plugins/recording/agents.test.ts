@@ -1,7 +1,6 @@
 /**
  * Stock agents that know nothing of recording, by their base URL alone: OpenAI's tool runner, Anthropic's, the Vercel AI SDK
- * in chat and
- * responses, whole and streamed. What they did trains, as the trainer sees what was sampled.
+ * in chat and responses, whole and streamed. What they did trains, as the trainer sees what was sampled.
  */
 import { createOpenAI } from '@ai-sdk/openai'
 import Anthropic from '@anthropic-ai/sdk'

@@ -1,7 +1,6 @@
 /**
  * Rollouts of programs: every dialect below an address, whole and streamed, against the template's own second pass; what is
- * delivered,
- * what is not; limits, sampling, sessions, ends, rows that train.
+ * delivered, what is not; limits, sampling, sessions, ends, rows that train.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'

@@ -1,8 +1,7 @@
 /**
  * An agent that is a command: any program that asks a model at the address which `OPENAI_BASE_URL` or `ANTHROPIC_BASE_URL`
- * says. Each episode
- * is one run of it, with an address of its own, in a folder of its own and a process group of its own; what it asked is
- * recorded by token ids.
+ * says. Each episode is one run of it, with an address of its own, in a folder of its own and a process group of its own;
+ * what it asked is recorded by token ids.
  *
  * `{prompt}`, `{model}` and `{base_url}` in the command become arguments as they are: no shell reads them. What an episode
  * is worth is

@@ -1,7 +1,6 @@
 /**
  * A session with an MCP server: by the SDK's client over our own child (a process group a session, bounded lines, no
- * variable of ours), or over
- * streamable HTTP. What it answers is text or a failure.
+ * variable of ours), or over streamable HTTP. What it answers is text or a failure.
  */
 import {
   Client,

@@ -1,9 +1,7 @@
 /**
  * The tools of an MCP server as an environment: the model calls them until it answers without a call. What it is asked is a
- * file's; what that is
- * worth is `--reward`'s, or follows from the call that a row expects: `"call": {"name": …, "arguments": {…}}` earns 0.4 for
- * the tool, 0.4 for the
- * arguments, 0.2 for an answer after it.
+ * file's; what that is worth is `--reward`'s, or follows from the call that a row expects: `"call": {"name": …, "arguments":
+ * {…}}` earns 0.4 for the tool, 0.4 for the arguments, 0.2 for an answer after it.
  *
  * A command is started anew for each episode, so that none sees what another did.
  */

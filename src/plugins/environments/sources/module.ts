@@ -1,13 +1,11 @@
 /**
  * An environment of one's own: a module that exports it. It runs in this process, as a reward module does; an episode that
- * takes too long is left
- * behind and not killed.
+ * takes too long is left behind and not killed.
  *
  * The export `environment`, or the default one: `tasks`, an array of rows or a function `(split, from, count)` that makes
  * them; and
  * `create(task, { seed })`, which answers an `Environment` of one episode (`reset`, `step`, and `close` where something must
- * end). Or, for one turn
- * a task, rows with `prompt` or `messages` and `reward(answer, task)`.
+ * end). Or, for one turn a task, rows with `prompt` or `messages` and `reward(answer, task)`.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'

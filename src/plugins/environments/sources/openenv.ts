@@ -1,8 +1,7 @@
 /**
  * A server of the OpenEnv kind (openenv 0.10, BSD-3): one websocket an episode at `/ws`, since its HTTP `/reset` and `/step`
- * make an environment
- * of their own for each call. What the model says becomes an action by the schema that the server shows: its text, JSON, or
- * calls of tools.
+ * make an environment of their own for each call. What the model says becomes an action by the schema that the server shows:
+ * its text, JSON, or calls of tools.
  *
  * A server plays one session in all unless it says otherwise; how many is learned from its refusals.
  */

@@ -1,9 +1,7 @@
 /**
  * Environments of verifiers (0.4.x, MIT): Python plays them (`src/plugins/environments/python/verifiers_bridge.py`), and
- * they ask the model themselves. All of a run
- * ask at one address of the server, where each episode is told from others by the id of its trace in `X-Session-ID`; what it
- * was worth is
- * Σ score · weight of its rewards.
+ * they ask the model themselves. All of a run ask at one address of the server, where each episode is told from others by
+ * the id of its trace in `X-Session-ID`; what it was worth is Σ score · weight of its rewards.
  *
  * Environments of several seats are refused: an episode of theirs is several trajectories with rewards of their own.
  */

@@ -1,9 +1,7 @@
 /**
  * What of files for OpenAI's API runs here, differs, or is refused: one sentence a kind, with the lines that it is of. The
- * same readers
- * say it that read requests. A file is JSON (a job, a request for a grader, a grader) or JSON Lines (rows, requests of a
- * batch, or any
- * of those).
+ * same readers say it that read requests. A file is JSON (a job, a request for a grader, a grader) or JSON Lines (rows,
+ * requests of a batch, or any of those).
  */
 import { AppError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'

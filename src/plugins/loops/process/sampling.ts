@@ -31,8 +31,7 @@ export interface Asked {
 
 /**
  * A group a row, `answers` trajectories each; a row that cannot be answered leaves an exception, and so does an episode
- * whose tools gave
- * no answer.
+ * whose tools gave no answer.
  */
 export async function sample(
   { client, model, step, spec, callTool }: Sampling,

@@ -1,7 +1,6 @@
 /**
  * Rows of recorded rollouts and of their calls. What a request may still do is one statement with its condition, so that
- * servers that
- * share the database count together.
+ * servers that share the database count together.
  */
 import { type Selectable, sql } from 'kysely'
 import { canonicalId } from '#base/util/ids.js'

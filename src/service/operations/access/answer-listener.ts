@@ -1,7 +1,6 @@
 /**
  * Who hears how answers come about: the prompt and every sampled token, behind the template and before the text, in whatever
- * format was
- * asked. Bound to a principal, as what it may be answered is. Knows nothing of what becomes of it.
+ * format was asked. Bound to a principal, as what it may be answered is. Knows nothing of what becomes of it.
  */
 import type { JsonValue } from '#base/util/json.js'
 import type { ChatMessage, SamplingParameters } from '#inference/host/protocol.js'

@@ -62,7 +62,7 @@ interface RecordedRolloutService {
   get(principal: Principal, id: string): Promise<RecordedRollout & { trajectory: JsonObject | null }>
   finish(principal: Principal, id: string, request: FinishRolloutRequest): Promise<RecordedRollout>
   delete(principal: Principal, id: string): Promise<void>
-  /** Lines of JSON; none where no rollout of the run has ended. */
+  /** Lines of JSON, in pieces; none where no rollout of the run has ended. */
   groups(principal: Principal, query: RolloutGroupsQuery): Promise<AsyncIterable<string>>
 }
 
@@ -245,6 +245,7 @@ async function collectGroups(
   return groups
 }
 
+/** A line of JSON for each group, in pieces. */
 async function* toLines(
   groups: ReadonlyMap<string, readonly RolloutRecord[]>,
   trajectoryOf: (rollout: RolloutRecord) => Promise<JsonObject | null>,
@@ -252,17 +253,21 @@ async function* toLines(
   for (const rollouts of groups.values()) {
     const [first] = rollouts
     if (first === undefined) continue
-    const trajectories: JsonObject[] = []
+    // one at a time: a run that names no tasks is a single group, of any size
+    let before = '{"trajectories":['
     for (const rollout of rollouts) {
       const trajectory = rollout.status === 'finished' ? await trajectoryOf(rollout) : null
-      if (trajectory !== null) trajectories.push(trajectory)
+      if (trajectory === null) continue
+      yield before + JSON.stringify(trajectory)
+      before = ','
     }
+    if (before !== ',') yield before
     const exceptions = rollouts.flatMap(({ status, result }) => {
       if (status === 'expired') return [EXPIRED]
       return status === 'failed' ? [result?.error ?? NO_TURN] : []
     })
     const metadata = { run: first.run, task: first.task, group: first.group }
-    yield `${JSON.stringify({ trajectories, exceptions, metadata })}\n`
+    yield `],"exceptions":${JSON.stringify(exceptions)},"metadata":${JSON.stringify(metadata)}}\n`
   }
 }
 

@@ -30,6 +30,11 @@ const ask = async (method: string, headers: Record<string, string> = {}, json: o
     ...(method === 'POST' ? { json } : {}),
   })
 
+const hasNoSession = async (): Promise<boolean> => {
+  const { body } = await service.json<{ data: { name: string }[] }>('/v1/preview/sessions')
+  return body.data.every(({ name }) => name !== 'demo')
+}
+
 describe.skipIf(CHROMIUM === null)('the demo on the page', () => {
   beforeAll(async () => {
     service = await createTestService({ scripted: false, baseModels: ['trainyard/spark'] })
@@ -41,7 +46,7 @@ describe.skipIf(CHROMIUM === null)('the demo on the page', () => {
     await service?.dispose()
   })
 
-  test('runs because a button is pressed, its curve grows, and it is stopped', { timeout: PATIENCE_MS }, async () => {
+  test('runs because a button is pressed, and its curve grows', { timeout: PATIENCE_MS }, async () => {
     const window = await openWindow(browser, service.url, { token })
     const { context, page, problems } = window
     context.setDefaultTimeout(PATIENCE_MS)
@@ -66,20 +71,34 @@ describe.skipIf(CHROMIUM === null)('the demo on the page', () => {
     const refused = await ask('POST', stranger)
     expect([refused.status, refused.body.error.code]).toEqual([409, 'demo_running'])
     expect((await ask('DELETE', stranger)).body.status).toBe('idle')
-    await line.getByText('at step 1').waitFor()
+    // whichever step the page asks at: on a fast machine the first ones pass between two of its questions, and all may be over here
+    await line.getByText(/at step \d+/).waitFor()
     await expectSound(window, 'demo')
 
     await line.getByRole('link', { name: 'Watch its curve' }).click()
     await page.locator('.u-over').first().waitFor()
-    await page.goBack()
+    expect((await service.json(`/v1/preview/models/${running.model_id}`)).status).toBe(200)
+    expect(await problems()).toEqual([])
+    await context.close()
+    await ask('DELETE')
+    await until(hasNoSession, 'the end of its session')
+  })
+
+  test('is stopped by a button, and its model stays', { timeout: PATIENCE_MS }, async () => {
+    const before = (await ask('GET')).body.model_id
+    await ask('POST')
+    const { context, page, problems } = await openWindow(browser, service.url, { token })
+    context.setDefaultTimeout(PATIENCE_MS)
+    await page.goto('/ui/')
+    const line = page.getByRole('region', { name: 'Demo' })
+    await line.getByRole('link', { name: 'Watch its curve' }).waitFor() // its model is made
     await line.getByRole('button', { name: 'Stop the demo' }).click()
     await line.getByText('was stopped').waitFor()
-    expect((await ask('GET')).body).toMatchObject({ status: 'stopped', model_id: running.model_id })
-    await until(async () => {
-      const { body } = await service.json<{ data: { name: string }[] }>('/v1/preview/sessions')
-      return body.data.every(({ name }) => name !== 'demo')
-    }, 'the end of its session')
-    expect((await service.json(`/v1/preview/models/${running.model_id}`)).status).toBe(200)
+    const { body } = await ask('GET')
+    expect(body.status).toBe('stopped')
+    await until(hasNoSession, 'the end of its session')
+    expect(body.model_id).not.toBe(before)
+    expect((await service.json(`/v1/preview/models/${body.model_id}`)).status).toBe(200)
     expect(await problems()).toEqual([])
     await context.close()
   })

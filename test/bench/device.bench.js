@@ -139,17 +139,17 @@ async function measureSteps(runtime, prepared, { streams, prompt, steps }) {
 async function measureTraining(runtime, prepared, { rows: shapes }) {
   const { toRowBatch, sequenceRow, perToken } = await load('training/trainer/row-batch')
   const { createTrainer } = await load('training/trainer/trainer')
-  const { rowSettings, startingPoint } = await load('training/trainer/job')
+  const { openLearner, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { float32Tensor } = await load('numerics/tensor/host-tensor')
   const values = {}
   for (const [count, length] of shapes) {
     const start = startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 })
     const context = { runtime, prepared, jobId: 'bench', ...start }
-    const settings = await rowSettings(context, { precision: 'f32', longestRow: length })
+    const ahead = { longestRow: length, isRecomputed: length > 1024 }
+    const learner = await openLearner(context, { precision: 'f32', rows: ahead })
     const loss = { kind: 'cross_entropy' }
-    const given = { ...context, ...settings, loss, settings: SFT_OPTIMIZER, isRecomputed: length > 1024 }
-    const trainer = await createTrainer(given)
+    const trainer = await createTrainer({ learner, loss, settings: SFT_OPTIMIZER })
     const row = (seed) =>
       sequenceRow(
         Int32Array.from({ length }, (_, at) => (at * 31 + seed) % 250),
@@ -162,7 +162,7 @@ async function measureTraining(runtime, prepared, { rows: shapes }) {
     await step()
     const bestMs = Math.min(await timed(step), await timed(step))
     values[`training, ${count} x ${length} tokens`] = { value: (count * length) / (bestMs / 1000), unit: 'tokens/s' }
-    await trainer.release()
+    await learner.release()
   }
   return values
 }

@@ -170,7 +170,7 @@ async function fullTask(config, { runtime, directory }, { optimizer, share, micr
 /** Steps of an adapter. */
 async function adapterTask(config, { runtime, directory }) {
   const { createTrainer } = await load('training/trainer/trainer')
-  const { rowSettings, startingPoint } = await load('training/trainer/job')
+  const { openLearner, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { prepareBaseModel } = await load('model/architectures/prepare')
   const { initialState } = await import('../../dist/test/spark/training/full-trainer.js')
@@ -186,18 +186,14 @@ async function adapterTask(config, { runtime, directory }) {
   const prepared = await prepareBaseModel(modelDirectory, path.join(directory, 'prepared'), ['f32'])
   const starting = startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 })
   const context = { runtime, prepared, jobId: 'bench', ...starting }
-  const settings = await rowSettings(context, { precision: 'f32', longestRow: 64 })
-  const trainer = await createTrainer({
-    ...context,
-    ...settings,
-    loss: { kind: 'cross_entropy' },
-    settings: SFT_OPTIMIZER,
-  })
+  const rows = { longestRow: 64, isRecomputed: false }
+  const learner = await openLearner(context, { precision: 'f32', rows })
+  const trainer = await createTrainer({ learner, loss: { kind: 'cross_entropy' }, settings: SFT_OPTIMIZER })
   const batch = await microBatch(config, { rows: 32, length: 64, share: 0.5 })
   return timed(
     () => trainer.step([batch], { learningRate: 1e-4 }),
     (seconds) => (32 * 64) / seconds,
-    () => trainer.release(),
+    () => learner.release(),
   )
 }
 

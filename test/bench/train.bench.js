@@ -104,7 +104,7 @@ async function measure(rowCount, length, steps, hasIntegers = 0, recomputed = -1
   const { createOrtRuntime } = await load('numerics/runtime/ort-runtime')
   const { toRowBatch, sequenceRow, perToken } = await load('training/trainer/row-batch')
   const { createTrainer } = await load('training/trainer/trainer')
-  const { rowSettings, startingPoint } = await load('training/trainer/job')
+  const { openLearner, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { needsRecomputation } = await load('training/trainer/memory')
   const { createRng } = await load('base/util/rng')
@@ -114,19 +114,24 @@ async function measure(rowCount, length, steps, hasIntegers = 0, recomputed = -1
   try {
     const prepared = await prepareRandom(load, directory, CONFIG)
     const roofBefore = await measureRoof(load, { runtime, directory, threads, now })
+    const profilePrefix = process.env.TRAINYARD_BENCH_PROFILE
+    const profiled = {
+      ...runtime,
+      loadSession: (model, options) => runtime.loadSession(model, { ...options, profilePrefix }),
+    }
     const context = {
       ...threads,
-      runtime,
+      runtime: profilePrefix === undefined ? runtime : profiled,
       prepared,
       jobId: 'bench',
       ...startingPoint(prepared, null, { kind: 'sft', lora: null, seed: 1 }),
     }
-    const settings = await rowSettings(context, { precision: hasIntegers === 1 ? 'int8' : 'f32', longestRow: length })
-    if (process.env.TRAINYARD_BENCH_PROFILE) settings.session.profilePrefix = process.env.TRAINYARD_BENCH_PROFILE
+    const precision = hasIntegers === 1 ? 'int8' : 'f32'
     const started = now()
     const isRecomputed = recomputed === -1 ? needsRecomputation(CONFIG, { rows: rowCount, length }) : recomputed === 1
     const loss = { kind: 'cross_entropy' }
-    const trainer = await createTrainer({ ...context, ...settings, loss, settings: SFT_OPTIMIZER, isRecomputed })
+    const learner = await openLearner(context, { precision, rows: { longestRow: length, isRecomputed } })
+    const trainer = await createTrainer({ learner, loss, settings: SFT_OPTIMIZER })
     const loadMs = now() - started
     const rng = createRng('bench')
     const rows = Array.from({ length: rowCount }, () =>
@@ -146,7 +151,7 @@ async function measure(rowCount, length, steps, hasIntegers = 0, recomputed = -1
       await trainer.step([{ batch, lossInputs }], { learningRate: 1e-4 })
       if (step > 0) times.push(now() - begun)
     }
-    await trainer.release()
+    await learner.release()
     const roofAfter = await measureRoof(load, { runtime, directory, threads, now })
     // The best of the steps, as for the roof: what another program took from this one says nothing about either.
     const seconds = Math.min(...times) / 1000

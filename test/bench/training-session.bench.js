@@ -131,7 +131,7 @@ async function measure() {
   const { threadsFor } = await load('numerics/runtime/default-threads')
   const { labelledRow, toRowBatch, perToken } = await load('training/trainer/row-batch')
   const { createTrainer } = await load('training/trainer/trainer')
-  const { rowSettings, startingPoint } = await load('training/trainer/job')
+  const { openLearner, startingPoint } = await load('training/trainer/job')
   const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { float32Tensor } = await load('numerics/tensor/host-tensor')
   const directory = mkdtempSync(path.join(os.tmpdir(), 'trainyard-bench-session-'))
@@ -149,12 +149,13 @@ async function measure() {
       jobId: 'bench',
       ...startingPoint(prepared, null, { kind: 'sft', lora: { rank: 8, alpha: 32 }, seed: 1 }),
     }
-    const settings = await rowSettings(context, { precision: 'f32', longestRow: LENGTH })
+    const rows = { longestRow: LENGTH, isRecomputed: false }
+    const learner = await openLearner(context, { precision: 'f32', rows })
     const loss = { kind: 'cross_entropy' }
-    const trainer = await createTrainer({ ...context, ...settings, loss, settings: SFT_OPTIMIZER })
-    const rows = await randomRows(ROWS, LENGTH)
+    const trainer = await createTrainer({ learner, loss, settings: SFT_OPTIMIZER })
+    const drawn = await randomRows(ROWS, LENGTH)
     const step = async () => {
-      const labelled = rows.map(({ prompt, tokens }) =>
+      const labelled = drawn.map(({ prompt, tokens }) =>
         labelledRow(Int32Array.from([...prompt, ...tokens.slice(0, -1)]), Int32Array.from(tokens)),
       )
       const batch = toRowBatch(labelled)
@@ -170,7 +171,7 @@ async function measure() {
     const { user, system } = process.cpuUsage(cpu)
     const per = (value) => value / STEPS
     console.log(JSON.stringify({ wall: per(performance.now() - wall), cpu: per((user + system) / 1000) }))
-    await trainer.release()
+    await learner.release()
   } finally {
     rmSync(directory, { recursive: true, force: true, maxRetries: 20 })
   }

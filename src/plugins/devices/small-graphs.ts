@@ -20,9 +20,9 @@ import { type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine } from '#training/trainer/gradient-engine.js'
+import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { onnxEngines } from '#training/trainer/onnx-engine.js'
 import { perToken, type RowBatch, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
-import { adapterFeeds } from '#training/trainer/trainer.js'
 
 /** What a graph gave, by output. */
 export type Results = ReadonlyMap<string, Float32Array>

@@ -3,8 +3,9 @@
  */
 import { TrainingError } from '#base/errors/errors.js'
 import { parameterCount } from '#model/architectures/decoder-config.js'
-import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import type { TrainingPrecision } from '#training/trainer/job.js'
+import { createEngineLearner } from '#training/trainer/learner/engine-learner.js'
+import type { LearnerBackend } from '#training/trainer/learner/learner.js'
 import type { Trainer, TrainerOptions } from '#training/trainer/trainers.js'
 import type { TorchDtype } from './model-message.js'
 import { openTorchEngines } from './torch-engines.js'
@@ -46,9 +47,9 @@ export function openTrainer({ python, environment }: TrainerOptions): Trainer {
   }
 }
 
-function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined): GradientBackend {
+function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined): LearnerBackend {
   const { versions } = process
-  const backend: GradientBackend = {
+  const backend: LearnerBackend = {
     facts: { name: 'torch', description: describeVersions(versions) },
     computing: {
       trainer: 'torch',
@@ -59,18 +60,22 @@ function torchBackend(process: TorchProcess, onAnswer: (() => void) | undefined)
       if (versions.freeBytes === null) return null
       return Math.max(0, versions.freeBytes - parameterCount(config) * DTYPE_BYTES[dtypeOf(precision)])
     },
-    engines: async ({ prepared, adapter, dropout, precision, runtime, threads }) => {
+    open: async (options) => {
+      const { prepared, state, dropoutShare: dropout, precision, runtime, threads = null } = options
       const dtype = dtypeOf(precision)
-      return openTorchEngines(process, {
+      const heard = onAnswer === undefined ? {} : { onAnswer }
+      const of = {
         prepared,
-        adapter,
+        adapter: state.adapter.config,
         dropout,
         runtime,
         dtype,
         device: 'auto',
-        threads: threads ?? null,
-        ...(onAnswer === undefined ? {} : { onAnswer }),
-      })
+        threads,
+        ...heard,
+      } as const
+      // rows of all lengths run in the same engines
+      return createEngineLearner(options, { variantOf: () => '', open: () => openTorchEngines(process, of) })
     },
     check: async (runtime) => (await import('./self-check.js')).checkBackend(backend, runtime),
   }

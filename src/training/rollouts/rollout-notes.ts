@@ -16,8 +16,8 @@ import {
   sequenceBytes,
 } from '#contract/processes/rollouts.js'
 import type { PackedRow, PackedSequence } from '#training/rows/pack.js'
+import type { TokenOutputs } from '#training/trainer/learner/learner.js'
 import { type RowBatch, rowOf } from '#training/trainer/row-batch.js'
-import type { TokenOutputs } from '#training/trainer/trainer.js'
 
 /** What a token is called, and whether it is of the model's control tokens. */
 export interface TokenNames {

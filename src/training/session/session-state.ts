@@ -1,23 +1,21 @@
 /**
- * A training session's state as files: the adapter in the PEFT layout, AdamW's moments, and the gradients added up since the last step.
+ * What the learner of a training session starts with: a new adapter, or the files of one that was stored (`learner/state-files.ts`).
  */
 import { CheckpointError } from '#base/errors/errors.js'
 import type { FileContent } from '#base/util/file-content.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
-import { createAdapter, decodeStoredAdapter, encodeAdapter } from '#model/weights/adapter.js'
-import { decodeSafetensors, safetensorsPieces } from '#model/weights/safetensors.js'
+import { createAdapter, decodeStoredAdapter } from '#model/weights/adapter.js'
+import { decodeSafetensors } from '#model/weights/safetensors.js'
 import { type AdamWState, createAdamWState } from '#numerics/optim/adamw.js'
-import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
-import { adapterParameters } from '#training/trainer/trainer.js'
-import type { SessionState } from './live-session.js'
+import type { LearnerState } from '#training/trainer/learner/learner.js'
+import { adapterParameters } from '#training/trainer/learner/parameters.js'
+import { GRADIENTS_FILE, OPTIMIZER_FILE } from '#training/trainer/learner/state-files.js'
+import { decodeOptimizerState } from '#training/trainer/optimizer-state.js'
 
-export const OPTIMIZER_FILE = 'optimizer.safetensors'
-export const GRADIENTS_FILE = 'gradients.safetensors'
 /** Label of optimizer states that sessions make: jobs drop them, as those of another kind of job. */
-const OPTIMIZER_KIND = 'session'
+export const OPTIMIZER_KIND = 'session'
 
 /** Shape and beginning of a session's adapter. */
 export interface NewAdapter {
@@ -27,33 +25,12 @@ export interface NewAdapter {
 }
 
 /** A session that was never stored: its adapter changes nothing yet. */
-export function newSessionState(prepared: PreparedModel, shape: NewAdapter): SessionState {
+export function newSessionState(prepared: PreparedModel, shape: NewAdapter): LearnerState {
   return {
     adapter: createAdapter(adapterModules(prepared.config), shape),
     optimizer: createAdamWState(),
     gradients: new Map(),
   }
-}
-
-/** The adapter's two files. */
-export function encodeWeights({ adapter }: SessionState, baseModelName: string): Map<string, FileContent> {
-  return new Map<string, FileContent>(encodeAdapter(adapter, { baseModelName }))
-}
-
-/** The adapter and the moments. */
-export function encodeWeightsAndMoments(state: SessionState, baseModelName: string): Map<string, FileContent> {
-  const files = encodeWeights(state, baseModelName)
-  return files.set(OPTIMIZER_FILE, encodeOptimizerState(state.optimizer, OPTIMIZER_KIND))
-}
-
-/** Everything that a later process needs to go on with the same bits. */
-export function encodeSessionState(state: SessionState, baseModelName: string): Map<string, FileContent> {
-  const files = encodeWeightsAndMoments(state, baseModelName)
-  if (state.gradients.size === 0) return files
-  const tensors = new Map(
-    [...state.gradients].map(([name, values]) => [name, float32Tensor(values, [values.length])] as const),
-  )
-  return files.set(GRADIENTS_FILE, safetensorsPieces(tensors, { format: 'trainyard.gradients' }))
 }
 
 /**
@@ -66,7 +43,7 @@ export function decodeSessionState(
   prepared: PreparedModel,
   files: ReadonlyMap<string, FileContent>,
   title: string,
-): SessionState {
+): LearnerState {
   const weights = new Map([...files].filter(([name]) => name === ADAPTER_CONFIG_FILE || name === ADAPTER_WEIGHTS_FILE))
   const adapter = decodeStoredAdapter(title, weights, adapterModules(prepared.config))
   const optimizerBytes = files.get(OPTIMIZER_FILE)

@@ -4,30 +4,25 @@
  * A job is an async generator of events: whoever drives it stops it between two gradient steps by not asking for more.
  */
 
-import { InvalidRequestError, TrainingError } from '#base/errors/errors.js'
+import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Clock } from '#base/util/clock.js'
 import type { FileContent } from '#base/util/file-content.js'
 import { assertSameShape, LORA_DEFAULTS, LORA_TARGETS } from '#contract/jobs/lora-options.js'
 import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
-import { integerLayers } from '#model/architectures/integer/integer-layers.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
-import { readRotaryFrequencies, readSlidingFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { type AdapterModule, type AdapterWeights, createAdapter } from '#model/weights/adapter.js'
 import { isAdapted } from '#model/weights/adapter-config.js'
 import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
-import { isAccelerated, type Runtime } from '#numerics/runtime/runtime.js'
-import { DENSE_ATTENTION_TOKENS } from '#training/rows/attention-blocks.js'
-import type { GradientBackend, GradientEngines } from './gradient-engine.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
+import type { Learner, LearnerBackend, LearnerOptions } from './learner/learner.js'
+import { openOnnxLearner } from './learner/onnx-learner.js'
+import { adapterParameters } from './learner/parameters.js'
 import type { Dropout } from './masks/dropout.js'
-import { onnxEngines } from './onnx-engine.js'
 import { decodeOptimizerState } from './optimizer-state.js'
 import { createProgress, type JobProgress } from './progress.js'
 import type { ResumePoint } from './resume-point.js'
-import type { RowModel } from './row-decoder.js'
-import type { RowSessionOptions } from './row-session.js'
-import { adapterParameters } from './trainer.js'
 
 /** An event of a training job; every value is finite. */
 export interface TrainingEvent {
@@ -35,10 +30,8 @@ export interface TrainingEvent {
   readonly data: Readonly<Record<string, number>>
 }
 
-/** What a finished job leaves behind. */
+/** What a finished job leaves behind, beside its learner. */
 export interface TrainingOutcome {
-  readonly adapter: AdapterWeights
-  readonly optimizer: AdamWState
   /** Checkpoint metrics, names already prefixed. */
   readonly metrics: Readonly<Record<string, number>>
 }
@@ -47,10 +40,12 @@ export interface TrainingOutcome {
 export interface JobContext {
   readonly runtime: Runtime
   readonly prepared: PreparedModel
-  /** Changed in place by the job. */
+  /** What the learner starts with, and then the learner's. */
   readonly adapter: AdapterWeights
-  /** Changed in place by the job. */
+  /** What the learner starts with, and then the learner's. */
   readonly optimizer: AdamWState
+  /** The job's learner once it has opened one. */
+  readonly opened: { learner: Learner | null }
   /** Changed in place by the job; nothing done when it starts, also when it goes on from a resume point. */
   readonly progress: JobProgress
   /** Where the job goes on; null from its beginning. Events up to there were made before and are not made again. */
@@ -65,7 +60,7 @@ export interface JobContext {
   /** Threads inside one operator; default all cores. */
   readonly threads?: number
   /** What computes gradients and scores; absent: ONNX Runtime. */
-  readonly backend?: GradientBackend
+  readonly backend?: LearnerBackend
   /** Absent: every input of the adapter is trained with. */
   readonly dropout?: Dropout
 }
@@ -93,7 +88,7 @@ export function startingPoint(
   prepared: PreparedModel,
   parent: ParentCheckpoint | null,
   options: { readonly kind: string; readonly lora: AdapterShape; readonly seed: string | number },
-): Pick<JobContext, 'adapter' | 'optimizer' | 'progress'> {
+): Pick<JobContext, 'adapter' | 'optimizer' | 'opened' | 'progress'> {
   const { lora, seed } = options
   if (parent !== null) {
     const { rank, alpha, targets, usesRslora = false, rankPattern = {} } = parent.adapter.config
@@ -103,7 +98,7 @@ export function startingPoint(
   const bytes = parent?.optimizerState ?? null
   const optimizer =
     bytes === null ? createAdamWState() : decodeOptimizerState(bytes, options.kind, adapterParameters(adapter))
-  return { adapter, optimizer, progress: createProgress() }
+  return { adapter, optimizer, opened: { learner: null }, progress: createProgress() }
 }
 
 /** @throws {InvalidRequestError} `invalid_value` for a rank of a module that the model has not */
@@ -131,65 +126,18 @@ function newAdapter(modules: readonly AdapterModule[], lora: AdapterShape, seed:
 }
 
 /**
- * Rows up to which attention is one product on a device: the blocks of longer ones are a Loop, which runs on the CPU, with a copy each
- * way around it (half of a step's time was that, see `src/docs/internals/performance.md`). Scores of nine heads take 0.6 GB then.
- */
-const DEVICE_DENSE_TOKENS = 4096
-
-/**
- * What a job's engines are made of, and where they come from.
+ * Opens the learner of a job, which the job parks at its end: whoever runs the job reads its state.
  *
- * @param options.longestRow tokens of the longest row that runs in them, padding included
- * @param options.hasKeptSets rows say which tokens could be drawn; default false
- * @throws {TrainingError} `precision_unavailable` for int8 on a processor that has no exact integer products, and for what the
- *   job's trainer does not compute in
+ * @param options.rows null for a job in which nothing trains
  */
-export async function rowSettings(
-  context: Pick<JobContext, 'prepared' | 'runtime' | 'adapter' | 'threads' | 'backend' | 'dropout'>,
-  {
-    precision,
-    longestRow,
-    hasKeptSets,
-  }: { readonly precision: TrainingPrecision; readonly longestRow: number; readonly hasKeptSets?: boolean },
-): Promise<{ readonly model: RowModel; readonly session: RowSessionOptions; readonly engines: GradientEngines }> {
-  const { prepared, runtime, adapter, threads } = context
-  const tensors = prepared.tensors('f32')
-  const model: RowModel = {
-    config: prepared.config,
-    tensors,
-    adapter: adapter.config,
-    dropout: context.dropout?.share,
-    hasKeptSets,
-    isAttentionBlocked: longestRow > (isAccelerated(runtime) ? DEVICE_DENSE_TOKENS : DENSE_ATTENTION_TOKENS),
-  }
-  const session = {
-    runtime,
-    directory: prepared.directory,
-    frequencies: await readRotaryFrequencies(tensors),
-    slidingFrequencies: await readSlidingFrequencies(tensors),
-    slidingWindow: prepared.config.slidingWindow,
-    ...(threads === undefined ? {} : { threads }),
-  }
-  if (context.backend !== undefined) {
-    const dropout = context.dropout?.share
-    const given = { prepared, adapter: adapter.config, dropout, precision, runtime, threads }
-    const engines = await context.backend.engines(given)
-    return { model, session, engines }
-  }
-  if (precision === 'bf16') {
-    throw new TrainingError('precision_unavailable', 'the job asks for precision bf16, which only PyTorch trains in', {
-      hint: 'set precision to f32, or start the server with --trainer torch',
-    })
-  }
-  if (precision === 'f32') return { model, session, engines: onnxEngines(model, session) }
-  if (isAccelerated(runtime)) {
-    throw new TrainingError(
-      'precision_unavailable',
-      `the job asks for precision ${precision}, which ${runtime.device} has no kernels for`,
-      { hint: 'set precision to f32, or start the server with --device cpu' },
-    )
-  }
-  const integer = { ...model, integers: await integerLayers(prepared, runtime) }
-  const packed = { ...session, isPrepacked: true }
-  return { model: integer, session: packed, engines: onnxEngines(integer, packed) }
+export async function openLearner(
+  context: JobContext,
+  { precision, rows }: Pick<LearnerOptions, 'precision' | 'rows'>,
+): Promise<Learner> {
+  const { prepared, runtime, threads, adapter, optimizer, dropout, backend, opened } = context
+  const state = { adapter, optimizer, gradients: new Map<string, Float32Array>() }
+  const given = { prepared, runtime, threads, precision, state, dropoutShare: dropout?.share, rows }
+  const learner = await (backend === undefined ? openOnnxLearner(given) : backend.open(given))
+  opened.learner = learner
+  return learner
 }

@@ -4,7 +4,6 @@
  *
  * Kept as sums, so that a job that goes on from a resume point ends with the same numbers to the last bit.
  */
-import type { AdamWState } from '#numerics/optim/adamw.js'
 import { createDecisions, type JobDecisions } from './decisions.js'
 import { createReport, type JobReport } from './report.js'
 
@@ -14,20 +13,19 @@ export interface JobProgress {
   stepCount: number
   /** Sum and number of the values of each averaged metric. */
   readonly totals: Map<string, { readonly sum: number; readonly count: number }>
-  /** The state with the lowest validation loss; null in a job that keeps its last one. */
-  best: KeptState | null
+  /** When the validation loss was lowest, whose state is the learner's mark `best`; null in a job that keeps its last one. */
+  best: BestState | null
   readonly decisions: JobDecisions
   readonly report: JobReport
 }
 
-/** A copy of adapter and optimizer between two gradient steps. */
-export interface KeptState {
+/** A state that the learner keeps a copy of. */
+export interface BestState {
   /** Gradient steps before it. */
   readonly step: number
   readonly loss: number
-  /** Adapter tensors by graph name. */
-  readonly tensors: ReadonlyMap<string, Float32Array>
-  readonly optimizer: AdamWState
+  /** Updates that its moments have seen. */
+  readonly optimizerStepCount: number
 }
 
 /** Nothing done yet. */

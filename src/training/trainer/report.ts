@@ -6,7 +6,7 @@
  */
 
 import { diagnoseJob, NO_NUMBERS, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
-import type { TrainerFacts } from './gradient-engine.js'
+import type { TrainerFacts } from './learner/learner.js'
 
 /** Where a job's time goes. A gradient is one graph run: forward and backward pass are not told apart. */
 export const JOB_PARTS = ['setup', 'data', 'scores', 'gradient', 'optimizer', 'validation', 'io'] as const

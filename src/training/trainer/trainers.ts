@@ -7,7 +7,7 @@ import { InstallationError } from '#base/errors/errors.js'
 import { bundlePath } from '#base/processes/entry.js'
 import { readTrainerRows } from '#contract/processes/trainers.js'
 import { TRAINERS, type TrainerName, type TrainerSetting } from '#contract/settings/service.js'
-import type { GradientBackend } from './gradient-engine.js'
+import type { LearnerBackend } from './learner/learner.js'
 
 /** A trainer beside ONNX Runtime, on this machine. */
 export interface Trainer {
@@ -17,7 +17,7 @@ export interface Trainer {
    * @param onAnswer hears of every sign of life
    * @throws {InstallationError} `trainer_unavailable`
    */
-  backend(onAnswer?: () => void): Promise<GradientBackend>
+  backend(onAnswer?: () => void): Promise<LearnerBackend>
   /** Whether it is there and has a graphics card. */
   hasCard(): Promise<boolean>
   /** Ends what it started. */
@@ -44,7 +44,7 @@ export interface Trainers {
    * @param onAnswer hears of every answer of the trainer: a sign of life
    * @throws {InstallationError} `trainer_unavailable`
    */
-  choose(begun: TrainerName | null, onAnswer?: () => void): Promise<GradientBackend | null>
+  choose(begun: TrainerName | null, onAnswer?: () => void): Promise<LearnerBackend | null>
   /** Ends what was started. */
   stop(): Promise<void>
 }

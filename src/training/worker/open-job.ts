@@ -17,8 +17,8 @@ import { isAccelerated, type Runtime } from '#numerics/runtime/runtime.js'
 import { openTraining } from '#training/kinds/kinds.js'
 import type { JobSource, OpenJob } from '#training/kinds/start.js'
 import { createRolloutNotes, type RolloutNotes } from '#training/rollouts/rollout-notes.js'
-import type { GradientBackend } from '#training/trainer/gradient-engine.js'
 import { type JobContext, type ParentCheckpoint, startingPoint, type TrainingPrecision } from '#training/trainer/job.js'
+import type { LearnerBackend } from '#training/trainer/learner/learner.js'
 import { createDropout } from '#training/trainer/masks/dropout.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
 import { loadShapers } from './job-plugins.js'
@@ -35,7 +35,7 @@ export interface OpenJobOptions {
   readonly clock: Clock
   readonly resumePoint: ResumePoint | null
   /** What computes gradients; null: ONNX Runtime. */
-  readonly backend: GradientBackend | null
+  readonly backend: LearnerBackend | null
   readonly isStopRequested?: () => boolean
   /** Threads inside one operator; default by the model's size (`threadsFor`). */
   readonly threads?: number

@@ -9,14 +9,11 @@
 import { AppError, CheckpointError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import type { FileContent } from '#base/util/file-content.js'
 import { CHECKPOINT_FILES, MAX_ROLLOUTS_BYTES, type WorkerJob } from '#contract/processes/worker.js'
 import type { ComputingFacts } from '#contract/wire/training/worker-facts.js'
-import { encodeAdapter } from '#model/weights/adapter.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
-import type { JobContext, TrainingEvent, TrainingOutcome } from '#training/trainer/job.js'
-import { encodeOptimizerState } from '#training/trainer/optimizer-state.js'
+import { type JobContext, openLearner, type TrainingEvent } from '#training/trainer/job.js'
 import { decodeResumePoint, encodeResumePoint, type ResumePoint } from '#training/trainer/resume-point.js'
 import type { Trainers } from '#training/trainer/trainers.js'
 import type { BaseModel } from './base-model.js'
@@ -95,6 +92,8 @@ export async function runJob(options: AttemptOptions): Promise<void> {
     // what a failed job trained on says why it failed
     if (!(error instanceof FencedError)) await saveRollouts(options, rollouts)
     throw error
+  } finally {
+    await context.opened.learner?.release()
   }
 
   async function train(): Promise<void> {
@@ -115,7 +114,7 @@ export async function runJob(options: AttemptOptions): Promise<void> {
       next = options.isCancelRequested() ? await training.throw(new CancelledError()) : await training.next()
     }
     const outcome = next.value
-    const files = await timed(() => uploadCheckpoint(options, outcome))
+    const files = await timed(() => uploadCheckpoint(options, context))
     await timed(() => saveRollouts(options, rollouts))
     await client.complete({
       files,
@@ -144,7 +143,9 @@ async function saveResumePoint(
   eventCount: number,
 ): Promise<void> {
   try {
-    await client.putResumePoint(encodeResumePoint(context), eventCount)
+    const { learner } = context.opened
+    if (learner === null) throw new Error('a job has made a gradient step without a learner')
+    await client.putResumePoint(await encodeResumePoint(learner, context.progress), eventCount)
     logger.debug({ job_id: job.id, gradient_steps: context.progress.stepCount }, 'train.resume_point')
   } catch (error) {
     if (error instanceof FencedError) throw error
@@ -166,12 +167,11 @@ async function saveRollouts({ client, job, logger }: AttemptOptions, notes: Roll
 
 async function uploadCheckpoint(
   { client, job }: AttemptOptions,
-  { adapter, optimizer }: TrainingOutcome,
+  context: JobContext,
 ): Promise<Record<string, UploadedFile>> {
-  const contents = new Map<string, FileContent>([
-    ...encodeAdapter(adapter, { baseModelName: job.base_model.name }),
-    ['optimizer.safetensors', encodeOptimizerState(optimizer, job.kind)],
-  ])
+  // where nothing trained, what the job started with
+  const learner = context.opened.learner ?? (await openLearner(context, { precision: 'f32', rows: null }))
+  const contents = await learner.export('weights', { baseModelName: job.base_model.name, kind: job.kind })
   const files: Record<string, UploadedFile> = {}
   for (const name of CHECKPOINT_FILES) {
     const bytes = contents.get(name)

@@ -13,6 +13,7 @@ import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.j
 import type { PolicyLossOptions } from '#numerics/nn/policy-loss.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 import type { RowModel } from '#training/trainer/row-decoder.js'
 import { openRowSession } from '#training/trainer/row-session.js'
@@ -23,7 +24,6 @@ import {
   gradientName,
   type LossKind,
 } from '#training/trainer/train-graph.js'
-import { adapterFeeds } from '#training/trainer/trainer.js'
 import { type DecoderGolden, formulaAdapter, readGolden, rowsOf, unpack } from '../../support/model/decoder-goldens.js'
 import { prepareFormulaModel } from '../../support/model/golden-model.js'
 import { resolveRlConfig } from '../../support/model/job-options.js'

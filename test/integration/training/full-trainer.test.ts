@@ -14,10 +14,10 @@ import { encodeSafetensors, writeSafetensors } from '#model/weights/safetensors.
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
 import { perToken, toRowBatch } from '#training/trainer/row-batch.js'
 import { openRowSession } from '#training/trainer/row-session.js'
 import { buildScoreGraph } from '#training/trainer/train-graph.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
 import { buildFullScoreGraph } from '../../spark/training/full-graph.js'
 import {
   decodeFullState,

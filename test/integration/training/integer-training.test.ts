@@ -18,12 +18,15 @@ import { GraphBuilder } from '#numerics/graph/builder.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { type JobContext, rowSettings, startingPoint } from '#training/trainer/job.js'
+import { type JobContext, openLearner, startingPoint } from '#training/trainer/job.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
+import { rowSettings } from '#training/trainer/learner/onnx-learner.js'
+import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
 import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
 import { openRowSession } from '#training/trainer/row-session.js'
 import { buildTrainGraph } from '#training/trainer/train-graph.js'
-import { adapterFeeds, createTrainer, type MicroBatch } from '#training/trainer/trainer.js'
+import { createTrainer } from '#training/trainer/trainer.js'
 import { withRandomB } from '../../support/model/training-fixture.js'
 
 const runtime = createOrtRuntime()
@@ -148,7 +151,7 @@ describe('int8 training of spark', () => {
     const job = context('gradients')
     const adapter = withRandomB(job.adapter, 'gradients')
     const gradients = async (precision: 'f32' | 'int8', isRecomputed = false) => {
-      const { model, session } = await rowSettings(job, { precision, longestRow: 1 })
+      const { model, session } = await rowSettings({ ...job, adapter: adapter.config, precision }, { longestRow: 1 })
       const open = await openRowSession(buildTrainGraph(model, { kind: 'cross_entropy' }, { isRecomputed }), session)
       const outputs = await open.run(batch, adapterFeeds(adapter), lossInputs)
       await open.release()
@@ -169,17 +172,17 @@ describe('int8 training of spark', () => {
   it('learns as float32 does, and the same bits every time', async () => {
     const learn = async (precision: 'f32' | 'int8'): Promise<number[]> => {
       const job = context('learning')
-      const settings = await rowSettings(job, { precision, longestRow: 1 })
+      const rows = { longestRow: 1, isRecomputed: false }
+      const learner = await openLearner(job, { precision, rows })
       const trainer = await createTrainer({
-        ...job,
-        ...settings,
+        learner,
         loss: { kind: 'cross_entropy' },
         settings: SFT_OPTIMIZER,
       })
       const losses: number[] = []
       for (let step = 0; step < 30; step++)
         losses.push((await trainer.step([microBatch()], { learningRate: 2e-3 })).loss)
-      await trainer.release()
+      await learner.release()
       return losses
     }
     const [exact, integer] = [await learn('f32'), await learn('int8')]

@@ -10,9 +10,8 @@ import { rowBatches, toMicroBatches } from '#training/kinds/rl/rl-rows.js'
 import { stepKlMean } from '#training/kinds/rl/rl-scores.js'
 import type { PackedRow } from '#training/rows/pack.js'
 import { buildTrainingBatch, type PackedStep } from '#training/rows/training-batch.js'
-import { rowSettings } from '#training/trainer/job.js'
 import { sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
-import { openScores } from '#training/trainer/scores.js'
+import { scoreOf } from '#training/trainer/scores.js'
 import { resolveRlConfig } from '../../support/model/job-options.js'
 import { createWordText } from '../../support/model/random-trajectories.js'
 import {
@@ -119,13 +118,11 @@ describe.each([
     const adapter = withRandomB(fixture.context('steps').adapter, 'steps')
     if (kl === null && klBeta === 0)
       return fixture.gradients(adapter, loss, toMicroBatches(parts.map(layOut), { level }))
-    const context = { ...fixture.context('steps'), adapter }
-    const settings = { ...context, ...(await rowSettings(context, { precision: 'f32', longestRow: 1 })) }
-    const [learner, base] = [await openScores(settings, adapter), await openScores(settings, null)]
+    const learner = await fixture.learner({ adapter })
     const step = []
-    for (const part of parts.map(layOut)) step.push({ ...part, referenceLogp: await base.score(part.batch) })
-    const klMean = kl === null ? null : await stepKlMean(step, kl.source, learner.score)
-    await Promise.all([learner.release(), base.release()])
+    for (const part of parts.map(layOut)) step.push({ ...part, referenceLogp: await learner.score(part.batch, 'base') })
+    const klMean = kl === null ? null : await stepKlMean(step, kl.source, scoreOf(learner))
+    await learner.release()
     return fixture.gradients(adapter, loss, toMicroBatches(step, { level, klMean }))
   }
 

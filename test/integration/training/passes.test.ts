@@ -131,7 +131,7 @@ describe('passes over one rollout', () => {
     )
     expect(order.map((step) => members[step]! / 3)).toEqual(golden.order)
 
-    const { started, steps, outcome, report } = await train(options)
+    const { started, steps, outcome, context, report } = await train(options)
     expect(started).toMatchObject({ num_sequences: 12, num_passes: 3 })
     expect(steps.map(({ pass }) => pass)).toEqual([1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3])
     golden.steps.forEach(({ loss, grad_norm: norm, kl_div: kl }, at) => {
@@ -145,7 +145,7 @@ describe('passes over one rollout', () => {
     for (const [name, packed] of Object.entries(golden.adapter)) {
       const path = name.replace(/\.lora_[AB]\.weight$/, '')
       const side = name.includes('lora_A') ? 'a' : 'b'
-      const [values, before, expected] = [outcome.adapter[side].get(path)!, start[side].get(path)!, unpack(packed)]
+      const [values, before, expected] = [context.adapter[side].get(path)!, start[side].get(path)!, unpack(packed)]
       const moved = Math.max(...expected.map((value, i) => Math.abs(value - before[i]!)))
       expect(moved).toBeGreaterThan(1e-3)
       values.forEach((value, i) => {
@@ -174,7 +174,7 @@ describe('passes over one rollout', () => {
     const first = free.steps.findIndex(({ kl_div: kl }, at) => at >= 4 && kl! > limit)
     expect(first).toBeGreaterThanOrEqual(4)
     // the limit shortens updates as well, so the course is another: what is tested is the rule on its own numbers
-    const { steps, outcome, report, started } = await train({
+    const { steps, outcome, context, report, started } = await train({
       num_passes: 3,
       learning_rate: 3e-3,
       target_kl: limit / 10,
@@ -189,12 +189,12 @@ describe('passes over one rollout', () => {
       'data/step_num_gradient_steps': steps.length,
       'data/step_passes_ended_by_target_kl': 1,
     })
-    expect(outcome.optimizer.stepCount).toBe(steps.length)
+    expect(context.optimizer.stepCount).toBe(steps.length)
   })
 
   it('change nothing of a job that has one', async () => {
     const [plain, one] = [await train({}), await train({ num_passes: 1 })]
-    expect(one.outcome.adapter).toEqual(plain.outcome.adapter)
+    expect(one.context.adapter).toEqual(plain.context.adapter)
     expect(one.outcome.metrics).not.toHaveProperty('data/step_num_passes')
     expect(one.steps[0]).not.toHaveProperty('pass')
   })

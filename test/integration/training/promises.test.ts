@@ -17,10 +17,11 @@ import { toMicroBatches } from '#training/kinds/sft/sft-rows.js'
 import { attentionBlockRows } from '#training/rows/attention-blocks.js'
 import { packRows } from '#training/rows/pack.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
+import { adapterParameters } from '#training/trainer/learner/parameters.js'
 import { SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
 import { decodeOptimizerState, encodeOptimizerState } from '#training/trainer/optimizer-state.js'
 import { perToken, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
-import { adapterParameters, type MicroBatch } from '#training/trainer/trainer.js'
 import { resolveRlConfig } from '../../support/model/job-options.js'
 import {
   copyAdapter,

@@ -88,14 +88,14 @@ function begin(config: JsonObject, { isNoted = true, maxBytes = 2 ** 20, isRando
   const rollouts = isNoted ? createRolloutNotes(NAMES, maxBytes) : null
   const hyperparameters = resolveRlConfig(config)
   const job = { groups, hyperparameters, text: TEXT, padTokenId: 0, currentStep: 3, rollouts }
-  return { start, rollouts, running: trainRl(job, { ...context, adapter }) }
+  return { start, adapter, rollouts, running: trainRl(job, { ...context, adapter }) }
 }
 
 async function train(config: JsonObject, options: Parameters<typeof begin>[1] = {}) {
-  const { start, rollouts, running } = begin(config, options)
+  const { start, adapter, rollouts, running } = begin(config, options)
   let next = await running.next()
   while (next.done !== true) next = await running.next()
-  return { start, outcome: next.value, notes: rollouts?.encode() ?? null }
+  return { start, adapter, notes: rollouts?.encode() ?? null }
 }
 
 function copy(map: ReadonlyMap<string, Float32Array>): Map<string, Float32Array> {
@@ -232,7 +232,7 @@ describe('notes of rollouts', () => {
   it('change no bit of what is learnt', async () => {
     const config = { learning_rate: 0.05, packed_sequence_length: 64 }
     const [noted, plain] = [await train(config), await train(config, { isNoted: false })]
-    for (const [path, values] of plain.outcome.adapter.b) expect(noted.outcome.adapter.b.get(path)).toEqual(values)
+    for (const [path, values] of plain.adapter.b) expect(noted.adapter.b.get(path)).toEqual(values)
     expect(plain.notes).toBeNull()
   })
 

@@ -13,11 +13,12 @@ import { SUMMED_LOSSES } from '#formats/training-loop/loss-inputs.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
-import { createLiveSession, type LiveSession, type SessionState } from '#training/session/live-session.js'
-import { rowSettings } from '#training/trainer/job.js'
+import { createLiveSession, type LiveSession } from '#training/session/live-session.js'
+import type { LearnerState } from '#training/trainer/learner/learner.js'
+import { openOnnxLearner, rowSettings } from '#training/trainer/learner/onnx-learner.js'
+import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { labelledRow, perToken, toRowBatch } from '#training/trainer/row-batch.js'
 import { gradientName } from '#training/trainer/train-graph.js'
-import { adapterFeeds } from '#training/trainer/trainer.js'
 import { type DecoderGolden, formulaAdapter, readGolden } from '../../support/model/decoder-goldens.js'
 import { prepareFormulaModel } from '../../support/model/golden-model.js'
 
@@ -100,12 +101,12 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
   const golden = readGolden<DecoderGolden>(`decoder-${variant}.json`)
   const runtime = createOrtRuntime()
   let directory: string
-  let open: () => Promise<LiveSession>
+  let open: () => Promise<LiveSession & { readonly state: LearnerState }>
   let referenceGradient: (
     rows: readonly LossSequence[],
     weights: readonly Float32Array[],
   ) => Promise<Map<string, Float32Array>>
-  const stateOf = (): SessionState => ({
+  const stateOf = (): LearnerState => ({
     adapter: formulaAdapter(golden.config, golden.adapter.rank, golden.adapter.alpha),
     optimizer: createAdamWState(),
     gradients: new Map(),
@@ -114,10 +115,17 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'trainyard-session-'))
     const prepared = await prepareFormulaModel(golden.config, directory)
-    open = async () => createLiveSession({ prepared, runtime, state: stateOf(), isTrained: () => true })
+    open = async () => {
+      const state = stateOf()
+      const learner = await openOnnxLearner({ prepared, runtime, state, precision: 'f32', rows: null })
+      return { ...createLiveSession(learner), state }
+    }
     referenceGradient = async (rows, weights) => {
       const { adapter } = stateOf()
-      const { engines } = await rowSettings({ prepared, runtime, adapter }, { precision: 'f32', longestRow: 8 })
+      const { engines } = await rowSettings(
+        { prepared, runtime, adapter: adapter.config, precision: 'f32' },
+        { longestRow: 8 },
+      )
       const engine = await engines.train({ kind: 'cross_entropy' }, { isRecomputed: false })
       const batch = toRowBatch(rows.map(({ tokens, targets }) => labelledRow(tokens, targets)))
       const weight = perToken(batch, ({ row, index }) => weights[row]?.[index - 1] as number)
@@ -160,7 +168,7 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
     }
     const forward = await session.forwardBackward({ ...request, isForwardOnly: true })
     expect(forward.metrics['loss:sum']).toBeCloseTo(expected, 4)
-    await session.release()
+    await session.learner.release()
   })
 
   it('adds gradients up over calls, and an update drops them', async () => {
@@ -176,11 +184,11 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
       expect(worst(apart.get(name) as Float32Array, values), name).toBeLessThan(TOLERANCE)
     }
     const settings = { learningRate: 1e-3, beta1: 0.9, beta2: 0.95, epsilon: 1e-12, weightDecay: 0, maxGradientNorm: 0 }
-    const { gradientNorm } = session.optimStep(settings)
+    const { gradientNorm } = await session.optimStep(settings)
     const norm = Math.sqrt([...apart.values()].reduce((sum, values) => values.reduce((s, v) => s + v * v, sum), 0))
     expect(gradientNorm / norm).toBeCloseTo(1, 4)
     expect(session.state.gradients.size).toBe(0)
-    expect(() => session.optimStep(settings)).toThrow('there are no gradients to apply')
+    await expect(session.optimStep(settings)).rejects.toThrow('there are no gradients to apply')
     // Adam's first step moves every parameter by the learning rate
     const { adapter } = stateOf()
     for (const [path, before] of adapter.b) {
@@ -188,7 +196,7 @@ describe.each(['llama', 'qwen3'])('a training session of %s', (variant) => {
       const moves = before.map((value, i) => Math.abs((after[i] as number) - value))
       expect(Math.max(...moves)).toBeCloseTo(1e-3, 6)
     }
-    await session.release()
+    await session.learner.release()
   })
 })
 

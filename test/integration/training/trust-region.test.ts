@@ -11,10 +11,9 @@ import { outlineRl } from '#training/kinds/rl/rl-outline.js'
 import { rowBatches } from '#training/kinds/rl/rl-rows.js'
 import { layoutOf } from '#training/kinds/rl/rl-scores.js'
 import type { TrajectoryText } from '#training/rows/turns.js'
-import { type JobContext, rowSettings } from '#training/trainer/job.js'
+import type { JobContext } from '#training/trainer/job.js'
+import { adapterParameters } from '#training/trainer/learner/parameters.js'
 import { toRowBatch } from '#training/trainer/row-batch.js'
-import { openScores } from '#training/trainer/scores.js'
-import { adapterParameters } from '#training/trainer/trainer.js'
 import { resolveRlConfig } from '../../support/model/job-options.js'
 import {
   copyAdapter,
@@ -91,15 +90,14 @@ const valuesOf = (adapter: AdapterWeights): number[] =>
 async function distance({ context, before }: Run, after: AdapterWeights): Promise<number> {
   const hyperparameters = resolveRlConfig(ONE_STEP)
   const { steps } = outlineRl({ groups, hyperparameters, text, padTokenId: 0 }, context)
-  const settings = await rowSettings(context, { precision: 'f32', longestRow: 128 })
   const batches = steps
     .flatMap(({ rows }) => rowBatches(rows))
     .map((rows) => toRowBatch(rows, layoutOf(hyperparameters)))
   async function logps(adapter: AdapterWeights): Promise<number[]> {
-    const { score, release } = await openScores({ ...context, ...settings }, adapter)
+    const learner = await fixture.learner({ adapter })
     const all: number[] = []
-    for (const batch of batches) all.push(...(await score(batch)).slice(0, batch.trained.length))
-    await release()
+    for (const batch of batches) all.push(...(await learner.score(batch, 'current')).slice(0, batch.trained.length))
+    await learner.release()
     return all
   }
   const [from, to] = [await logps(before), await logps(after)]

@@ -9,8 +9,8 @@ import type { SftBatch, SftSequence } from '#formats/rows/sft-data.js'
 import { trainSft } from '#training/kinds/sft/sft-job.js'
 import { largestMicroBatch } from '#training/kinds/sft/sft-rows.js'
 import type { JobContext } from '#training/trainer/job.js'
+import { adapterParameters } from '#training/trainer/learner/parameters.js'
 import { forwardBytes, recomputedBytes } from '#training/trainer/memory.js'
-import { adapterParameters } from '#training/trainer/trainer.js'
 import { resolveSftConfig } from '../../support/model/job-options.js'
 import {
   createTrainingFixture,

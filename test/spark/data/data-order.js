@@ -12,7 +12,7 @@ import { LOSS, openRows, REAL, START } from './mixture.js'
 /** Trained positions whose logits exist at once: 33 MB for a vocabulary of 4,096. */
 export const HEAD_CHUNK = 2048
 
-/** @typedef {import('../../../src/training/trainer/row-batch.js').Row} Row @typedef {import('../../../src/training/trainer/trainer.js').MicroBatch} MicroBatch */
+/** @typedef {import('../../../src/training/trainer/row-batch.js').Row} Row @typedef {import('../../../src/training/trainer/learner/learner.js').MicroBatch} MicroBatch */
 
 /** A packed row as the trainer takes it: each sequence a segment with positions of its own. @param {import('./mixture.js').PackedTokens} packed @returns {Row} */
 export function toRow({ ids, flags }) {

@@ -15,8 +15,8 @@ import { type AdamWOptions, type AdamWState, adamWStep, createAdamWState } from 
 import { clipGradNorm } from '#numerics/optim/clip-grad-norm.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { addGradients, float32Of } from '#training/trainer/gradients.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
 import { openGraphSession, openRowSession, type RowSessionOptions } from '#training/trainer/row-session.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
 import { buildFullScoreGraph, buildFullTrainGraph, fullGradients } from './full-graph.js'
 import {
   buildOrthogonalizeGraph,

@@ -8,8 +8,8 @@ import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
 import { perToken, type Row, toRowBatch } from '#training/trainer/row-batch.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
 import {
   createFullTrainer,
   type FullStepOptions,

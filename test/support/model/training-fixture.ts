@@ -11,18 +11,20 @@ import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { readRotaryFrequencies } from '#model/architectures/rotary-frequencies.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
-import type { AdamWState } from '#numerics/optim/adamw.js'
+import { type AdamWState, createAdamWState } from '#numerics/optim/adamw.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type JobContext, startingPoint } from '#training/trainer/job.js'
-import { onnxEngines } from '#training/trainer/onnx-engine.js'
+import type { Learner, LearnerState, MicroBatch, RowsAhead } from '#training/trainer/learner/learner.js'
+import { openOnnxLearner } from '#training/trainer/learner/onnx-learner.js'
+import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { type OptimizerSettings, SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
 import { perToken, type RowBatch } from '#training/trainer/row-batch.js'
 import type { RowModel } from '#training/trainer/row-decoder.js'
 import { openRowSession } from '#training/trainer/row-session.js'
 import { buildTrainGraph, type LossKind } from '#training/trainer/train-graph.js'
-import { adapterFeeds, createTrainer, type MicroBatch, type Trainer } from '#training/trainer/trainer.js'
+import { createTrainer, type Trainer } from '#training/trainer/trainer.js'
 import { prepareFormulaModel } from './golden-model.js'
 
 export const SMALL_CONFIG: DecoderConfig = {
@@ -57,7 +59,9 @@ export interface TrainingFixture {
     readonly settings?: OptimizerSettings
     /** What every run of the graph fails with; default nothing. */
     readonly runFailure?: Error
-  }): Promise<Trainer>
+  }): Promise<Trainer & Pick<Learner, 'release'>>
+  /** A learner that takes the state and changes it in place. */
+  learner(state: Partial<LearnerState> & Pick<LearnerState, 'adapter'>, rows?: RowsAhead | null): Promise<Learner>
   /** Loss and gradients of micro-batches, summed. */
   gradients(
     adapter: AdapterWeights,
@@ -88,10 +92,22 @@ export async function createTrainingFixture(config = SMALL_CONFIG): Promise<Trai
       resumePoint: null,
       ...startingPoint(prepared, null, { kind: 'sft', lora: null, seed }),
     }),
-    trainer: ({ loss, adapter, optimizer, settings = SFT_OPTIMIZER, runFailure }) => {
-      const used = runFailure === undefined ? session : { ...session, runtime: failingRuntime(runtime, runFailure) }
-      return createTrainer({ engines: onnxEngines(modelOf(adapter), used), loss, adapter, optimizer, settings })
+    trainer: async ({ loss, adapter, optimizer, settings = SFT_OPTIMIZER, runFailure }) => {
+      const used = runFailure === undefined ? runtime : failingRuntime(runtime, runFailure)
+      const state = { adapter, optimizer, gradients: new Map() }
+      const rows = { longestRow: 1, isRecomputed: false }
+      const learner = await openOnnxLearner({ prepared, runtime: used, threads: 1, precision: 'f32', state, rows })
+      return { ...(await createTrainer({ learner, loss, settings })), release: () => learner.release() }
     },
+    learner: ({ optimizer = createAdamWState(), gradients = new Map(), adapter }, rows = null) =>
+      openOnnxLearner({
+        prepared,
+        runtime,
+        threads: 1,
+        precision: 'f32',
+        state: { adapter, optimizer, gradients },
+        rows,
+      }),
     gradients: async (adapter, loss, microBatches, { attentionBlock, ...options } = {}) => {
       const model = { ...modelOf(adapter), isAttentionBlocked: attentionBlock !== undefined }
       const open = await openRowSession(buildTrainGraph(model, loss, options), { ...session, attentionBlock })

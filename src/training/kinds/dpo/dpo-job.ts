@@ -5,7 +5,6 @@
  * the model, or the base model. A batch's loss is the mean over its pairs, whatever micro-batches it is cut into.
  */
 
-import { createLifetimes } from '#base/util/lifetimes.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import type { PreferenceBatch } from '#formats/rows/preference-data.js'
 import { isAveraged, type PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
@@ -13,14 +12,15 @@ import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
-import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import { type JobContext, openLearner, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import type { Learner, MicroBatch } from '#training/trainer/learner/learner.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps } from '#training/trainer/progress.js'
 import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
-import { openScores, type ReferencePolicy, type ScoringContext } from '#training/trainer/scores.js'
-import { createTrainer, type MicroBatch } from '#training/trainer/trainer.js'
+import { type ReferencePolicy, scoreOfReference } from '#training/trainer/scores.js'
+import { createTrainer } from '#training/trainer/trainer.js'
 import type { DpoHyperparameters } from './dpo-hyperparameters.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import {
@@ -73,14 +73,8 @@ export async function* trainDpo(job: DpoJob, context: JobContext): AsyncGenerato
   const { report } = progress
   const started = outlineDpo(job, context)
   if (resumePoint === null) yield started
-  const rows = { precision: job.hyperparameters.precision, longestRow: longestRow(memoryNeeds(job)) }
-  const validated =
-    survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
-      : {}
+  const validated = survey.trainableBatchCount > 0 ? yield* trainBatches(job, context) : {}
   return {
-    adapter: context.adapter,
-    optimizer: context.optimizer,
     metrics: {
       ...averageSteps(progress),
       ...validated,
@@ -134,30 +128,31 @@ export function memoryNeeds({ survey, validation }: Pick<DpoJob, 'survey' | 'val
 }
 
 /** @returns what validation rows say of the state the job ends with */
-async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
+async function* trainBatches(job: DpoJob, context: JobContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { hyperparameters } = job
   const { progress, clock } = context
   const { report } = progress
-  const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
+  const needs = memoryNeeds(job)
+  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
+  const rows = { longestRow: longestRow(needs), isRecomputed: memory.isRecomputed }
+  const learner = await openLearner(context, { precision: hyperparameters.precision, rows })
   // Scored with the weights the job starts from, also when it goes on from a resume point.
   const referenceMs = clock.monotonicMs()
-  const references = await scoreReference(job, job, context)
-  const validationReferences = job.validation === null ? null : await scoreReference(job, job.validation, context)
+  const references = await scoreReference(job, job, learner)
+  const validationReferences = job.validation === null ? null : await scoreReference(job, job.validation, learner)
   report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
-  applyResumePoint(context, context.resumePoint)
+  await applyResumePoint(learner, context)
   const settings = optimizerSettings(hyperparameters)
   const loss = { kind: 'preference' as const, options: hyperparameters.preferenceLoss }
-  const sessions = createLifetimes()
   try {
-    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
-    sessions.add('trainer', trainer.release)
+    const trainer = await createTrainer({ ...context, learner, loss, settings })
     const measurement =
       job.validation === null || validationReferences === null
         ? null
-        : await openPreferenceLoss(job.validation, validationReferences, context, hyperparameters)
-    if (measurement !== null) sessions.add('validation', measurement.release)
+        : await openPreferenceLoss(job.validation, validationReferences, learner, hyperparameters)
     const steps: BatchSteps<PreferenceBatch> = {
+      learner,
       measurement,
       maxGradientNorm: settings.maxGradientNorm,
       averaged: STEP_METRICS,
@@ -189,7 +184,7 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
     }
     return yield* trainEpochs(job, steps, context)
   } finally {
-    await sessions.end()
+    await learner.park()
   }
 }
 
@@ -197,19 +192,19 @@ async function* trainBatches(job: DpoJob, context: ScoringContext): AsyncGenerat
 async function scoreReference(
   { hyperparameters, reference }: DpoJob,
   rows: PreferenceRows,
-  context: ScoringContext,
+  learner: Learner,
 ): Promise<AnswerLogps[]> {
   const all: AnswerLogps[] = []
   if (hyperparameters.referenceFree) {
     for await (const { pairs } of rows.openBatches()) all.push(noLogps(pairs.length))
     return all
   }
-  const scores = await openScores(context, reference === 'start' ? context.adapter : reference)
+  const score = await scoreOfReference(learner, reference)
   try {
-    for await (const { pairs } of rows.openBatches()) all.push(await scorePairs(pairs, scores.score))
+    for await (const { pairs } of rows.openBatches()) all.push(await scorePairs(pairs, score))
     return all
   } finally {
-    await scores.release()
+    await learner.park()
   }
 }
 

@@ -5,8 +5,9 @@ import { InvalidRequestError } from '#base/errors/errors.js'
 import type { PreferenceBatch, PreferencePair, PreferenceSurvey } from '#formats/rows/preference-data.js'
 import type { UnpairedSurvey } from '#formats/rows/unpaired-data.js'
 import type { Measured } from '#training/trainer/epochs/validation.js'
+import type { Learner } from '#training/trainer/learner/learner.js'
 import { whyUnused } from '#training/trainer/report.js'
-import { openScores, type Score, type ScoringContext } from '#training/trainer/scores.js'
+import { type Score, scoreOf } from '#training/trainer/scores.js'
 import type { DpoHyperparameters } from './dpo-hyperparameters.js'
 import { preferenceMeasures } from './dpo-metrics.js'
 import { type AnswerLogps, addAnswerLogps, noLogps, toPairRows } from './dpo-rows.js'
@@ -37,24 +38,24 @@ export async function scorePairs(pairs: readonly PreferencePair[], score: Score)
 }
 
 /**
- * Opens a measurement: the loss and what a step reports of preferences, means over all pairs under the adapter as it is.
+ * Measures the loss and what a step reports of preferences, means over all pairs under the learner as it is at each call.
  *
  * @param references of each batch, in order
  */
 export async function openPreferenceLoss(
   rows: PreferenceRows,
   references: readonly AnswerLogps[],
-  context: ScoringContext,
+  learner: Learner,
   hyperparameters: DpoHyperparameters,
-): Promise<{ readonly measureRows: () => Promise<Measured>; release(): Promise<void> }> {
-  const scores = await openScores(context, context.adapter)
+): Promise<{ readonly measureRows: () => Promise<Measured> }> {
+  await learner.prepare('scores')
+  const score = scoreOf(learner)
   return {
-    release: () => scores.release(),
     measureRows: async () => {
       const sums = new Map<string, number>()
       for await (const { pairs, index } of rows.openBatches()) {
         if (pairs.length === 0) continue
-        const policy = await scorePairs(pairs, scores.score)
+        const policy = await scorePairs(pairs, score)
         const reference = references[index] ?? noLogps(pairs.length)
         const { loss, metrics } = preferenceMeasures(policy, reference, hyperparameters.preferenceLoss)
         for (const [name, value] of Object.entries({ loss, ...metrics })) {

@@ -7,9 +7,9 @@
  * so its rows are packed, and scored under a reference, only once.
  */
 import { shuffle } from '#training/rows/optimizer-steps.js'
+import type { TokenOutputs } from '#training/trainer/learner/learner.js'
 import type { JobReport } from '#training/trainer/report.js'
 import { rowOf } from '#training/trainer/row-batch.js'
-import type { TokenOutputs } from '#training/trainer/trainer.js'
 import { boundedDrift } from './drift.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 import type { LaidOutBatch } from './rl-rows.js'

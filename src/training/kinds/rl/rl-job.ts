@@ -3,23 +3,23 @@
  *
  * Formulas: `src/docs/reference/how-training-works.md`. An optimizer step covers what ART's packing puts into one row, and is
  * computed in rows of any shape whose gradients add up. Old log-probabilities and those of the KL reference are computed for all
- * rows before the first step, in a session of their own that is gone before training starts.
+ * rows before the first step; what that took is given back before training starts.
  */
 
-import { createLifetimes, type Lifetimes } from '#base/util/lifetimes.js'
 import { append, maxOf } from '#base/util/lists.js'
 import { logMetrics, offPolicyMetrics } from '#formats/rows/metrics.js'
 import { mismatchFacts } from '#training/trainer/decisions.js'
 import { rateOf } from '#training/trainer/epochs/schedule.js'
-import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
-import { type MemoryPlan, memoryFacts, planMemory } from '#training/trainer/memory.js'
+import { type JobContext, openLearner, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import type { Learner, TokenOutputs } from '#training/trainer/learner/learner.js'
+import { memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, countStep } from '#training/trainer/progress.js'
 import { noteStep } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
 import { toRowBatch } from '#training/trainer/row-batch.js'
-import { openScores, type Score, type ScoringContext } from '#training/trainer/scores.js'
-import { createTrainer, type StepResult, type TokenOutputs, type Trainer } from '#training/trainer/trainer.js'
+import { type Score, scoreOf } from '#training/trainer/scores.js'
+import { createTrainer, type StepResult, type Trainer } from '#training/trainer/trainer.js'
 import { measureMismatch, mismatchNotes, shouldRecompute } from './mismatch.js'
 import { driftLimit, driftOfStep, notePasses, passMetrics } from './passes.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
@@ -44,20 +44,13 @@ import { createTrustRegion, type Movement, noteMovement, type TrustRegion } from
  * @throws {TrainingError} `non_finite_loss`; {DataError} for trajectories that cannot be tokenized
  */
 export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<TrainingEvent, TrainingOutcome> {
-  const { groups, hyperparameters } = job
+  const { groups } = job
   const { progress } = context
   const outline = outlineRl(job, context)
   const { steps, started, groupsTrainable } = outline
   if (context.resumePoint === null) yield started
-  if (steps.length > 0) {
-    const longestRow = maxOf(steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
-    const { precision } = hyperparameters
-    const settings = await rowSettings(context, { precision, longestRow, hasKeptSets: outline.hasKeptSets })
-    yield* trainSteps(job, { ...context, ...settings }, outline)
-  }
+  if (steps.length > 0) yield* trainSteps(job, context, outline)
   return {
-    adapter: context.adapter,
-    optimizer: context.optimizer,
     metrics: {
       ...logMetrics(groups, 'train'),
       ...(job.currentStep === undefined ? {} : offPolicyMetrics(groups, job.currentStep)),
@@ -71,22 +64,17 @@ export async function* trainRl(job: RlJob, context: JobContext): AsyncGenerator<
 }
 
 /** Prepare; for each step: its gradient, maybe a shorter way, what is noted of it. */
-async function* trainSteps(
-  job: RlJob,
-  context: ScoringContext,
-  outline: RlOutline,
-): AsyncGenerator<TrainingEvent, void> {
+async function* trainSteps(job: RlJob, context: JobContext, outline: RlOutline): AsyncGenerator<TrainingEvent, void> {
   const { progress, clock } = context
   const { length } = outline.order
   const run = await prepareRun(job, context, outline)
-  const sessions = createLifetimes()
   try {
-    const learner = await openLearner(run, sessions)
+    const parts = await openParts(run)
     for (let at = progress.stepCount; at < length; at += 1) {
       const startedMs = clock.monotonicMs()
-      const made = await makeStep(run, learner, at)
+      const made = await makeStep(run, parts, at)
       if (made === null) break
-      const movement = await shortenStep(run, learner, made)
+      const movement = await shortenStep(run, parts, made)
       const data = noteRlStep(run, at, { ...made, movement, elapsedMs: clock.monotonicMs() - startedMs })
       yield { type: 'gradient_step', data }
       if (at + 1 < length && context.isStopRequested?.() === true) {
@@ -95,26 +83,26 @@ async function* trainSteps(
       }
     }
   } finally {
-    await sessions.end()
+    await run.learner.park()
   }
 }
 
 /** What is the same for all steps of a job. */
 interface RlRun {
   readonly job: RlJob
-  readonly context: ScoringContext
+  readonly context: JobContext
+  readonly learner: Learner
   readonly outline: RlOutline
   readonly hyperparameters: RlHyperparameters
   /** The parts of each step, with old log-probabilities and those of the reference. */
   readonly prepared: readonly PreparedBatch[][]
-  readonly memory: MemoryPlan
   readonly settings: ReturnType<typeof optimizerSettings>
   /** Rows are scored by the current weights between steps, too. */
   readonly isScored: boolean
   readonly isKlMeanGiven: boolean
 }
 
-async function prepareRun(job: RlJob, context: ScoringContext, outline: RlOutline): Promise<RlRun> {
+async function prepareRun(job: RlJob, context: JobContext, outline: RlOutline): Promise<RlRun> {
   const hyperparameters = withRecomputation(job.hyperparameters, context)
   // Before anything is scored: what cannot fit fails at once.
   const batches = outline.steps.map(({ rows }) => rowBatches(rows))
@@ -128,32 +116,33 @@ async function prepareRun(job: RlJob, context: ScoringContext, outline: RlOutlin
   }
   const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
   context.progress.report.facts['memory'] = memoryFacts(memory)
-  const prepared = await prepareSteps(outline, hyperparameters, context, job.reference ?? null)
+  const longestRow = maxOf(outline.steps.flatMap(({ rows }) => rows.map(({ tokens }) => tokens.length)))
+  const rows = { longestRow, hasKeptSets: outline.hasKeptSets, isRecomputed: memory.isRecomputed }
+  const learner = await openLearner(context, { precision: hyperparameters.precision, rows })
+  const reference = job.reference ?? null
+  const prepared = await prepareSteps(outline, hyperparameters, context, { learner, reference })
   const isKlMeanGiven = hyperparameters.policyLoss.kl !== null && isMeanGiven(batches)
-  applyResumePoint(context, context.resumePoint)
+  await applyResumePoint(learner, context)
   const settings = optimizerSettings(hyperparameters)
-  return { job, context, outline, hyperparameters, prepared, memory, settings, isScored, isKlMeanGiven }
+  return { job, context, learner, outline, hyperparameters, prepared, settings, isScored, isKlMeanGiven }
 }
 
-/** The sessions of a job: what computes gradients, and what scores rows between steps where something asks for it. */
-interface Learner {
+/** What makes the steps of a job, and what scores rows between them where something asks for it. */
+interface RlParts {
   readonly trainer: Trainer
   readonly score: Score | null
   readonly region: TrustRegion | null
 }
 
-async function openLearner(run: RlRun, sessions: Lifetimes): Promise<Learner> {
-  const { context, memory, settings } = run
+async function openParts({ context, learner, settings, isScored, ...run }: RlRun): Promise<RlParts> {
   const { policyLoss, targetKl } = run.hyperparameters
-  const scores = run.isScored ? await openScores(context, context.adapter) : null
-  if (scores !== null) sessions.add('learner', scores.release)
-  const region =
-    scores === null || targetKl === null ? null : createTrustRegion(context.adapter, scores.score, targetKl)
+  if (isScored) await learner.prepare('scores')
+  const score = isScored ? scoreOf(learner) : null
+  const region = score === null || targetKl === null ? null : createTrustRegion(learner, targetKl)
   const kl = policyLoss.kl === null ? null : { ...policyLoss.kl, isMeanGiven: run.isKlMeanGiven }
   const loss = { kind: 'policy' as const, options: { ...policyLoss, kl } }
-  const trainer = await createTrainer({ ...context, loss, settings, ...memory })
-  sessions.add('trainer', trainer.release)
-  return { trainer, score: scores?.score ?? null, region }
+  const trainer = await createTrainer({ ...context, learner, loss, settings })
+  return { trainer, score, region }
 }
 
 /** A step as it was computed. */
@@ -168,19 +157,21 @@ interface MadeStep {
  * @param at number of the step over all passes, from 0
  * @returns null where a further pass over the same rows has drifted too far: the job ends there
  */
-async function makeStep(run: RlRun, learner: Learner, at: number): Promise<MadeStep | null> {
-  const { context, outline, hyperparameters, prepared } = run
-  const first = await tryStep(run, learner, at)
+async function makeStep(run: RlRun, parts: RlParts, at: number): Promise<MadeStep | null> {
+  const { context, learner, outline, hyperparameters, prepared, isScored } = run
+  const first = await tryStep(run, parts, at)
   if (first.result.isMade) return first
   if (at >= outline.steps.length) {
     notePasses(context.progress.report, passesOf(run), driftOfStep(first.laidOut, first.result.outputs))
     return null
   }
-  await fillScores(prepared, { key: 'trainerLogp', adapter: context.adapter, hyperparameters }, context)
-  return await tryStep(run, learner, at)
+  await fillScores(prepared, { key: 'trainerLogp', score: scoreOf(learner), hyperparameters }, context)
+  // the memory plan has no scores between steps
+  if (!isScored) await learner.park()
+  return await tryStep(run, parts, at)
 }
 
-async function tryStep(run: RlRun, { trainer, score, region }: Learner, at: number): Promise<MadeStep> {
+async function tryStep(run: RlRun, { trainer, score, region }: RlParts, at: number): Promise<MadeStep> {
   const { context, hyperparameters, isKlMeanGiven } = run
   const { steps, order } = run.outline
   const { ratioLevel: level, formula, kl } = hyperparameters.policyLoss
@@ -188,7 +179,7 @@ async function tryStep(run: RlRun, { trainer, score, region }: Learner, at: numb
     (steps[order[at] ?? 0]?.sequenceCount ?? 1) ** hyperparameters.numTrajectoriesLearningRateMultiplierPower
   const laidOut = partsOf(run, at).map((part) => ({ ...part, batch: toRowBatch(part.rows, layoutOf(hyperparameters)) }))
   const klMean = score === null || kl === null || !isKlMeanGiven ? null : await stepKlMean(laidOut, kl.source, score)
-  region?.remember()
+  await region?.remember()
   const result = await trainer.step(toMicroBatches(laidOut, { level, formula, klMean }), {
     learningRate: rateOf(hyperparameters, at, order.length) * multiplier,
     gradientStep: context.progress.stepCount + 1,
@@ -223,7 +214,7 @@ function isStepWanted(
 }
 
 /** Takes back part of a step that went further than the trust region allows. */
-async function shortenStep({ context }: RlRun, { region }: Learner, made: MadeStep): Promise<Movement | null> {
+async function shortenStep({ context }: RlRun, { region }: RlParts, made: MadeStep): Promise<Movement | null> {
   if (region === null) return null
   const { report } = context.progress
   const madeMs = context.clock.monotonicMs()
@@ -284,7 +275,7 @@ function passesOf({ hyperparameters, outline, context }: RlRun) {
 }
 
 /** A job that goes on has decided before its first step whether the sampler's numbers are used. */
-function withRecomputation(hyperparameters: RlHyperparameters, { resumePoint }: ScoringContext): RlHyperparameters {
+function withRecomputation(hyperparameters: RlHyperparameters, { resumePoint }: JobContext): RlHyperparameters {
   const wasRecomputed = resumePoint?.progress.decisions.sampler?.isRecomputed === true
   return wasRecomputed ? { ...hyperparameters, precalculateLogprobs: true } : hyperparameters
 }

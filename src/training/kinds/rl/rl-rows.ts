@@ -6,9 +6,9 @@ import type { Formula } from '#base/formula/formula.js'
 import { type RatioLevel, readsSequences } from '#numerics/nn/policy-loss.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { PackedRow } from '#training/rows/pack.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
 import { perToken, type RowBatch, rowOf, type TrainedToken } from '#training/trainer/row-batch.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
 import type { RlHyperparameters } from './rl-hyperparameters.js'
 
 /**

@@ -4,8 +4,10 @@
  */
 import type { KlOptions } from '#numerics/nn/policy-loss.js'
 import type { PackedRow } from '#training/rows/pack.js'
+import type { JobContext } from '#training/trainer/job.js'
+import type { Learner } from '#training/trainer/learner/learner.js'
 import { DEFAULT_CHUNK, type RowBatch, type RowBatchOptions, rowOf, toRowBatch } from '#training/trainer/row-batch.js'
-import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
+import { type ReferencePolicy, type Score, scoreOf, scoreOfReference } from '#training/trainer/scores.js'
 import { type RlHyperparameters, readsReference } from './rl-hyperparameters.js'
 import type { RlOutline } from './rl-outline.js'
 import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
@@ -21,24 +23,29 @@ import { type LaidOutBatch, type PreparedBatch, rowBatches } from './rl-rows.js'
 export async function prepareSteps(
   { steps, order }: Pick<RlOutline, 'steps' | 'order'>,
   hyperparameters: RlHyperparameters,
-  context: ScoringContext,
-  reference: ReferencePolicy,
+  context: JobContext,
+  { learner, reference }: { readonly learner: Learner; readonly reference: ReferencePolicy },
 ): Promise<PreparedBatch[][]> {
   const ahead = new Set(order.slice(context.resumePoint?.progress.stepCount ?? 0))
   const prepared: PreparedBatch[][] = steps.map(({ rows }) =>
     rowBatches(rows).map((part) => ({ rows: part, trainerLogp: null, referenceLogp: null })),
   )
   const rest = prepared.filter((_, step) => ahead.has(step))
-  const { adapter } = context
-  if (hyperparameters.precalculateLogprobs) {
-    await fillScores(rest, { key: 'trainerLogp', adapter, hyperparameters }, context)
-  } else if (rest.flat().some(isOldComputed)) {
-    await fillScores(rest, { key: 'trainerLogp', adapter, hyperparameters, onlyUnwritten: true }, context)
+  const score = scoreOf(learner)
+  try {
+    if (hyperparameters.precalculateLogprobs) {
+      await fillScores(rest, { key: 'trainerLogp', score, hyperparameters }, context)
+    } else if (rest.flat().some(isOldComputed)) {
+      await fillScores(rest, { key: 'trainerLogp', score, hyperparameters, onlyUnwritten: true }, context)
+    }
+    if (readsReference(hyperparameters.policyLoss)) {
+      const scoreReference = await scoreOfReference(learner, reference)
+      await fillScores(rest, { key: 'referenceLogp', score: scoreReference, hyperparameters }, context)
+    }
+    return prepared
+  } finally {
+    await learner.park()
   }
-  if (readsReference(hyperparameters.policyLoss)) {
-    await fillScores(rest, { key: 'referenceLogp', adapter: reference, hyperparameters }, context)
-  }
-  return prepared
 }
 
 /** Whether a batch has old log-probabilities that nobody wrote down and the trainer computes. */
@@ -58,7 +65,7 @@ function withSamplers(scores: Float32Array, batch: RowBatch, rows: readonly Pack
 }
 
 /**
- * Scores the rows of steps under an adapter as it is now, and puts the numbers beside them.
+ * Scores the rows of steps under a policy, and puts the numbers beside them.
  *
  * @param options.onlyUnwritten old log-probabilities are the trainer's only where nobody wrote them down; batches without such tokens are
  *   not run. Default false
@@ -67,19 +74,18 @@ export async function fillScores(
   steps: readonly PreparedBatch[][],
   {
     key,
-    adapter,
+    score,
     hyperparameters,
     onlyUnwritten = false,
   }: {
     readonly key: 'trainerLogp' | 'referenceLogp'
-    readonly adapter: ReferencePolicy
+    readonly score: Score
     readonly hyperparameters: RlHyperparameters
     readonly onlyUnwritten?: boolean
   },
-  context: ScoringContext,
+  { clock, progress }: Pick<JobContext, 'clock' | 'progress'>,
 ): Promise<void> {
-  const startedMs = context.clock.monotonicMs()
-  const { score, release } = await openScores(context, adapter)
+  const startedMs = clock.monotonicMs()
   try {
     for (const step of steps) {
       for (const [b, part] of step.entries()) {
@@ -90,8 +96,7 @@ export async function fillScores(
       }
     }
   } finally {
-    await release()
-    context.progress.report.seconds.scores += (context.clock.monotonicMs() - startedMs) / 1000
+    progress.report.seconds.scores += (clock.monotonicMs() - startedMs) / 1000
   }
 }
 

@@ -6,10 +6,9 @@
  * update that moved the policy by a thousandth of a nat moves it by two at the end, no answer is rewarded any more, and nothing
  * is left to learn from. The search is TRPO's (arXiv:1502.05477, appendix C), along AdamW's update.
  */
-import type { AdapterWeights } from '#model/weights/adapter.js'
+import type { Learner, TokenOutputs } from '#training/trainer/learner/learner.js'
 import type { JobReport } from '#training/trainer/report.js'
-import type { Score } from '#training/trainer/scores.js'
-import { adapterParameters, type TokenOutputs } from '#training/trainer/trainer.js'
+import { type Score, scoreOf } from '#training/trainer/scores.js'
 import type { LaidOutBatch } from './rl-rows.js'
 
 /** Trained tokens whose movement is enough to know a step's; micro-batches beyond them are not run again. */
@@ -31,39 +30,32 @@ export interface Movement {
 export interface TrustRegion {
   /** Nats per token. */
   readonly targetKl: number
-  /** Keeps the parameters as they are before a step. */
-  readonly remember: () => void
+  /** Has the learner keep its weights as they are before a step. */
+  readonly remember: () => Promise<void>
   /**
-   * Shortens the update made since `remember`, in place. The optimizer's moments stay those of the gradient.
+   * Shortens the update made since `remember`, in the learner. The optimizer's moments stay those of the gradient.
    *
    * @param outputs of the step's own pass, hence under the parameters before the update
    */
   readonly shorten: (step: readonly LaidOutBatch[], outputs: readonly TokenOutputs[]) => Promise<Movement>
 }
 
-/**
- * @param score log-probabilities under the adapter as it is when called
- * @param targetKl nats per token
- */
-export function createTrustRegion(adapter: AdapterWeights, score: Score, targetKl: number): TrustRegion {
-  const parameters = adapterParameters(adapter)
-  const before = new Map<string, Float32Array>()
+/** @param targetKl nats per token */
+export function createTrustRegion(learner: Learner, targetKl: number): TrustRegion {
+  const score = scoreOf(learner)
   return {
     targetKl,
-    remember: () => {
-      for (const [name, values] of parameters) before.set(name, values.slice())
-    },
+    remember: () => learner.mark('before', 'weights'),
     shorten: async (step, outputs) => {
       let kl = await measureMovement(step, outputs, score)
       if (kl <= targetKl) return { kl, scale: 1 }
-      const after = new Map(Array.from(parameters, ([name, values]) => [name, values.slice()]))
       for (let halvings = 1; halvings <= MAX_HALVINGS; halvings++) {
         const scale = 0.5 ** halvings
-        interpolate(parameters, before, after, scale)
+        await learner.blend('before', scale)
         kl = await measureMovement(step, outputs, score)
         if (kl <= targetKl) return { kl, scale }
       }
-      interpolate(parameters, before, after, 0)
+      await learner.blend('before', 0)
       return { kl: 0, scale: 0 }
     },
   }
@@ -113,20 +105,4 @@ async function measureMovement(
 export function spreadOrder(count: number): number[] {
   const place = (index: number): number => ((index + 0.5) * GOLDEN_RATIO) % 1
   return Array.from({ length: count }, (_, index) => index).sort((a, b) => place(a) - place(b))
-}
-
-/** values = before + scale * (after - before); exactly `before` at 0. */
-function interpolate(
-  parameters: ReadonlyMap<string, Float32Array>,
-  before: ReadonlyMap<string, Float32Array>,
-  after: ReadonlyMap<string, Float32Array>,
-  scale: number,
-): void {
-  for (const [name, values] of parameters) {
-    const from = before.get(name) as Float32Array
-    const to = after.get(name) as Float32Array
-    for (let i = 0; i < values.length; i++) {
-      values[i] = (from[i] as number) + scale * ((to[i] as number) - (from[i] as number))
-    }
-  }
 }

@@ -5,21 +5,20 @@
  * into. Batches in which nothing trains are passed over and make no step.
  */
 
-import { createLifetimes } from '#base/util/lifetimes.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats/rows/sft-data.js'
 import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
 import { formulaOf } from '#training/trainer/hyperparameters.js'
-import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import { type JobContext, openLearner, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
 import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
-import type { ScoringContext } from '#training/trainer/scores.js'
-import { createTrainer, type MicroBatch, type StepResult } from '#training/trainer/trainer.js'
+import { createTrainer, type StepResult } from '#training/trainer/trainer.js'
 import { closeFit, noteFit, stepsToCompare } from './fit.js'
 import type { SftHyperparameters } from './sft-hyperparameters.js'
 import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
@@ -51,15 +50,8 @@ export async function* trainSft(job: SftJob, context: JobContext): AsyncGenerato
   const { report } = progress
   const started = outlineSft(job, context)
   if (resumePoint === null) yield started
-  applyResumePoint(context, resumePoint)
-  const rows = { precision: hyperparameters.precision, longestRow: longestRow(memoryNeeds(job)) }
-  const validated =
-    survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
-      : {}
+  const validated = survey.trainableBatchCount > 0 ? yield* trainBatches(job, context) : {}
   return {
-    adapter: context.adapter,
-    optimizer: context.optimizer,
     metrics: {
       ...averageSteps(progress),
       ...(hyperparameters.metricLogging?.enabled === true ? loggedMetrics(progress) : {}),
@@ -118,21 +110,23 @@ export function memoryNeeds({ survey, validation }: Pick<SftJob, 'survey' | 'val
 }
 
 /** @returns what validation rows say of the state the job ends with */
-async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
+async function* trainBatches(job: SftJob, context: JobContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { hyperparameters, validation } = job
   const { clock, progress } = context
   const settings = optimizerSettings(hyperparameters)
-  const memory = planMemory(context.prepared.config, memoryNeeds(job), context.availableBytes ?? null)
+  const needs = memoryNeeds(job)
+  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
+  const rows = { longestRow: longestRow(needs), isRecomputed: memory.isRecomputed }
+  const learner = await openLearner(context, { precision: hyperparameters.precision, rows })
+  await applyResumePoint(learner, context)
   progress.report.facts['memory'] = memoryFacts(memory)
-  const sessions = createLifetimes()
   try {
     const loss = { kind: 'cross_entropy' as const, formula: formulaOf({ loss_formula: hyperparameters.lossFormula }) }
-    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
-    sessions.add('trainer', trainer.release)
-    const measurement = validation === null ? null : await openSftLoss(validation, context)
-    if (measurement !== null) sessions.add('validation', measurement.release)
+    const trainer = await createTrainer({ ...context, learner, loss, settings })
+    const measurement = validation === null ? null : await openSftLoss(validation, learner)
     const window = stepsToCompare({ epochs: hyperparameters.epochs, steps: job.survey.trainableBatchCount })
     const steps: BatchSteps<SftBatch> = {
+      learner,
       measurement,
       maxGradientNorm: settings.maxGradientNorm,
       averaged: STEP_METRICS,
@@ -153,7 +147,7 @@ async function* trainBatches(job: SftJob, context: ScoringContext): AsyncGenerat
     closeFit(progress.report, { answerTokens: trainableTokenCount / rowCount, lostShare: lostCount / exampleCount })
     return validated
   } finally {
-    await sessions.end()
+    await learner.park()
   }
 }
 

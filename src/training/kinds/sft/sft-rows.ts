@@ -4,9 +4,9 @@
 
 import type { SftBatch, SftSequence, SftSurvey } from '#formats/rows/sft-data.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import type { MicroBatch } from '#training/trainer/learner/learner.js'
 import { type BatchSize, MICRO_BATCH_TOKENS } from '#training/trainer/memory.js'
 import { perToken, type RowBatch, sequenceRow, toRowBatch } from '#training/trainer/row-batch.js'
-import type { MicroBatch } from '#training/trainer/trainer.js'
 
 /** Rows are padded to a multiple of this, so that memory is reused between steps of similar length. */
 const ROW_MULTIPLE = 16

@@ -5,8 +5,9 @@
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { SftBatch, SftSurvey } from '#formats/rows/sft-data.js'
 import type { Measured } from '#training/trainer/epochs/validation.js'
+import type { Learner } from '#training/trainer/learner/learner.js'
 import { type UnusedRows, whyUnused } from '#training/trainer/report.js'
-import { openScores, type ScoringContext } from '#training/trainer/scores.js'
+import { scoreOf } from '#training/trainer/scores.js'
 import { toRowBatches } from './sft-rows.js'
 
 /** Rows a job is measured on. */
@@ -32,20 +33,20 @@ export function assertMeasurable({ survey }: ValidationRows): void {
   )
 }
 
-/** Opens a measurement. */
+/** Measures the learner as it is at each call. */
 export async function openSftLoss(
   rows: ValidationRows,
-  context: ScoringContext,
-): Promise<{ readonly measureRows: () => Promise<Measured>; release(): Promise<void> }> {
-  const scores = await openScores(context, context.adapter)
+  learner: Learner,
+): Promise<{ readonly measureRows: () => Promise<Measured> }> {
+  await learner.prepare('scores')
+  const score = scoreOf(learner)
   return {
-    release: () => scores.release(),
     measureRows: async () => {
       let sum = 0
       let count = 0
       for await (const { sequences } of rows.openBatches()) {
         for (const { batch, weights } of toRowBatches(sequences)) {
-          const logp = await scores.score(batch)
+          const logp = await score(batch)
           batch.trained.forEach(({ row }, n) => {
             sum -= (weights[row] ?? 1) * (logp[n] as number)
           })

@@ -4,6 +4,7 @@
 import type { EpochOptions } from '#contract/jobs/shared-options.js'
 import type { Hyperparameters } from '../hyperparameters.js'
 import type { JobContext, TrainingEvent } from '../job.js'
+import type { Learner } from '../learner/learner.js'
 import { countStep } from '../progress.js'
 import { noteStep } from '../report.js'
 import type { StepResult } from '../trainer.js'
@@ -28,6 +29,7 @@ export interface BatchSteps<Batch> {
   isTrainable(batch: Batch): boolean
   /** Makes the gradient step of a batch. */
   makeStep(batch: Batch, learningRate: number): Promise<BatchStep>
+  readonly learner: Learner
   /** Measures the validation rows; null without any. */
   readonly measurement: { measureRows(): Promise<Measured> } | null
 }
@@ -41,13 +43,13 @@ export interface BatchStep {
 }
 
 /**
- * Runs all epochs, from where the job's progress stands. Who opened trainer and measurement releases them.
+ * Runs all epochs, from where the job's progress stands. Who opened the learner parks it.
  *
  * @returns what validation rows say of the state the job ends with
  */
 export async function* trainEpochs<Batch extends { readonly index: number }>(
   { survey, openBatches, hyperparameters }: BatchedRows<Batch>,
-  { measurement, maxGradientNorm, averaged, isTrainable, makeStep }: BatchSteps<Batch>,
+  { learner, measurement, maxGradientNorm, averaged, isTrainable, makeStep }: BatchSteps<Batch>,
   context: JobContext,
 ): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { progress } = context
@@ -56,7 +58,7 @@ export async function* trainEpochs<Batch extends { readonly index: number }>(
   const alreadyDone = progress.stepCount
   const stepsPerEpoch = survey.trainableBatchCount
   const validation =
-    measurement === null ? null : createValidation(context, { hyperparameters, stepsPerEpoch, ...measurement })
+    measurement === null ? null : createValidation(context, { learner, hyperparameters, stepsPerEpoch, ...measurement })
   if (alreadyDone === 0) await validation?.measure()
   let position = 0
   for await (const { batch, epoch } of allBatches(openBatches, epochs)) {
@@ -77,7 +79,7 @@ export async function* trainEpochs<Batch extends { readonly index: number }>(
     yield { type: 'gradient_step', data: { ...data, ...measured } }
     if (isStopped) break
   }
-  return validation?.finish() ?? {}
+  return (await validation?.finish()) ?? {}
 }
 
 /** The batches of every epoch, in the order of the file each time. */

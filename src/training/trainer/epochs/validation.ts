@@ -9,7 +9,7 @@ import { TrainingError } from '#base/errors/errors.js'
 import type { EpochOptions } from '#contract/jobs/shared-options.js'
 import type { Hyperparameters } from '../hyperparameters.js'
 import type { JobContext } from '../job.js'
-import { copyState, restoreState } from '../kept-state.js'
+import type { Learner } from '../learner/learner.js'
 
 /** What rows that are not trained on say: the loss of training over all of them, and what the kind of job measures besides. */
 export interface Measured {
@@ -35,7 +35,7 @@ export interface Validation {
   /** Whether patience is at its end. */
   isOver(): boolean
   /** Puts the best state in place where the job keeps it. @returns what was measured of the state the job ends with */
-  finish(): ValidationMetrics
+  finish(): Promise<ValidationMetrics>
 }
 
 /**
@@ -47,10 +47,12 @@ export interface Validation {
 export function createValidation(
   context: JobContext,
   {
+    learner,
     hyperparameters,
     stepsPerEpoch,
     measureRows,
   }: {
+    readonly learner: Learner
     readonly hyperparameters: ValidationOptions
     readonly stepsPerEpoch: number
     readonly measureRows: () => Promise<Measured>
@@ -72,7 +74,8 @@ export function createValidation(
     report.seconds.validation += (clock.monotonicMs() - startedMs) / 1000
     report.validation.push(point)
     if (keepBest && point.loss < (progress.best?.loss ?? Number.POSITIVE_INFINITY)) {
-      progress.best = copyState(context, point)
+      await learner.mark('best', 'state')
+      progress.best = { step, loss: point.loss, optimizerStepCount: learner.updateCount }
     }
     return namedMetrics(point)
   }
@@ -81,11 +84,11 @@ export function createValidation(
     measure,
     measureWhenDue: async () => (progress.stepCount % interval === 0 ? measure() : {}),
     isOver: () => patience !== null && measurementsSinceBetter(report.validation, minDelta) >= patience,
-    finish: () => {
+    finish: async () => {
       const { best } = progress
       if (best === null) return namedMetrics(report.validation.at(-1))
       if (best.step !== progress.stepCount) {
-        restoreState(context, best)
+        await learner.restore('best')
         report.keptStep = best.step
       }
       return namedMetrics(report.validation.find(({ step }) => step === best.step))

@@ -5,7 +5,7 @@
 import type { PlanRequest } from '#contract/processes/plan.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { rowCost } from '#training/rows/training-batch.js'
-import { type JobContext, rowSettings } from '#training/trainer/job.js'
+import { type JobContext, openLearner } from '#training/trainer/job.js'
 import { longestRow, type MemoryPlan, recomputedBytes } from '#training/trainer/memory.js'
 import { SFT_OPTIMIZER } from '#training/trainer/optimizer-settings.js'
 import type { JobPlan } from '#training/trainer/plan/job-plan.js'
@@ -61,22 +61,21 @@ function fromEarlierJobs(plan: JobPlan, memory: MemoryPlan, earlier: PlanRequest
 
 /** Runs the train graph of the job's model on a few short rows. */
 async function fromMeasurement(plan: JobPlan, memory: MemoryPlan, context: JobContext): Promise<Prediction> {
-  const { clock, adapter, optimizer } = context
+  const { clock } = context
   const batch = toRowBatch(plan.sample)
   const size = { rows: plan.sample.length, length: batch.length }
   const available = context.availableBytes ?? Number.POSITIVE_INFINITY
   // other programs live here too, and a plan is not worth their memory
   if (recomputedBytes(context.prepared.config, size) > available / 2) return NOTHING
   const openedMs = clock.monotonicMs()
-  const settings = await rowSettings(context, { precision: plan.precision, longestRow: longestRow(plan) })
+  const { dropout } = context
+  const rows = { longestRow: longestRow(plan), isRecomputed: memory.isRecomputed }
+  const learner = await openLearner(context, { precision: plan.precision, rows })
   const trainer = await createTrainer({
-    ...settings,
-    adapter,
-    optimizer,
+    learner,
     loss: { kind: 'cross_entropy' },
     settings: SFT_OPTIMIZER,
-    isRecomputed: memory.isRecomputed,
-    ...(context.dropout === undefined ? {} : { dropout: context.dropout }),
+    ...(dropout === undefined ? {} : { dropout }),
   })
   const sessionSeconds = (clock.monotonicMs() - openedMs) / 1000
   const denominator = float32Tensor(Float32Array.of(batch.trained.length), [])
@@ -99,6 +98,6 @@ async function fromMeasurement(plan: JobPlan, memory: MemoryPlan, context: JobCo
     const work = (gradient + FORWARD_SHARE * forward) * secondsPerCost
     return { seconds: sessionCount * sessionSeconds + work, basis: 'calibration' }
   } finally {
-    await trainer.release()
+    await learner.release()
   }
 }

@@ -25,14 +25,10 @@ import type { PreparedModel } from '#model/architectures/prepare.js'
 import { placeOfBaseModel } from '#model/weights/fetch-base-model.js'
 import { threadsFor } from '#numerics/runtime/default-threads.js'
 import type { Runtime } from '#numerics/runtime/runtime.js'
-import { createLiveSession, type LiveSession, type SessionState } from '#training/session/live-session.js'
-import {
-  decodeSessionState,
-  encodeSessionState,
-  encodeWeights,
-  encodeWeightsAndMoments,
-  newSessionState,
-} from '#training/session/session-state.js'
+import { createLiveSession, type LiveSession } from '#training/session/live-session.js'
+import { decodeSessionState, newSessionState, OPTIMIZER_KIND } from '#training/session/session-state.js'
+import type { LearnerState } from '#training/trainer/learner/learner.js'
+import { openOnnxLearner } from '#training/trainer/learner/onnx-learner.js'
 import type { OpenBaseModel } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
 import type { WorkerIdentity } from '../fenced-requests.js'
@@ -59,7 +55,7 @@ interface Held {
   readonly spec: TrainingSessionSpec
   readonly prepared: PreparedModel
   readonly limits: RowLimits
-  readonly open: (state: SessionState) => LiveSession
+  readonly open: (state: LearnerState) => Promise<LiveSession>
   live: LiveSession
 }
 
@@ -85,7 +81,7 @@ export async function runSession(options: RunSessionOptions): Promise<void> {
     try {
       await carryOut(held, logger)
     } finally {
-      await held.live.release()
+      await held.live.learner.release()
     }
   } finally {
     await heartbeat.stop()
@@ -106,21 +102,26 @@ async function openSession(
   })
   const threads = threadsFor(parameterCount(prepared.config), setting ?? null)
   const isTrained: ModuleTest = (path) => (path.includes('.mlp.') ? spec.trains_mlp : spec.trains_attention)
-  const open = (state: SessionState): LiveSession =>
-    createLiveSession({
-      prepared,
-      runtime: countRuns(runtime, note),
-      state,
-      isTrained,
-      ...(threads === null ? {} : { threads }),
-    })
+  const counted = countRuns(runtime, note)
+  const open = async (state: LearnerState): Promise<LiveSession> =>
+    createLiveSession(
+      await openOnnxLearner({
+        prepared,
+        runtime: counted,
+        state,
+        isTrained,
+        precision: 'f32',
+        rows: null,
+        ...(threads === null ? {} : { threads }),
+      }),
+    )
   const state =
     spec.state.length === 0
       ? newSessionState(prepared, spec.lora)
       : decodeSessionState(prepared, await fetchFiles(client, spec.state), `training session ${spec.id}`)
   const { vocabularySize, contextLength } = prepared.config
   const limits = { vocabularySize, contextLength: Math.min(contextLength, spec.max_context_length ?? contextLength) }
-  return { client, spec, prepared, limits, open, live: open(state) }
+  return { client, spec, prepared, limits, open, live: await open(state) }
 }
 
 async function carryOut(held: Held, logger: Logger): Promise<void> {
@@ -187,7 +188,7 @@ async function obey(held: Held, order: Work, bytes: Uint8Array): Promise<Obeyed>
     }
     case 'optim_step': {
       const { learning_rate, eps, weight_decay, grad_clip_norm, beta1, beta2 } = order.settings
-      const { gradientNorm } = live.optimStep({
+      const { gradientNorm } = await live.optimStep({
         learningRate: learning_rate,
         beta1,
         beta2,
@@ -200,16 +201,14 @@ async function obey(held: Held, order: Work, bytes: Uint8Array): Promise<Obeyed>
     case 'load': {
       const title = `weights loaded into training session ${spec.id}`
       const state = decodeSessionState(prepared, await fetchFiles(client, order.files), title)
-      await live.release()
-      held.live = held.open(state)
+      await live.learner.release()
+      held.live = await held.open(state)
       return { report: {} }
     }
     case 'save': {
-      const encode = { state: encodeSessionState, weights: encodeWeightsAndMoments, adapter: encodeWeights }[
-        order.parts
-      ]
+      const of = { baseModelName: spec.base_model.name, kind: OPTIMIZER_KIND }
       const files: SessionFile[] = []
-      for (const [name, content] of encode(live.state, spec.base_model.name)) {
+      for (const [name, content] of await live.learner.export(order.parts, of)) {
         files.push(await client.putFile(name, content))
       }
       return { report: { files } }

@@ -12,10 +12,10 @@ import type { AdapterWeights } from '#model/weights/adapter.js'
 import { type AdapterForm, isAdapted, rankOf, scaleOf } from '#model/weights/adapter-config.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { GradientEngine, GradientEngines } from '#training/trainer/gradient-engine.js'
+import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { createDropout } from '#training/trainer/masks/dropout.js'
 import { perToken, type RowBatch, toRowBatch } from '#training/trainer/row-batch.js'
 import { gradientName, type LossKind } from '#training/trainer/train-graph.js'
-import { adapterFeeds } from '#training/trainer/trainer.js'
 import {
   type DecoderGolden,
   formulaAdapter,

@@ -1,9 +1,13 @@
 /** What a job has settled stands in its resume point, and is read from points of versions that only reported it. */
 import { expect, it } from 'vitest'
+import type { FileContent } from '#base/util/file-content.js'
 import { createAdapter } from '#model/weights/adapter.js'
 import { decodeSafetensors, encodeSafetensors } from '#model/weights/safetensors.js'
 import { createAdamWState } from '#numerics/optim/adamw.js'
 import { mismatchFacts, type SamplerDecision } from '#training/trainer/decisions.js'
+import { createEngineLearner } from '#training/trainer/learner/engine-learner.js'
+import type { EngineSource } from '#training/trainer/learner/engine-pool.js'
+import type { LearnerOptions } from '#training/trainer/learner/learner.js'
 import { createProgress } from '#training/trainer/progress.js'
 import { applyResumePoint, decodeResumePoint, encodeResumePoint } from '#training/trainer/resume-point.js'
 
@@ -22,21 +26,33 @@ function stateOf(decision: SamplerDecision | null) {
   progress.stepCount = 1
   progress.decisions.sampler = decision
   if (decision !== null) progress.report.facts['sampler_mismatch'] = mismatchFacts(decision)
-  return {
-    adapter: createAdapter([{ path: 'layers.0.q_proj', inputSize: 2, outputSize: 2 }], { rank: 1, alpha: 1, seed: 1 }),
-    optimizer: createAdamWState(),
-    progress,
-  }
+  const adapter = createAdapter([{ path: 'layers.0.q_proj', inputSize: 2, outputSize: 2 }], {
+    rank: 1,
+    alpha: 1,
+    seed: 1,
+  })
+  const state = { adapter, optimizer: createAdamWState(), gradients: new Map<string, Float32Array>() }
+  return { learner: createEngineLearner({ ...NOTHING, state }, NO_ENGINES), progress }
 }
 
-it.each([sampler, null])('keeps what was settled', (decision) => {
+/** Nothing is computed here. */
+const NOTHING = { precision: 'f32', rows: null } as unknown as LearnerOptions
+const NO_ENGINES: EngineSource = { variantOf: () => '', open: () => Promise.reject(new Error('nothing is computed')) }
+
+async function bytesOf(decision: SamplerDecision | null): Promise<FileContent> {
+  const { learner, progress } = stateOf(decision)
+  return encodeResumePoint(learner, progress)
+}
+
+it.each([sampler, null])('keeps what was settled', async (decision) => {
   const next = stateOf(null)
-  applyResumePoint(next, decodeResumePoint(encodeResumePoint(stateOf(decision))))
+  const resumePoint = decodeResumePoint(await bytesOf(decision))
+  await applyResumePoint(next.learner, { progress: next.progress, resumePoint })
   expect(next.progress.decisions).toEqual({ sampler: decision })
 })
 
-it.each([sampler, null])('takes it from the report of a point that has nothing else', (decision) => {
-  const { tensors, metadata } = decodeSafetensors(encodeResumePoint(stateOf(decision)), 'resume point')
+it.each([sampler, null])('takes it from the report of a point that has nothing else', async (decision) => {
+  const { tensors, metadata } = decodeSafetensors(await bytesOf(decision), 'resume point')
   const { decisions: _, ...older } = JSON.parse(metadata.get('progress') ?? '') as Record<string, unknown>
   const bytes = encodeSafetensors(new Map(tensors), {
     ...Object.fromEntries(metadata),

@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest'
 import { readTrainerRows, trainerVariables } from '#contract/processes/trainers.js'
 import type { TrainerSetting } from '#contract/settings/service.js'
-import type { GradientBackend } from '#training/trainer/gradient-engine.js'
+import type { LearnerBackend } from '#training/trainer/learner/learner.js'
 import { createTrainers, readTrainers, type TrainerModule } from '#training/trainer/trainers.js'
 
 /** A trainer that writes down what it is asked for. */
 function scripted(said: string[], { hasCard = false, failsToLoad = 0 } = {}): () => Promise<TrainerModule> {
   let loads = 0
-  const backend = { facts: { name: 'torch', description: 'scripted' } } as GradientBackend
+  const backend = { facts: { name: 'torch', description: 'scripted' } } as LearnerBackend
   return async () => {
     loads += 1
     said.push('loaded')

@@ -5,21 +5,21 @@
  * policy of the moment, by a forward pass over the mismatched answers of its batch, and no gradient flows through it. A batch's loss is the
  * mean over its answers, whatever micro-batches it is cut into.
  */
-import { createLifetimes } from '#base/util/lifetimes.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import type { UnpairedBatch, UnpairedSurvey } from '#formats/rows/unpaired-data.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { Measured, ValidationMetrics } from '#training/trainer/epochs/validation.js'
-import { type JobContext, rowSettings, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import { type JobContext, openLearner, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
+import type { Learner, MicroBatch } from '#training/trainer/learner/learner.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps } from '#training/trainer/progress.js'
 import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
-import { openScores, type ReferencePolicy, type Score, type ScoringContext } from '#training/trainer/scores.js'
-import { createTrainer, type MicroBatch } from '#training/trainer/trainer.js'
+import { type ReferencePolicy, type Score, scoreOf, scoreOfReference } from '#training/trainer/scores.js'
+import { createTrainer } from '#training/trainer/trainer.js'
 import type { DpoHyperparameters } from '../dpo-hyperparameters.js'
 import { assertMeasurable } from '../reference.js'
 import { addKtoSums, type KtoSums, ktoMeasures, ktoSums, referencePoint, signOf, weightOf } from './kto-measures.js'
@@ -81,14 +81,8 @@ export async function* trainKto(job: KtoJob, context: JobContext): AsyncGenerato
   const { progress, resumePoint } = context
   const started = outlineKto(job, context)
   if (resumePoint === null) yield started
-  const rows = { precision: job.hyperparameters.precision, longestRow: longestRow(ktoMemoryNeeds(job)) }
-  const validated =
-    survey.trainableBatchCount > 0
-      ? yield* trainBatches(job, { ...context, ...(await rowSettings(context, rows)) })
-      : {}
+  const validated = survey.trainableBatchCount > 0 ? yield* trainBatches(job, context) : {}
   return {
-    adapter: context.adapter,
-    optimizer: context.optimizer,
     metrics: {
       ...averageSteps(progress),
       ...validated,
@@ -162,38 +156,40 @@ export function ktoMemoryNeeds({ survey, validation }: Pick<KtoJob, 'survey' | '
 }
 
 /** @returns what validation rows say of the state the job ends with */
-async function* trainBatches(job: KtoJob, context: ScoringContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
+async function* trainBatches(job: KtoJob, context: JobContext): AsyncGenerator<TrainingEvent, ValidationMetrics> {
   const { hyperparameters, validation } = job
   const { progress, clock } = context
   const { report } = progress
-  const memory = planMemory(context.prepared.config, ktoMemoryNeeds(job), context.availableBytes ?? null)
+  const needs = ktoMemoryNeeds(job)
+  const memory = planMemory(context.prepared.config, needs, context.availableBytes ?? null)
   report.facts['memory'] = memoryFacts(memory)
+  const rows = { longestRow: longestRow(needs), isRecomputed: memory.isRecomputed }
+  const learner = await openLearner(context, { precision: hyperparameters.precision, rows })
   // Scored with the weights the job starts from, also when it goes on from a resume point.
   const referenceMs = clock.monotonicMs()
-  const references = await scoreReference(job, job, context)
-  const validationReferences = validation === null ? [] : await scoreReference(job, validation, context)
+  const references = await scoreReference(job, job, learner)
+  const validationReferences = validation === null ? [] : await scoreReference(job, validation, learner)
   report.seconds.scores += (clock.monotonicMs() - referenceMs) / 1000
-  applyResumePoint(context, context.resumePoint)
+  await applyResumePoint(learner, context)
   const settings = optimizerSettings(hyperparameters)
   const loss = { kind: 'preference' as const, options: hyperparameters.preferenceLoss }
-  const sessions = createLifetimes()
   try {
-    const trainer = await createTrainer({ ...context, loss, settings, ...memory })
-    sessions.add('trainer', trainer.release)
-    const learner = await openScores(context, context.adapter)
-    sessions.add('learner', learner.release)
+    const trainer = await createTrainer({ ...context, learner, loss, settings })
+    await learner.prepare('scores')
+    const score = scoreOf(learner)
     const steps: BatchSteps<UnpairedBatch> = {
+      learner,
       measurement:
         validation === null
           ? null
-          : { measureRows: () => measure(validation, validationReferences, learner.score, hyperparameters) },
+          : { measureRows: () => measure(validation, validationReferences, score, hyperparameters) },
       maxGradientNorm: settings.maxGradientNorm,
       averaged: STEP_METRICS,
       isTrainable: ({ answers }) => answers.length > 0,
       async makeStep(batch, learningRate) {
         const startedMs = clock.monotonicMs()
         const reference = references[batch.index] as BatchLogps
-        const kl = referencePoint(await scoreAnswers(mismatchedOf(batch), learner.score), reference.mismatched)
+        const kl = referencePoint(await scoreAnswers(mismatchedOf(batch), score), reference.mismatched)
         const parts = toAnswerRows(batch.answers.map(({ answer }) => answer))
         const signs = batch.answers.map(signOf)
         const microBatches = toMicroBatches(parts, { signs, reference: reference.answers, kl }, hyperparameters)
@@ -219,23 +215,19 @@ async function* trainBatches(job: KtoJob, context: ScoringContext): AsyncGenerat
     }
     return yield* trainEpochs(job, steps, context)
   } finally {
-    await sessions.end()
+    await learner.park()
   }
 }
 
 /** Log-probabilities of all batches under the reference. */
-async function scoreReference(
-  { reference }: KtoJob,
-  rows: UnpairedRows,
-  context: ScoringContext,
-): Promise<BatchLogps[]> {
-  const scores = await openScores(context, reference === 'start' ? context.adapter : reference)
+async function scoreReference({ reference }: KtoJob, rows: UnpairedRows, learner: Learner): Promise<BatchLogps[]> {
+  const score = await scoreOfReference(learner, reference)
   const all: BatchLogps[] = []
   try {
-    for await (const batch of rows.openBatches()) all.push(await scoreBatch(batch, scores.score))
+    for await (const batch of rows.openBatches()) all.push(await scoreBatch(batch, score))
     return all
   } finally {
-    await scores.release()
+    await learner.park()
   }
 }
 

@@ -2,7 +2,8 @@
  * Which test runs when, and how.
  *
  * A *tier* is when: `quick` (`npm test`, minutes), `all` (`npm run test:all`, the rest of what each change is held to), `nightly`
- * (`npm run test:nightly`, what is long or heavy). `vitest run --mode TIER` runs one; without a mode every file runs, so that any can be named.
+ * (`npm run test:nightly`, what is long or heavy). `vitest run --mode TIER` runs one, `--mode ci` the first two as one run; without a mode every
+ * file runs, so that any can be named.
  * A *project* is how, by what a test needs: unit (nothing), api (the service), integration (disk, ONNX Runtime), e2e (the binary, a port),
  * kills (processes that are killed), alone (any of these, and no other test beside it), ui (a browser). `test/architecture/tiers.test.ts` finds a file that is in two, or in none.
  *
@@ -11,32 +12,20 @@
  */
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
+import { LongestFirst } from './test/support/longest-first.js'
 
 const root = import.meta.dirname
 const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
 
-/**
- * What runs one file at a time: it measures memory or processor time, fills a disk, sets the clock, or keeps both cores of a small machine busy
- * by itself.
- */
+/** What runs one file at a time, as it measures processor time, or how long something else takes; the nights' do much at once. */
 const ALONE = [
-  'test/architecture/unfetched.test.ts',
-  'test/integration/devices/**/*.test.ts',
-  'test/plugins/engine-nodes/{engine-node,vllm}.test.ts',
-  'test/integration/api/access/limits.test.ts',
-  'test/integration/api/fuzz/**/*.test.ts',
-  'test/integration/inference/{core-sharing,engine-memory}.test.ts',
-  'test/integration/storage/{clock-jumps,disk-faults}.test.ts',
-  'test/integration/storage/postgres/{access,full-disk}.test.ts',
-  'test/integration/training/rollouts.test.ts',
-  'test/e2e/{cli,demo,memory-limit,node-versions,privacy,proxy,terminal}.test.ts',
+  'test/integration/inference/core-sharing.test.ts',
+  'test/plugins/engine-nodes/vllm.test.ts',
+  'test/e2e/{cli,node-versions}.test.ts',
   'test/nightly/**/*.test.ts',
 ]
 
-/**
- * What kills, stops or cuts off processes and waits for leases, so that most of its time is waiting: two files at a time, and nothing else
- * beside them.
- */
+/** What kills, stops or cuts off processes and waits for leases, so that most of its time is waiting: three files at a time, and nothing else. */
 const KILLS = [
   'test/integration/{children,servers}/**/*.test.ts',
   'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
@@ -45,9 +34,13 @@ const KILLS = [
   'test/integration/storage/{crashes,s3-faults}.test.ts',
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
+  'test/plugins/engine-nodes/engine-node.test.ts',
   'test/plugins/export/adapter-checks.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
 ]
+
+/** What lists tests as another run would: of the sources, and too long for those of them. */
+const LISTS = ['test/architecture/unfetched.test.ts']
 
 /** What none of the projects by need has: everything else runs two files at a time, with ports, folders and databases of its own. */
 const APART = [...ALONE, ...KILLS]
@@ -67,7 +60,6 @@ const OWN_PROCESS = [
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
 const PAIRS = { ...times, maxWorkers: 2 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
-const SERIAL = { ...times, fileParallelism: false }
 
 type Files = readonly string[]
 interface Project {
@@ -83,7 +75,7 @@ interface Project {
 const PROJECTS: Readonly<Record<string, Project>> = {
   unit: {
     files: ['test/{unit,contract,architecture}/**/*.test.ts'],
-    but: [...OWN_PROCESS, ...APART],
+    but: [...OWN_PROCESS, ...LISTS],
     quick: ['test/{unit,contract,architecture}/**/*.test.ts'],
     options: { ...UNIT, isolate: false, sequence: { groupOrder: 1 } },
   },
@@ -105,7 +97,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
-    files: ['test/{integration,plugins}/**/*.test.ts'],
+    files: ['test/{integration,plugins}/**/*.test.ts', ...LISTS],
     but: ['test/integration/api/**', ...APART],
     // numbers against references, the loop, and a smoke test of what each part is for
     quick: [
@@ -141,16 +133,15 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/storage/postgres/processes.test.ts',
       'test/integration/workers/ray.test.ts',
     ],
-    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
+    options: { ...times, maxWorkers: 3, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },
   alone: {
     files: ALONE,
-    quick: ['test/integration/api/access/limits.test.ts'],
     // hours of kills, other versions of Node.js, and what needs gigabytes of Python
     nightly: ['test/nightly/**/*.test.ts', 'test/e2e/node-versions.test.ts', 'test/plugins/engine-nodes/vllm.test.ts'],
-    options: { ...SERIAL, testTimeout: 600_000 },
+    options: { ...times, fileParallelism: false, testTimeout: 600_000 },
   },
-  ui: { files: ['test/ui/**/*.test.ts'], options: SERIAL },
+  ui: { files: ['test/ui/**/*.test.ts'], options: { ...PAIRS, sequence: { groupOrder: 4 } } },
 }
 
 /** @returns what the mode has of a project: a tier's files, or all */
@@ -161,7 +152,8 @@ function filesOf(
   if (mode === 'quick') return { include: quick, exclude: but }
   if (mode === 'nightly') return { include: nightly, exclude: but }
   if (mode === 'all') return { include: files, exclude: [...but, ...quick, ...nightly] }
-  if (mode !== 'test') throw new Error(`mode "${mode}" is no tier: quick, all or nightly, or none for every file`)
+  if (mode === 'ci') return { include: files, exclude: [...but, ...nightly] }
+  if (mode !== 'test') throw new Error(`mode "${mode}" is no tier: quick, all, nightly or ci, or none for every file`)
   return { include: files, exclude: but }
 }
 
@@ -171,6 +163,7 @@ export default defineConfig(({ mode }) => ({
     // what is heavy runs where it is installed
     env: mode === 'nightly' ? { CI_HEAVY: '1' } : {},
     reporters: ['default', './test/support/summary-reporter.ts'],
+    sequence: { sequencer: LongestFirst },
     projects: Object.entries(PROJECTS).flatMap(([name, project]) => {
       const { include, exclude } = filesOf(project, mode)
       const test = { name, pool: 'forks' as const, include: [...include], exclude: [...exclude], ...project.options }

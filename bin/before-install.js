@@ -9,7 +9,8 @@
  *
  * Its script leaves out files that exist, so each missing one gets a note in its place: in the copy that is installed for this package
  * alone (onnx-runtime-package.js), never in one that others read. Nothing is done when somebody has chosen (ONNXRUNTIME_NODE_INSTALL,
- * --onnxruntime-node-install). Whatever goes wrong here is left to that script.
+ * --onnxruntime-node-install), and in a checkout, whose package-lock.json does not tell npm that there is a script. Whatever goes wrong here
+ * is left to that script.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -26,7 +27,9 @@ if (problem !== null && !process.env.TRAINYARD_CLIENT_ONLY) {
   process.exit(1)
 }
 try {
-  const root = CHOICES.some((name) => process.env[name] !== undefined) ? undefined : findOnnxRuntime()
+  const isCheckout = existsSync(new URL('../package-lock.json', import.meta.url))
+  const isChosen = isCheckout || CHOICES.some((name) => process.env[name] !== undefined)
+  const root = isChosen ? undefined : findOnnxRuntime()
   if (root !== undefined && isOursAlone(root)) leaveNotes(root)
 } catch {
   // a package of another layout: its own script decides

@@ -37,7 +37,8 @@ test('tests that need what is fetched are collected without it', async () => {
   const vitest = path.join(copy, 'node_modules/vitest/vitest.mjs')
   // what this run tells its own workers is not for that one
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(VITEST|TINYPOOL)/.test(name)))
-  const collecting = promisify(execFile)(process.execPath, [vitest, 'list', ...readers], {
+  // one after the other in a process: what they all import is imported once
+  const collecting = promisify(execFile)(process.execPath, [vitest, 'list', '--no-isolate', ...readers], {
     cwd: copy,
     env,
     maxBuffer: 2 ** 26,

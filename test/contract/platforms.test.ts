@@ -47,6 +47,19 @@ test.each([
   expect(await install(machine, { TRAINYARD_CLIENT_ONLY: '1' })).toEqual({ exitCode: 0, stderr: '' })
 })
 
+test('in a checkout npm is not told that ONNX Runtime has a script, which would fetch libraries of graphics cards', () => {
+  // npm 10 and the first 11 know no "allowScripts" (package.json), and run in a checkout our `preinstall` behind the scripts of dependencies;
+  // `npm install` may write the line again
+  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { version: string; hasInstallScript?: boolean }>
+  }
+  const runtime = lock.packages['node_modules/trainyard-onnxruntime']
+  expect(runtime?.version).toMatch(/^\d/)
+  expect(runtime?.hasInstallScript, 'take "hasInstallScript" of trainyard-onnxruntime out of package-lock.json').toBe(
+    undefined,
+  )
+})
+
 test.each(platforms)('an install on %s goes on', async (each) => {
   const [platform = '', arch = ''] = each.split(' ')
   expect(await install({ platform, arch, glibc: '2.31' })).toEqual({ exitCode: 0, stderr: '' })

@@ -47,8 +47,8 @@ function hasDriver(): boolean {
 export const NO_POSTGRES = 'PostgreSQL is not installed (apt-get install postgresql), or its driver (npm ci)'
 
 export interface LocalPostgres {
-  /** An empty database. @returns its address */
-  createDatabase(): Promise<string>
+  /** A database, empty or as that of an address is, which nobody may be connected to. @returns its address */
+  createDatabase(like?: string): Promise<string>
   /** Runs statements in a database. */
   query<Row extends object>(address: string, statement: string): Promise<Row[]>
   /** The path on which it listens. */
@@ -115,11 +115,12 @@ export async function startPostgres(settings: Readonly<Record<string, string>> =
 
   await start()
   return {
-    createDatabase: async () => {
+    createDatabase: async (like) => {
       count += 1
       const name = `test_${process.pid}_${count}`
       // a locale whose order is not that of bytes would show a column that has no collation of its own
-      await query(addressOf('postgres'), `create database ${name}`)
+      const template = like === undefined ? '' : ` template ${/@\/(\w+)/.exec(like)?.[1]}`
+      await query(addressOf('postgres'), `create database ${name}${template}`)
       return addressOf(name)
     },
     query,

@@ -9,8 +9,9 @@ import { until } from '../support/until.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
 import { expectSound } from './sound.js'
 
-/** A step of it takes seconds on a machine of its own, and minutes on a busy one. */
+/** A step of it takes seconds on a machine of its own, and minutes on a busy one. What waits for something that does not come says so before. */
 const PATIENCE_MS = 600_000
+const WAIT_MS = 240_000
 const PATH = '/v1/preview/demo'
 
 interface Demo {
@@ -49,7 +50,7 @@ describe.skipIf(CHROMIUM === null)('the demo on the page', () => {
   test('runs because a button is pressed, and its curve grows', { timeout: PATIENCE_MS }, async () => {
     const window = await openWindow(browser, service.url, { token })
     const { context, page, problems } = window
-    context.setDefaultTimeout(PATIENCE_MS)
+    context.setDefaultTimeout(WAIT_MS)
     await page.goto('/ui/')
     const start = page.getByRole('button', { name: 'Run the demo' })
     await start.waitFor()
@@ -88,7 +89,7 @@ describe.skipIf(CHROMIUM === null)('the demo on the page', () => {
     const before = (await ask('GET')).body.model_id
     await ask('POST')
     const { context, page, problems } = await openWindow(browser, service.url, { token })
-    context.setDefaultTimeout(PATIENCE_MS)
+    context.setDefaultTimeout(WAIT_MS)
     await page.goto('/ui/')
     const line = page.getByRole('region', { name: 'Demo' })
     await line.getByRole('link', { name: 'Watch its curve' }).waitFor() // its model is made

@@ -124,7 +124,8 @@ describe.skipIf(CHROMIUM === null)('the page while a loop runs', () => {
 
   test('eight windows that are all seen are all live, and the first opens more', async () => {
     const model = await service.createModel('watched')
-    const job = await startJob(model, 600, 50)
+    // far longer than eight windows take to open on a busy machine
+    const job = await startJob(model, 6000, 50)
     const { context, page: first } = await open()
     const windows = [first, ...(await Promise.all(Array.from({ length: WINDOWS - 1 }, () => context.newPage())))]
     const paths = [`/ui/jobs/${job}`, '/ui/', '/ui/models/tests/watched', '/ui/jobs']

@@ -7,11 +7,12 @@
  *
  * A crash is a process that dies, not a machine that loses power: the order of fsync is not tried here.
  */
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { afterAll, describe, expect, it } from 'vitest'
 import { systemIds } from '#base/util/ids.js'
 import { wandbTables } from '#plugins/wandb/storage/tables.js'
@@ -24,7 +25,7 @@ import { openSqlite } from '#service/storage/sqlite.js'
 import { listReferencedBlobs } from '#service/storage/upkeep/blob-references.js'
 import { openDatabase } from '../../support/service/with-plugins.js'
 
-const SCRIPT = join(import.meta.dirname, '../../support/stand-ins/crash-at-write.mjs')
+const SUPPORT = join(import.meta.dirname, '../../support/stand-ins')
 const folder = await mkdtemp(join(tmpdir(), 'trainyard-crashes-'))
 afterAll(() => rm(folder, { recursive: true, force: true, maxRetries: 20 }))
 
@@ -61,10 +62,36 @@ interface Uncrashed {
   readonly result: unknown
 }
 
-/** @param copied points before which the directory is copied aside */
-function run(dataDir: string, transition: string, point: number, copied: readonly number[] = []): Promise<Outcome> {
+const runner = startRunner()
+afterAll(() => runner.stop())
+
+/** One process for all runs of which none dies, one after the other. */
+function startRunner() {
+  const child = spawn(process.execPath, [join(SUPPORT, 'crash-runs.mjs')], { stdio: ['pipe', 'pipe', 'inherit'] })
+  const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  let last: Promise<unknown> = Promise.resolve()
+  const ask = async (args: readonly string[]): Promise<string> => {
+    child.stdin.write(`${JSON.stringify(args)}\n`)
+    const { value, done } = await answers.next()
+    if (done === true) throw new Error(`the process ended at ${args.join(' ')}`)
+    const { error } = JSON.parse(value) as { readonly error?: string }
+    if (error !== undefined) throw new Error(`${args.join(' ')}: ${error}`)
+    return value
+  }
+  return {
+    run: <T>(dataDir: string, transition: string, point: number, copied: readonly number[] = []): Promise<T> => {
+      const answer = last.then(() => ask([dataDir, transition, String(point), copied.join(',')]))
+      last = answer.catch(() => undefined)
+      return answer.then((text) => JSON.parse(text) as T)
+    },
+    stop: () => child.stdin.end(),
+  }
+}
+
+/** One that dies. */
+function killAt(dataDir: string, transition: string, point: number): Promise<Outcome> {
   return new Promise((resolve, reject) => {
-    const args = [SCRIPT, dataDir, transition, String(point), copied.join(',')]
+    const args = [join(SUPPORT, 'crash-at-write.mjs'), dataDir, transition, String(point)]
     execFile(process.execPath, args, (error, stdout, stderr) => {
       const signal = error?.signal ?? null
       if (error !== null && signal !== 'SIGKILL') reject(new Error(`${transition} at ${point}: ${stderr}`))
@@ -129,10 +156,11 @@ async function stateOf(dataDir: string): Promise<unknown> {
   return state
 }
 
-const { transitions, repeated } = JSON.parse((await run(join(folder, 'list'), 'list', 0)).stdout) as {
-  transitions: string[]
-  repeated: string[]
-}
+const { transitions, repeated } = await runner.run<{ transitions: string[]; repeated: string[] }>(
+  join(folder, 'list'),
+  'list',
+  0,
+)
 /** Of transitions with more writes so many are crashed before, evenly spread with the first and the last; `CRASH_POINTS=all` takes every one. */
 const MOST_POINTS = process.env['CRASH_POINTS'] === 'all' ? Number.POSITIVE_INFINITY : 12
 function pointsOf(writes: number): number[] {
@@ -148,14 +176,10 @@ function killsOf(taken: readonly number[], i: number): readonly number[] {
  * just sent, and ask in vain whether it may send it. All others always make the same writes: a point that is not reached would be one not tried.
  */
 const SLACK: Readonly<Record<string, number>> = { 'deliver to a webhook': 1 }
-/** Processes at once: most of their time is their start. */
-const AT_ONCE = 4
-async function inTurns<T, R>(values: readonly T[], one: (value: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = []
-  for (let i = 0; i < values.length; i += AT_ONCE) {
-    results.push(...(await Promise.all(values.slice(i, i + AT_ONCE).map(one))))
-  }
-  return results
+async function killEach(points: readonly number[], kill: (point: number) => Promise<Outcome>): Promise<Outcome[]> {
+  const outcomes: Outcome[] = []
+  for (const point of points) outcomes.push(await kill(point))
+  return outcomes
 }
 let points = 0
 let kills = 0
@@ -163,22 +187,18 @@ let kills = 0
 describe('a crash before each write of', { timeout: 600_000 }, () => {
   it.each(transitions)('%s leaves all of it or nothing', async (transition) => {
     const directory = (name: string) => join(folder, `${transition} ${name}`)
-    const [, whole] = await Promise.all([
-      run(directory('before'), transition, -1),
-      run(directory('after'), transition, 0),
-    ])
-    const { writes, result } = JSON.parse(whole.stdout) as Uncrashed
+    await runner.run(directory('before'), transition, -1)
+    const { writes, result } = await runner.run<Uncrashed>(directory('after'), transition, 0)
     expect(writes).toBeGreaterThan(0)
     const before = await stateOf(directory('before'))
     const after = await stateOf(directory('after'))
     const taken = pointsOf(writes)
     const killed = killsOf(taken, transitions.indexOf(transition))
-    const [copying, outcomes] = await Promise.all([
-      run(directory('copied'), transition, 0, taken),
-      inTurns(killed, (point) => run(directory(`killed ${point}`), transition, point)),
+    const [{ writes: copiedWrites }, outcomes] = await Promise.all([
+      runner.run<Uncrashed>(directory('copied'), transition, 0, taken),
+      killEach(killed, (point) => killAt(directory(`killed ${point}`), transition, point)),
     ])
     expect(await stateOf(directory('copied')), 'of which copies were made').toEqual(after)
-    const { writes: copiedWrites } = JSON.parse(copying.stdout) as Uncrashed
     const slack = SLACK[transition] ?? 0
     if (slack === 0) expect(copiedWrites, 'writes of the run that makes copies').toBe(writes)
     else expect(copiedWrites, 'writes of the run that makes copies').toBeGreaterThanOrEqual(writes - slack)
@@ -201,10 +221,10 @@ describe('a crash before each write of', { timeout: 600_000 }, () => {
       points += 1
     }
     if (repeated.includes(transition)) {
-      await inTurns([...left], async (found) => {
-        const again = JSON.parse((await run(found, transition, 0)).stdout) as Uncrashed
+      for (const found of left) {
+        const again = await runner.run<Uncrashed>(found, transition, 0)
         expect(again.result, `${found} of ${writes}, begun again`).toEqual(result)
-      })
+      }
     }
     for (const found of left) await rm(found, { recursive: true, force: true, maxRetries: 20 })
   })

@@ -5,17 +5,14 @@
  *     node crash-at-write.mjs <data directory> <transition> 0 <points>  the same; before each of these writes the directory is copied
  *
  * A copy has what a kill at that point would leave: everything that was handed to the system, and no process that holds it. One process
- * makes as many as are wanted, in the time that one kill takes.
+ * makes as many as are wanted, in the time that one kill takes; `crash-runs.mjs` does one run after the other, where none dies.
  *
  * This is a process that dies, not a machine that loses power: the order of fsync is not tried here.
  *
- * A write is a statement that changes the database, a commit, or a call that changes the file system. Transitions use the
- * built service's own functions; only ids are made here.
+ * Transitions use the built service's own functions; only ids are made here.
  */
 import { spawnSync } from 'node:child_process'
-import streams from 'node:fs'
-import fs, { open } from 'node:fs/promises'
-import { syncBuiltinESMExports } from 'node:module'
+import fs from 'node:fs/promises'
 import { createLogger } from '../../../dist/src/base/logging/logger.js'
 import { systemClock } from '../../../dist/src/base/util/clock.js'
 import { systemIds as ids } from '../../../dist/src/base/util/ids.js'
@@ -43,53 +40,27 @@ import { openDataDir } from '../../../dist/src/service/storage/data-dir.js'
 import { openDatabase } from '../../../dist/src/service/storage/database.js'
 import { putJobFile } from '../../../dist/src/service/storage/jobs/files.js'
 import { putResumePoint } from '../../../dist/src/service/storage/jobs/resume-points.js'
-import { openSqlite } from '../../../dist/src/service/storage/sqlite.js'
 import { bodyOf, parts } from '../built-parts.mjs'
 import { moreTransitions } from './crash-transitions.mjs'
+import { countWrites } from './crash-writes.mjs'
 
-const [root, name, point, points = ''] = process.argv.slice(2)
+const given = new URL(import.meta.url).searchParams.get('run')
+const [root, name, point, points = ''] = given === null ? process.argv.slice(2) : JSON.parse(given)
 const dieAt = Number(point)
 const copiedAt = new Set(points.split(',').map(Number))
-let isArmed = false
-let writes = 0
-
-function noteWrite() {
-  if (!isArmed) return
-  writes += 1
-  if (writes === dieAt) process.kill(process.pid, 'SIGKILL')
-  if (copiedAt.has(writes)) copyAside(`${root} ${writes}`)
-}
-
 /** By another process: one that closes a file gives up the locks that it has on it through other descriptors. */
 function copyAside(target) {
   const { status, stderr } = spawnSync('cp', ['-a', root, target], { encoding: 'utf8' })
   if (status !== 0) throw new Error(`cp: ${stderr}`)
 }
 
-function tap(object, method, isWrite = () => true) {
-  const original = object[method]
-  object[method] = function tapped(...args) {
-    if (isWrite.call(this, ...args)) noteWrite()
-    return original.apply(this, args)
-  }
+function noteWrite(writes) {
+  if (writes === dieAt) process.kill(process.pid, 'SIGKILL')
+  if (copiedAt.has(writes)) copyAside(`${root} ${writes}`)
 }
 
 const dataDir = await openDataDir(root)
 const { db, close } = await openDatabase(dataDir.databasePath, { parts })
-const statement = openSqlite(':memory:').prepare('select 1')
-const CHANGES = /^\s*(?:insert|update|delete|replace|commit)/i
-for (const method of ['run', 'all']) {
-  tap(Object.getPrototypeOf(statement), method, function isChange() {
-    return CHANGES.test(this.source)
-  })
-}
-for (const method of ['rename', 'rm', 'mkdir', 'writeFile', 'link', 'copyFile', 'chmod']) tap(fs, method)
-for (const method of ['write', 'writev']) tap(streams, method)
-syncBuiltinESMExports()
-const handle = await open('/dev/null')
-for (const method of ['write', 'writeFile', 'sync']) tap(Object.getPrototypeOf(handle), method)
-await handle.close()
-
 const blobs = await createLocalBlobs(dataDir.blobsPath)
 const context = {
   db,
@@ -348,13 +319,14 @@ const transitions = {
 /** What is begun again by whoever finds it undone, and must then come out the same. */
 const REPEATED = ['prepare a base model', 'write a built-in model', 'make a backup', 'restore a backup']
 
-if (name === 'list') process.stdout.write(JSON.stringify({ transitions: Object.keys(transitions), repeated: REPEATED }))
-else {
+async function runTransition() {
   const transition = await transitions[name]()
   // what came before is on the disk, as it would be long before
-  isArmed = true
-  const result = dieAt >= 0 ? await transition() : null
-  process.stdout.write(JSON.stringify({ writes, result: REPEATED.includes(name) ? result : null }))
+  const { writes, result } = await countWrites(dieAt >= 0 ? transition : () => null, noteWrite)
+  return { writes, result: REPEATED.includes(name) ? result : null }
 }
+export const outcome =
+  name === 'list' ? { transitions: Object.keys(transitions), repeated: REPEATED } : await runTransition()
 await close()
 dataDir.unlock()
+if (given === null) process.stdout.write(JSON.stringify(outcome))

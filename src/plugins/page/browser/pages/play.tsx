@@ -42,9 +42,8 @@ interface Column {
 /** Conversations with several models, side by side. */
 interface Conversations {
   readonly columns: readonly Column[]
-  /** How each model asks to be sampled, by its name; a model is not asked before that is known. */
+  /** How each model asks to be sampled, by its name, as far as that is known. */
   readonly own: Readonly<Record<string, Sampling>>
-  readonly isReady: boolean
   readonly isBusy: boolean
   say(to: readonly Column[], asked: readonly Message[]): void
   stop(): void
@@ -74,8 +73,9 @@ function useConversations(models: readonly string[], settings: PlaySettings): Co
   }, [])
 
   async function answer(column: Column, asked: readonly Message[], signal: AbortSignal): Promise<void> {
-    const before = column.turns
-    const body = toBody(column.model, [...toMessages(before), ...asked], settings, own[column.model])
+    const { model, turns: before } = column
+    const sampled = own[model] ?? (await ownSamplings([model], signal))[model]
+    const body = toBody(model, [...toMessages(before), ...asked], settings, sampled)
     const sent = { asked, body, question: JSON.stringify([body.messages, body['tools'] ?? null]) }
     const show = (part: Answer, error: ApiError | null, isDone: boolean): void =>
       setTurnsOf((all) => ({ ...all, [column.id]: [...before, { ...sent, answer: part, error, isDone }] }))
@@ -105,7 +105,6 @@ function useConversations(models: readonly string[], settings: PlaySettings): Co
   return {
     columns,
     own,
-    isReady: models.length > 0 && models.every((model) => model in own),
     isBusy,
     stop,
     say: (to, asked) => void say(to, asked),
@@ -259,8 +258,8 @@ interface SayProps {
 }
 
 function SayForm({ talk, settings, isSound, text, setText, isMarked, setIsMarked }: SayProps): JSX.Element {
-  const { columns, isBusy, isReady } = talk
-  const canSend = text.trim() !== '' && isSound && isReady
+  const { columns, isBusy } = talk
+  const canSend = text.trim() !== '' && isSound && columns.length > 0
 
   function send(): void {
     if (!canSend || isBusy) return
@@ -268,7 +267,7 @@ function SayForm({ talk, settings, isSound, text, setText, isMarked, setIsMarked
     open(text.trim())
   }
   const open = (content: string): void => talk.say(columns, [{ role: 'user', content }])
-  const isSilent = text === '' && isSound && isReady && columns.every(({ turns }) => turns.length === 0)
+  const isSilent = text === '' && isSound && columns.length > 0 && columns.every(({ turns }) => turns.length === 0)
 
   /** The last message comes back to be changed, and its answers go. */
   function editLast(): void {

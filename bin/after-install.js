@@ -8,7 +8,7 @@
  */
 import { existsSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { findOnnxRuntime, isOursAlone, NAME } from './onnx-runtime-package.js'
+import { findInstalled, isOursAlone, NAME } from './onnx-runtime-package.js'
 
 const CHOICES = [
   'npm_config_os',
@@ -20,7 +20,7 @@ const CHOICES = [
 const NOTE_FILE = 'removed.txt'
 
 try {
-  const root = CHOICES.some((name) => process.env[name]) ? undefined : findOnnxRuntime()
+  const root = CHOICES.some((name) => process.env[name]) ? undefined : findInstalled()
   if (root !== undefined && isOursAlone(root)) removeOthers(root)
   else if (root !== undefined) {
     const kept = 'the libraries of other platforms, 0.2 GB, were kept: other projects may read the same folder'

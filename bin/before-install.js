@@ -11,11 +11,15 @@
  * alone (onnx-runtime-package.js), never in one that others read. Nothing is done when somebody has chosen (ONNXRUNTIME_NODE_INSTALL,
  * --onnxruntime-node-install), and in a checkout, whose package-lock.json does not tell npm that there is a script. Whatever goes wrong here
  * is left to that script.
+ *
+ * Node.js 22 and later use better-sqlite3 13, which carries its binaries. Version 12 is installed beside it all the same, for no field of
+ * package.json says "on Node.js 20 alone", and where its binary cannot be fetched it is compiled for minutes: it is told to compile nothing.
+ * Who goes back to Node.js 20 (npm rebuild) has it compiled.
  */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { findOnnxRuntime, isOursAlone } from './onnx-runtime-package.js'
+import { findInstalled, isOursAlone, OLD_SQLITE } from './onnx-runtime-package.js'
 
 const CHOICES = ['ONNXRUNTIME_NODE_INSTALL', 'ONNXRUNTIME_NODE_INSTALL_CUDA', 'npm_config_onnxruntime_node_install']
 const NOTE =
@@ -29,10 +33,31 @@ if (problem !== null && !process.env.TRAINYARD_CLIENT_ONLY) {
 try {
   const isCheckout = existsSync(new URL('../package-lock.json', import.meta.url))
   const isChosen = isCheckout || CHOICES.some((name) => process.env[name] !== undefined)
-  const root = isChosen ? undefined : findOnnxRuntime()
+  const root = isChosen ? undefined : findInstalled()
   if (root !== undefined && isOursAlone(root)) leaveNotes(root)
 } catch {
   // a package of another layout: its own script decides
+}
+
+try {
+  const root = findInstalled(OLD_SQLITE)
+  if (root !== undefined && isOursAlone(root)) chooseSqlite(root, Number(process.versions.node.split('.')[0]) < 22)
+} catch {
+  // then it is compiled
+}
+
+/**
+ * @param {string} root better-sqlite3 12
+ * @param {boolean} isUsed
+ */
+function chooseSqlite(root, isUsed) {
+  const [used, kept] = [join(root, 'binding.gyp'), join(root, 'binding.kept.gyp')]
+  if (existsSync(kept)) {
+    if (isUsed) renameSync(kept, used)
+  } else if (!isUsed) {
+    renameSync(used, kept)
+    writeFileSync(used, "# Not used on Node.js 22 and later: nothing is compiled.\n{ 'targets': [] }\n")
+  }
 }
 
 /** @param {string} root ONNX Runtime's package */

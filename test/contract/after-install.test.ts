@@ -1,5 +1,6 @@
 /**
- * What an install leaves on the disk: ONNX Runtime's libraries of this platform, and a note in the place of the others'.
+ * What an install leaves on the disk: ONNX Runtime's libraries of this platform, and a note in the place of the others'; and that it
+ * compiles the SQLite of Node.js 20 there alone.
  *
  * Both scripts run in a copy of their folder beside small packages laid out as ONNX Runtime's is: our own, and one that others use.
  */
@@ -109,6 +110,27 @@ test.runIf(isPlatform)(
 test.runIf(isPlatform)('a platform without a library keeps them all', async () => {
   const { own } = await install({ without: OWN })
   expect(own).toEqual({ ...isWhole, [OWN]: ['libcuda.so'] })
+})
+
+test('better-sqlite3 12 is compiled on Node.js 20 alone, also by who comes back to it', async () => {
+  const folder = await temporaryDirectory()
+  const bin = join(folder, 'node_modules/trainyard/bin')
+  const sqlite = join(folder, 'node_modules/better-sqlite3-12')
+  cpSync(join(ROOT, 'bin'), bin, { recursive: true })
+  mkdirSync(sqlite)
+  writeFileSync(join(folder, 'node_modules/trainyard/package.json'), JSON.stringify({ type: 'module' }))
+  writeFileSync(join(sqlite, 'package.json'), '{}')
+  const told = readFileSync(join(ROOT, 'node_modules/better-sqlite3-12/binding.gyp'), 'utf8')
+  writeFileSync(join(sqlite, 'binding.gyp'), told)
+  const installOn = (node: string): string => {
+    const pretence = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } })`
+    const argv = ['--import', `data:text/javascript,${encodeURIComponent(pretence)}`, join(bin, 'before-install.js')]
+    execFileSync(process.execPath, argv)
+    return readFileSync(join(sqlite, 'binding.gyp'), 'utf8')
+  }
+  expect(installOn('20.20.2')).toBe(told)
+  for (const node of ['22.1.0', '24.21.0', '24.21.0']) expect(installOn(node)).toContain("{ 'targets': [] }")
+  expect(installOn('20.20.2')).toBe(told)
 })
 
 test('the layout is that of the package which is installed', () => {

@@ -151,6 +151,42 @@ describe.skipIf(CHROMIUM === null)('Play', () => {
     await context.close()
   })
 
+  test('a model of one’s own is sampled as talk is, a base model at temperature 1, and what repeats itself is ended', async () => {
+    await service.json('/v1/preview/models', {
+      json: { entity: 'local', project: 'talk', name: 'own', base_model: MODEL },
+    })
+    const { context, page } = await signedIn()
+    const sent: ChatRequestBody[] = []
+    page.on('request', (request) => {
+      if (request.url().endsWith('/v1/chat/completions')) sent.push(request.postDataJSON() as ChatRequestBody)
+    })
+    await page.goto(playOf({ m: 'talk/own' }))
+    await page.locator('summary', { hasText: 'temperature 0.8 · top_p 0.95' }).click()
+    expect(await page.getByLabel('Temperature').getAttribute('placeholder')).toBe('0.8')
+    await page.locator('#message').fill('SLOW FOREVER')
+    await page.keyboard.press('Control+Enter')
+    await page.locator('.facts', { hasText: 'ended: it began to repeat itself' }).waitFor()
+    await page.locator('summary', { hasText: 'The same in a terminal or a program' }).click()
+    expect(await page.locator('.snippet').textContent(), 'which begins the same way').toBe(
+      "trainyard chat talk/own --max-tokens 256 -- 'SLOW FOREVER'",
+    )
+    await page.getByLabel('top_p').fill('0.5')
+    await page.locator('#message').fill('Hello')
+    await page.keyboard.press('Control+Enter')
+    await page.locator('.answer[aria-busy=false]', { hasText: 'Hello' }).waitFor()
+    await page.goto(playOf())
+    await page.locator('summary', { hasText: 'temperature 1 · top_p 1' }).waitFor()
+    await page.locator('#message').fill('Hello')
+    await page.keyboard.press('Control+Enter')
+    await page.locator('.answer[aria-busy=false]').waitFor()
+    expect(sent.map(({ temperature, top_p }) => [temperature, top_p])).toEqual([
+      [0.8, 0.95],
+      [1, 0.5],
+      [undefined, undefined],
+    ])
+    await context.close()
+  })
+
   test('the same for other programs: what curl is given asks the same and is answered', async () => {
     const window = await signedIn()
     const { context, page } = window

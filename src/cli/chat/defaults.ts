@@ -5,10 +5,9 @@
  */
 import type { ChatChunk, ChatRequestBody } from '#contract/wire/chat-completions.js'
 import type { Model } from '#contract/wire/models.js'
+import { isRepeating, REPEATING_CHARACTERS, TALK_SAMPLING } from '#contract/wire/talk.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
-
-const OTHERWISE = { temperature: 0.8, top_p: 0.95 } as const
 
 /**
  * @param model null: a base model, asked by its name
@@ -23,29 +22,12 @@ export async function defaultSampling(
   if (model === null || given.temperature !== undefined || given.top_p !== undefined) return {}
   try {
     const { sampling } = await client.baseModels.get(model.base_model, { signal })
-    return (sampling as Partial<ChatRequestBody> | null | undefined) ?? OTHERWISE
+    return (sampling as Partial<ChatRequestBody> | null | undefined) ?? TALK_SAMPLING
   } catch (error) {
     // a key that may chat and nothing else
-    if (error instanceof ApiError && error.status < 500) return OTHERWISE
+    if (error instanceof ApiError && error.status < 500) return TALK_SAMPLING
     throw error
   }
-}
-
-/** Least characters that the repetitions take together, fewest of them, and the longest text that is repeated. */
-const [LEAST_REPEATED, FEWEST, LONGEST] = [160, 4, 200]
-
-/** Whether a text ends with the same again and again. @example isRepeating('so it is. '.repeat(20)) // true */
-export function isRepeating(text: string): boolean {
-  for (let size = 1; size <= LONGEST && size * FEWEST <= text.length; size += 1) {
-    const times = Math.max(FEWEST, Math.ceil(LEAST_REPEATED / size))
-    const from = text.length - size * times
-    // each character equals the one that stands a length before it
-    if (from < 0) continue
-    let at = text.length - 1
-    while (at >= from + size && text[at] === text[at - size]) at -= 1
-    if (at < from + size) return true
-  }
-  return false
 }
 
 /** The chunks up to where the answer begins to repeat itself; that one ends it. @param onRepeating told so */
@@ -57,7 +39,7 @@ export async function* untilRepeating(
   for await (const chunk of chunks) {
     text += chunk.choices[0]?.delta.content ?? ''
     // the last part alone: an answer may be long
-    text = text.slice(-2 * FEWEST * LONGEST)
+    text = text.slice(-REPEATING_CHARACTERS)
     if (!isRepeating(text)) {
       yield chunk
       continue

@@ -3,8 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { isRepeating, untilRepeating } from '#cli/chat/defaults.js'
+import { untilRepeating } from '#cli/chat/defaults.js'
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
+import { isRepeating } from '#contract/wire/talk.js'
 import { readOwnSampling } from '#model/inspection/own-sampling.js'
 
 test.each([

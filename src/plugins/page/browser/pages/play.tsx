@@ -18,10 +18,11 @@ import {
   NO_ANSWER,
   type PlaySettings,
   problemOf,
+  type Sampling,
   toBody,
   toMessages,
 } from '../data/play/request.js'
-import { playSettings, setSetting } from '../data/play/settings.js'
+import { ownSamplings, playSettings, setSetting } from '../data/play/settings.js'
 import { Empty } from '../parts/block.js'
 import { CopyButton } from '../parts/copy.js'
 import { Title } from '../parts/layout.js'
@@ -41,6 +42,8 @@ interface Column {
 /** Conversations with several models, side by side. */
 interface Conversations {
   readonly columns: readonly Column[]
+  /** How each model asks to be sampled, by its name, as far as that is known. */
+  readonly own: Readonly<Record<string, Sampling>>
   readonly isBusy: boolean
   say(to: readonly Column[], asked: readonly Message[]): void
   stop(): void
@@ -56,6 +59,7 @@ function useConversations(models: readonly string[], settings: PlaySettings): Co
   const running = useRef<AbortController | null>(null)
   const [isBusy, setIsBusy] = useState(false)
   const columns: readonly Column[] = models.map((model, id) => ({ id, model, turns: turnsOf[id] ?? [] }))
+  const own = useLoad(`sampling of ${models.join(' ')}`, (signal) => ownSamplings(models, signal)).data ?? {}
   const stop = (): void => running.current?.abort()
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
@@ -69,8 +73,9 @@ function useConversations(models: readonly string[], settings: PlaySettings): Co
   }, [])
 
   async function answer(column: Column, asked: readonly Message[], signal: AbortSignal): Promise<void> {
-    const before = column.turns
-    const body = toBody(column.model, [...toMessages(before), ...asked], settings)
+    const { model, turns: before } = column
+    const sampled = own[model] ?? (await ownSamplings([model], signal))[model]
+    const body = toBody(model, [...toMessages(before), ...asked], settings, sampled)
     const sent = { asked, body, question: JSON.stringify([body.messages, body['tools'] ?? null]) }
     const show = (part: Answer, error: ApiError | null, isDone: boolean): void =>
       setTurnsOf((all) => ({ ...all, [column.id]: [...before, { ...sent, answer: part, error, isDone }] }))
@@ -99,6 +104,7 @@ function useConversations(models: readonly string[], settings: PlaySettings): Co
 
   return {
     columns,
+    own,
     isBusy,
     stop,
     say: (to, asked) => void say(to, asked),
@@ -133,13 +139,14 @@ export function PlayPage(): JSX.Element {
   const [isMarked, setIsMarked] = useState(true)
   const { columns } = talk
   const problem = problemOf(settings)
-  const body = problem === null ? lastBody(columns[0], text, settings) : null
+  const own = talk.own[columns[0]?.model ?? ''] ?? {}
+  const body = problem === null ? lastBody(columns[0], text, settings, own) : null
   return (
     <>
       <Title text="Play">
         <PlayActions talk={talk} />
       </Title>
-      <PlaySettingsCard settings={settings} />
+      <PlaySettingsCard settings={settings} own={own} />
       <datalist id="served">
         {served.data?.data.map(({ id }) => (
           <option key={id} value={id} />
@@ -162,7 +169,7 @@ export function PlayPage(): JSX.Element {
         isSound={problem === null}
         {...{ text, setText, isMarked, setIsMarked }}
       />
-      {body !== null && <AsProgram body={body} />}
+      {body !== null && <AsProgram body={body} own={own} />}
     </>
   )
 }
@@ -369,9 +376,9 @@ function withoutLast(turns: readonly Turn[]): readonly Turn[] {
 }
 
 /** The request that the first column made last, else the one it would make. */
-function lastBody(column: Column | undefined, text: string, settings: PlaySettings): ChatBody | null {
+function lastBody(column: Column | undefined, text: string, settings: PlaySettings, own: Sampling): ChatBody | null {
   if (column === undefined) return null
   const last = column.turns.at(-1)
   const asked = last?.asked ?? [{ role: 'user' as const, content: text }]
-  return toBody(column.model, [...toMessages(column.turns.slice(0, -1)), ...asked], settings)
+  return toBody(column.model, [...toMessages(column.turns.slice(0, -1)), ...asked], settings, own)
 }

@@ -5,6 +5,7 @@
 
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 import { shownAs, toSampled } from '#contract/wire/sampling-words.js'
+import { isRepeating, REPEATING_CHARACTERS } from '#contract/wire/talk.js'
 import { ApiError } from '../api-error.js'
 import { open } from '../client.js'
 import { nowMs } from '../clock.js'
@@ -13,7 +14,11 @@ import { type Answer, type ChatBody, NO_ANSWER, type TokenLogprob, type ToolCall
 
 type Chunk = Partial<ChatChunk> & { readonly error?: { readonly message?: string; readonly hint?: string | null } }
 
-/** Calls with what there is of the answer, at every part of it. @throws {ApiError} also when the stream ends before the answer does */
+/**
+ * Calls with what there is of the answer, at every part of it. Text that begins to repeat itself is ended there.
+ *
+ * @throws {ApiError} also when the stream ends before the answer does
+ */
 export async function streamAnswer(
   body: ChatBody,
   onAnswer: (answer: Answer) => void,
@@ -26,13 +31,14 @@ export async function streamAnswer(
     // how tokens were drawn is said beside their ids
     ...(body['logprobs'] === true ? { return_token_ids: true } : {}),
   }
-  const response = await open('/v1/chat/completions', { signal, json })
+  const enough = new AbortController()
+  const response = await open('/v1/chat/completions', { signal: AbortSignal.any([signal, enough.signal]), json })
   const logprobs: TokenLogprob[] = []
   let answer: Answer = { ...NO_ANSWER, logprobs }
   let firstMs: number | null = null
   let isWhole = false
   await readEvents(response, (data) => {
-    if (data === '[DONE]') {
+    if (isWhole || data === '[DONE]') {
       isWhole = true
       return
     }
@@ -63,8 +69,15 @@ export async function streamAnswer(
       fingerprint: chunk.system_fingerprint ?? answer.fingerprint,
       model: chunk.model ?? answer.model,
     }
+    // JSON that is cut is none
+    if (body['response_format'] === undefined && isRepeating(answer.text.slice(-REPEATING_CHARACTERS))) {
+      answer = { ...answer, finish: 'ended: it began to repeat itself' }
+      isWhole = true
+      enough.abort()
+    }
     onAnswer(answer)
   }).catch((cause: unknown) => {
+    if (isWhole) return
     // a refusal inside of the stream, or the reader's own hand
     if (cause instanceof ApiError || signal.aborted) throw cause
     throw cutOff()

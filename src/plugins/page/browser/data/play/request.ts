@@ -24,8 +24,9 @@ const ALTERNATIVES = 5
 /** The settings of Play, each under its name in the address. */
 export interface PlaySettings {
   readonly system: string
-  readonly temperature: number
-  readonly top_p: number
+  /** Null, and `top_p` too: as the model asks for (`samplingOf`). */
+  readonly temperature: number | null
+  readonly top_p: number | null
   /** Most tokens of an answer. */
   readonly max: number
   /** Null: another answer every time. */
@@ -49,8 +50,8 @@ export function readSettings(read: (name: string) => string | null): PlaySetting
     words.find((known) => known === read(name)) ?? words[0]
   return {
     system: read('system') ?? '',
-    temperature: number('temperature', 1),
-    top_p: number('top_p', 1),
+    temperature: number('temperature', null),
+    top_p: number('top_p', null),
     max: number('max', 256),
     seed: number('seed', null),
     tools: read('tools') ?? '',
@@ -61,25 +62,35 @@ export function readSettings(read: (name: string) => string | null): PlaySetting
   }
 }
 
+/** Fields of a request: `temperature`, `top_p`, `top_k`; none: temperature 1 of all tokens. */
+export type Sampling = Readonly<Record<string, number>>
+
+/** What a request says of sampling. @param own of the model, where the settings say nothing */
+export function samplingOf({ temperature, top_p }: PlaySettings, own: Sampling): Sampling {
+  return temperature === null && top_p === null ? own : { temperature: temperature ?? 1, top_p: top_p ?? 1 }
+}
+
 /** The body of a chat request. */
 export interface ChatBody {
   readonly model: string
   readonly messages: readonly Message[]
-  readonly temperature: number
-  readonly top_p: number
   readonly max_tokens: number
   readonly [name: string]: unknown
 }
 
 /** @throws {SyntaxError} when tools or schema are not what they must be; the message names which */
-export function toBody(model: string, messages: readonly Message[], settings: PlaySettings): ChatBody {
-  const { system, temperature, top_p, max, seed, toolChoice, format, hasLogprobs } = settings
+export function toBody(
+  model: string,
+  messages: readonly Message[],
+  settings: PlaySettings,
+  own: Sampling = {},
+): ChatBody {
+  const { system, max, seed, toolChoice, format, hasLogprobs } = settings
   const tools = readTools(settings.tools)
   return {
     model,
     messages: [...(system === '' ? [] : [{ role: 'system' as const, content: system }]), ...messages],
-    temperature,
-    top_p,
+    ...samplingOf(settings, own),
     max_tokens: max,
     ...(seed === null ? {} : { seed }),
     ...(tools.length === 0 ? {} : { tools, ...(toolChoice === 'auto' ? {} : { tool_choice: toolChoice }) }),

@@ -3,16 +3,19 @@
  * Pure.
  */
 import { command } from '#contract/wire/command-words.js'
-import type { ChatBody, Message } from './request.js'
+import type { ChatBody, Message, Sampling } from './request.js'
 
 export interface Snippet {
   readonly title: string
   readonly text: string
 }
 
-/** @param base address of the API with its `/v1` */
-export function snippetsOf(body: ChatBody, base: string): readonly Snippet[] {
-  const line = toCommand(body)
+/**
+ * @param base address of the API with its `/v1`
+ * @param own how the model asks to be sampled: the command line begins with the same, and is not told
+ */
+export function snippetsOf(body: ChatBody, base: string, own: Sampling = {}): readonly Snippet[] {
+  const line = toCommand(body, own)
   return [
     ...(line === null ? [] : [{ title: 'Terminal', text: line }]),
     { title: 'curl', text: toCurl(body, base) },
@@ -22,8 +25,9 @@ export function snippetsOf(body: ChatBody, base: string): readonly Snippet[] {
 }
 
 /** What the command line says in one line; null for what takes files. */
-function toCommand(body: ChatBody): string | null {
-  const { model, messages, temperature, top_p: topP, max_tokens: most, seed, logprobs, ...others } = body
+function toCommand(body: ChatBody, own: Sampling): string | null {
+  const { model, messages, temperature, top_p: topP, top_k: topK, max_tokens: most, seed, logprobs, ...others } = body
+  const isOwn = temperature === own['temperature'] && topP === own['top_p'] && topK === own['top_k']
   const [first, ...rest] = messages
   const system = first?.role === 'system' ? first : null
   const said: readonly Message[] = system === null ? messages : rest
@@ -32,8 +36,7 @@ function toCommand(body: ChatBody): string | null {
   if (!isPlain || 'tools' in others || 'response_format' in others) return null
   const flags = [
     ...(system === null ? [] : ['--system', system.content ?? '']),
-    ...(temperature === 1 ? [] : ['--temperature', String(temperature)]),
-    ...(topP === 1 ? [] : ['--top-p', String(topP)]),
+    ...(isOwn ? [] : ['--temperature', String(temperature), '--top-p', String(topP)]),
     '--max-tokens',
     String(most),
     ...(seed === undefined ? [] : ['--seed', String(seed)]),
@@ -58,7 +61,10 @@ function toPython(body: ChatBody, base: string): string {
     '',
     `client = OpenAI(base_url=${JSON.stringify(base)}, api_key=os.environ["TRAINYARD_API_KEY"])`,
     'completion = client.chat.completions.create(',
-    ...Object.entries(body).map(([name, value]) => `    ${name}=${pythonOf(value)},`),
+    // the client of Python takes no field that OpenAI has not
+    ...Object.entries(body).map(([name, value]) =>
+      name === 'top_k' ? `    extra_body=${pythonOf({ top_k: value })},` : `    ${name}=${pythonOf(value)},`,
+    ),
     ')',
     'print(completion.choices[0].message)',
   ].join('\n')

@@ -4,13 +4,13 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { apiUrl } from '../../data/client.js'
-import type { ChatBody } from '../../data/play/request.js'
+import type { ChatBody, Sampling } from '../../data/play/request.js'
 import { snippetsOf } from '../../data/play/snippets.js'
 import { CopyButton } from '../copy.js'
 
-export function AsProgram({ body }: { readonly body: ChatBody }): JSX.Element {
+export function AsProgram({ body, own }: { readonly body: ChatBody; readonly own: Sampling }): JSX.Element {
   const [chosen, setChosen] = useState('')
-  const snippets = snippetsOf(body, new URL(apiUrl('/v1'), location.href).href)
+  const snippets = snippetsOf(body, new URL(apiUrl('/v1'), location.href).href, own)
   const shown = snippets.find(({ title }) => title === chosen) ?? snippets[0]
   return (
     <details class="copy-as">

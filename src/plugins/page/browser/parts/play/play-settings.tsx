@@ -2,7 +2,14 @@
  * What Play sends beside the messages: system prompt, sampler, tools, and the form of the answer. All of it is in the address.
  */
 import type { JSX } from 'preact'
-import { FORMATS, type PlaySettings, problemOf, TOOL_CHOICES } from '../../data/play/request.js'
+import {
+  FORMATS,
+  type PlaySettings,
+  problemOf,
+  type Sampling,
+  samplingOf,
+  TOOL_CHOICES,
+} from '../../data/play/request.js'
 import { setSetting, unsavedSettings } from '../../data/play/settings.js'
 
 const TITLES = {
@@ -18,8 +25,11 @@ const TOOL_EXAMPLE = `[{"type": "function", "function": {"name": "get_weather",
   "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]`
 const SCHEMA_EXAMPLE = `{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}`
 
-export function PlaySettingsCard({ settings }: { readonly settings: PlaySettings }): JSX.Element {
+/** @param props.own how the first model asks to be sampled */
+export function PlaySettingsCard(props: { readonly settings: PlaySettings; readonly own: Sampling }): JSX.Element {
+  const { settings, own } = props
   const { system, tools, format, schema, toolChoice, temperature, top_p: topP, max, seed } = settings
+  const { temperature: heat = 1, top_p: nucleus = 1, top_k: most } = samplingOf(settings, own)
   const problem = problemOf(settings)
   const unsaved = unsavedSettings()
   return (
@@ -27,7 +37,8 @@ export function PlaySettingsCard({ settings }: { readonly settings: PlaySettings
       <summary>
         System prompt, sampler, tools and form{' '}
         <span class="soft small">
-          temperature {temperature} · top_p {topP} · at most {max} tokens · seed {seed ?? 'random'}
+          temperature {heat} · top_p {nucleus} {most === undefined ? '' : `· top_k ${most} `}· at most {max} tokens ·
+          seed {seed ?? 'random'}
           {tools === '' ? '' : ' · tools'}
           {format === 'text' ? '' : ` · ${TITLES[format]}`}
         </span>
@@ -35,10 +46,10 @@ export function PlaySettingsCard({ settings }: { readonly settings: PlaySettings
       <div class="stack sampler">
         <Text name="system" title="System prompt" value={system} />
         <div class="row fields">
-          <Figure name="temperature" title="Temperature" value={temperature} step="0.1" />
-          <Figure name="top_p" title="top_p" value={topP} step="0.05" />
+          <Figure name="temperature" title="Temperature" value={temperature} step="0.1" hint={heat} />
+          <Figure name="top_p" title="top_p" value={topP} step="0.05" hint={nucleus} />
           <Figure name="max" title="Most tokens" value={max} step="1" />
-          <Figure name="seed" title="Seed" value={seed} step="1" />
+          <Figure name="seed" title="Seed" value={seed} step="1" hint="random" />
           <Choice name="format" title="The answer is" value={format} words={FORMATS} />
           <Choice name="tool_choice" title="Tools" value={toolChoice} words={TOOL_CHOICES} />
         </div>
@@ -85,6 +96,8 @@ function Figure(props: {
   readonly title: string
   readonly value: number | null
   readonly step: string
+  /** What an empty field stands for. */
+  readonly hint?: string | number
 }): JSX.Element {
   return (
     <label>
@@ -94,7 +107,7 @@ function Figure(props: {
         step={props.step}
         min="0"
         value={props.value ?? ''}
-        placeholder="random"
+        placeholder={String(props.hint)}
         onChange={(event) => setSetting(props.name, event.currentTarget.value)}
       />
     </label>

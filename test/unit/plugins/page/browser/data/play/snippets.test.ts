@@ -18,14 +18,20 @@ const SAID = `it's "quoted" \\ 'twice' \n $HOME \u2028 ✓`
 
 describe('what Play asks for', () => {
   test('settings that are not there are the defaults of the page, and unknown words are the first', () => {
-    expect(settingsOf('format=xml&temperature=&seed=x')).toMatchObject({ format: 'text', temperature: 1, seed: null })
-    expect(toBody('m', [], settingsOf(''))).toEqual({
-      model: 'm',
-      messages: [],
-      temperature: 1,
-      top_p: 1,
-      max_tokens: 256,
-    })
+    const settings = settingsOf('format=xml&temperature=&seed=x')
+    expect(settings).toMatchObject({ format: 'text', temperature: null, seed: null })
+    expect(toBody('m', [], settingsOf(''))).toEqual({ model: 'm', messages: [], max_tokens: 256 })
+  })
+
+  test('a model is sampled as its files say until a setting says otherwise', () => {
+    const own = { temperature: 0.6, top_p: 0.9, top_k: 20 }
+    const body = toBody('a/b', [{ role: 'user', content: 'Hi' }], settingsOf(''), own)
+    expect(body).toMatchObject(own)
+    const [terminal, , python] = snippetsOf(body, 'http://h/v1', own)
+    expect(terminal?.text).toBe('trainyard chat a/b --max-tokens 256 -- Hi')
+    expect(python?.text).toContain('extra_body={"top_k": 20},')
+    const other = toBody('m', [], settingsOf('temperature=0.5'), own)
+    expect(other).toEqual({ model: 'm', messages: [], temperature: 0.5, top_p: 1, max_tokens: 256 })
   })
 
   test('tools and schema are part of the request, and what is wrong with them is said by name', () => {
@@ -102,7 +108,7 @@ describe('a request as a program makes it', () => {
     expect(snippetsOf(body, 'http://h/v1').map(({ title }) => title)).toEqual(['curl', 'Python', 'TypeScript'])
     const plain = toBody('a/b', [{ role: 'user', content: 'Hi' }], settingsOf('system=Be+brief&temperature=0'))
     expect(snippetsOf(plain, 'http://h/v1')[0]?.text).toBe(
-      "trainyard chat a/b --system 'Be brief' --temperature 0 --max-tokens 256 -- Hi",
+      "trainyard chat a/b --system 'Be brief' --temperature 0 --top-p 1 --max-tokens 256 -- Hi",
     )
   })
 })

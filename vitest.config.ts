@@ -35,6 +35,7 @@ const KILLS = [
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
   'test/plugins/engine-nodes/engine-node.test.ts',
+  'test/plugins/environments/kills.test.ts',
   'test/plugins/export/adapter-checks.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
 ]

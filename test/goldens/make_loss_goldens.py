@@ -4,28 +4,29 @@
 TRL has its formulas inside `GRPOTrainer._compute_loss` and `DPOTrainer._compute_loss`, `SFTTrainer.compute_loss`: the statements between the ratio
 and the loss of a token (of a pair) are taken from their source as they are and run on tensors of our own. verl's are functions of
 its `core_algos`, run without the rest of the package. Gradients come from PyTorch autograd, in float64.
-Run: python3 test/goldens/make_loss_goldens.py VERL (needs torch, trl; VERL is an unpacked wheel; torch 2.15.0, trl 1.16.0 and verl 0.9.1 made
-the file). Writes test/goldens/losses.json.
+Run: python3 test/goldens/make_loss_goldens.py VERL TRL [LOSS …] (needs torch; VERL and TRL are unpacked wheels; torch 2.15.0, trl 1.16.0 and
+verl 0.9.1 made the file, torch 1.13.0 and trl 1.16.0 aot and aot_unpaired). Writes test/goldens/losses.json; with names only their cases.
 """
 import ast
-import inspect
+import functools
 import json
 import pathlib
 import random
 import sys
-import textwrap
 from types import SimpleNamespace
 from typing import Any, Optional
 
 import torch
 import torch.nn.functional as F
-from trl import DPOTrainer, GRPOTrainer, SFTTrainer
 
-VERL = pathlib.Path(sys.argv[1])
+VERL, TRL = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 
 
-def body(function):
-    return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+def method(owner, name):
+    """A method of one of TRL's trainers, as it stands in its source."""
+    file = TRL / "trl" / "trainer" / f"{owner.removesuffix('Trainer').lower()}_trainer.py"
+    members = next(each for each in ast.parse(file.read_text()).body if isinstance(each, ast.ClassDef) and each.name == owner).body
+    return next(each for each in members if isinstance(each, ast.FunctionDef) and each.name == name)
 
 
 def run(statements, names):
@@ -54,31 +55,36 @@ def grpo(logp, old, advantages, mask, **options):
             ),
         ),
     }
-    lines = body(GRPOTrainer._compute_loss).body
+    lines = method("GRPOTrainer", "_compute_loss").body
     first = next(i for i, line in enumerate(lines) if ast.unparse(line).startswith("log_ratio ="))
     last = next(i for i, line in enumerate(lines) if ast.unparse(line).startswith("if self.off_policy_mask_threshold is not None:") and i > first)
     return run(lines[first:last], names)["per_token_loss"] * mask
 
 
-def dpo(chosen, rejected, loss, beta, smoothing):
+def dpo(chosen, rejected, references, loss, beta, smoothing):
     """Loss of each pair by TRL, [P]."""
+    chosen_reference, rejected_reference = references
     names = {
         "torch": torch,
         "F": F,
         "device": "cpu",
         "chosen_logratios": chosen,
         "rejected_logratios": rejected,
+        "chosen_logps": chosen + chosen_reference,
+        "rejected_logps": rejected + rejected_reference,
+        "ref_chosen_logps": chosen_reference,
+        "ref_rejected_logps": rejected_reference,
         "delta_score": chosen - rejected,
         "loss_type": loss,
         "self": SimpleNamespace(beta=beta, label_smoothing=smoothing),
     }
-    loops = [node for node in ast.walk(body(DPOTrainer._compute_loss)) if isinstance(node, ast.For)]
+    loops = [node for node in ast.walk(method("DPOTrainer", "_compute_loss")) if isinstance(node, ast.For)]
     loop = next(each for each in loops if "loss_type" in ast.unparse(each.target))
     return run(loop.body[:1], names)["per_sequence_loss"]
 
 
 def dft(logp):
-    lines = [node for node in ast.walk(body(SFTTrainer.compute_loss)) if isinstance(node, ast.If)]
+    lines = [node for node in ast.walk(method("SFTTrainer", "compute_loss")) if isinstance(node, ast.If)]
     line = next(each for each in lines if ast.unparse(each.test) == "self.args.loss_type == 'dft'" and "per_token_loss" in ast.unparse(each.body[0]))
     names = {
         "torch": torch,
@@ -94,6 +100,7 @@ class ActorConfig(SimpleNamespace):
         return getattr(self, name, otherwise)
 
 
+@functools.cache
 def verl():
     """The functions of verl that are called, by their names."""
     source = ast.parse((VERL / "verl" / "trainer" / "ppo" / "core_algos.py").read_text())
@@ -112,13 +119,10 @@ def verl():
     return run(functions, names)
 
 
-CALLS = verl()
-
-
 def by_verl(name, logp, old, advantages, mask, mode, **config):
     otherwise = {"clip_ratio_low": None, "clip_ratio_high": None, "clip_ratio": 0.2, "global_batch_info": {}}
     given = ActorConfig(**{**otherwise, **config})
-    call = CALLS[f"compute_policy_loss_{name}"]
+    call = verl()[f"compute_policy_loss_{name}"]
     return call(old, logp, advantages[:, None].expand_as(logp) * mask, mask, loss_agg_mode=mode, config=given)[0]
 
 
@@ -134,7 +138,11 @@ POLICIES = [
     ("gmpo", {"epsilon": 0.4, "epsilon_high": 0.4}, "verl", lambda *a: by_verl("geo_mean", *a, "", clip_ratio_low=0.4, clip_ratio_high=0.4), "sequences"),
     ("gmpo", {"epsilon": 0.1, "epsilon_high": 0.3}, "verl", lambda *a: by_verl("geo_mean", *a, "", clip_ratio_low=0.1, clip_ratio_high=0.3), "sequences"),
 ]
-PREFERENCES = [("robust", 0.1), ("robust", 0.3), ("exo_pair", 1e-3), ("exo_pair", 0.1), *((name, 0.0) for name in ("bco_pair", "nca_pair", "sppo_hard", "apo_zero", "apo_down"))]
+PREFERENCES = [
+    ("robust", 0.1), ("robust", 0.3), ("exo_pair", 1e-3), ("exo_pair", 0.1),
+    *((name, 0.0) for name in ("bco_pair", "nca_pair", "sppo_hard", "apo_zero", "apo_down")),
+    ("aot", 0.0), ("aot", 0.2), ("aot_unpaired", 0.0), ("aot_unpaired", 0.2),
+]
 
 
 def policy_case(seed, name, options, by, call, mode):
@@ -160,9 +168,12 @@ def preference_case(seed, name, smoothing):
     sides = [[rng.gauss(0, 6) for _ in range(rng.randint(1, 5))] for _ in range(1)]
     sides.append([rng.gauss(0, 6) for _ in sides[0]])
     chosen, rejected = (torch.tensor(side, dtype=torch.float64, requires_grad=True) for side in sides)
-    loss = dpo(chosen, rejected, name, beta, smoothing).sum()
+    references = [[-rng.expovariate(0.05) for _ in side] for side in sides]
+    loss = dpo(chosen, rejected, [torch.tensor(side, dtype=torch.float64) for side in references], name, beta, smoothing).sum()
     loss.backward()
-    return {"loss": name, "beta": beta, "label_smoothing": smoothing, "chosen": sides[0], "rejected": sides[1], "value": loss.item(), "gradient_chosen": chosen.grad.tolist(), "gradient_rejected": (rejected.grad if rejected.grad is not None else torch.zeros_like(rejected)).tolist()}
+    # others depend on gains alone
+    more = dict(zip(("chosen_reference", "rejected_reference"), references)) if name == "aot" else {}
+    return {**more, "loss": name, "beta": beta, "label_smoothing": smoothing, "chosen": sides[0], "rejected": sides[1], "value": loss.item(), "gradient_chosen": chosen.grad.tolist(), "gradient_rejected": (rejected.grad if rejected.grad is not None else torch.zeros_like(rejected)).tolist()}
 
 
 def example_case(seed):
@@ -175,10 +186,14 @@ def example_case(seed):
 
 if __name__ == "__main__":
     target = pathlib.Path(__file__).parent / "losses.json"
+    wanted = sys.argv[3:]
+    known = json.loads(target.read_text()) if wanted else {"policies": [], "preferences": [], "examples": []}
+    is_wanted = lambda name: not wanted or name in wanted
     cases = {
-        "policies": [policy_case(seed, *each) for each in POLICIES for seed in range(15)],
-        "preferences": [preference_case(seed, *each) for each in PREFERENCES for seed in range(15)],
-        "examples": [example_case(seed) for seed in range(15)],
+        "policies": [policy_case(seed, *each) for each in POLICIES if is_wanted(each[0]) for seed in range(15)],
+        "preferences": [preference_case(seed, *each) for each in PREFERENCES if is_wanted(each[0]) for seed in range(15)],
+        "examples": [example_case(seed) for seed in range(15) if is_wanted("dft")],
     }
-    target.write_text(json.dumps(cases) + "\n")
+    kept = {kind: [case for case in known[kind] if not is_wanted(case["loss"])] for kind in cases}
+    target.write_text(json.dumps({kind: kept[kind] + cases[kind] for kind in cases}) + "\n")
     print(f"wrote {target}")

@@ -45,7 +45,12 @@ export function formulaGradient(
     if (name === 'input' || name === 'number' || name === 'stop') continue
     const operands = operandsOf(node)
     if (name === 'sequenceMean') add(slopes[operands[0] as number] as Float64Array, meanOfParts(slope, data.parts))
-    else if (name === 'clip') {
+    else if (name === 'batchSort') {
+      const into = slopes[operands[0] as number] as Float64Array
+      ascending(values[operands[0] as number] as Float64Array).forEach((from, i) => {
+        into[from] = (into[from] as number) + (slope[i] as number)
+      })
+    } else if (name === 'clip') {
       const [x, low, high] = [values[operands[0] as number] as Float64Array, Number(rest[1]), Number(rest[2])]
       add(
         slopes[operands[0] as number] as Float64Array,
@@ -120,6 +125,8 @@ function valuesOf({ nodes }: Formula, { inputs, length, parts }: FormulaData, he
           return held?.[at] ?? x
         case 'clip':
           return x.map((each) => Math.min(Math.max(each, Number(rest[1])), Number(rest[2])))
+        case 'batchSort':
+          return Float64Array.from(ascending(x), (from) => x[from] as number)
         case 'sequenceMean':
         case 'groupMean':
           return meanOfParts(x, parts)
@@ -147,6 +154,10 @@ function operandsAt(values: Values, operands: readonly number[], i: number): rea
   const at = (k: number): number => values[operands[k] ?? -1]?.[i] ?? 0
   return [at(0), at(1), at(2)]
 }
+
+/** Places by what stands there, the least first; equal ones in their order. */
+const ascending = (values: Float64Array): number[] =>
+  Array.from(values.keys()).sort((a, b) => (values[a] as number) - (values[b] as number) || a - b)
 
 /** What a number per part says at each of its places. */
 function spread(

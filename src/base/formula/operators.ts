@@ -38,7 +38,7 @@ export const OPERATORS = {
 export type OperatorName = keyof typeof OPERATORS
 
 /** Operators over the values that belong together. */
-const LOSS_REDUCTIONS = ['sequenceMean'] as const
+const LOSS_REDUCTIONS = ['sequenceMean', 'batchSort'] as const
 export const ADVANTAGE_REDUCTIONS = ['groupMean', 'groupDeviation', 'batchMean', 'batchDeviation'] as const
 export const REDUCTIONS: readonly string[] = [...LOSS_REDUCTIONS, ...ADVANTAGE_REDUCTIONS]
 

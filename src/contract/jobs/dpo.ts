@@ -31,6 +31,7 @@ const options = defineOptions({
       nca: 'nca_pair',
       sppo: 'sppo_hard',
       exo: 'exo_pair',
+      aot_pair: 'aot',
     },
     flag: { spelling: '--loss-type <name|file>', isCommon: true, file: 'loss_formula' },
     summary: `loss on the two answers of a pair: ${PREFERENCE_LOSSES.join(', ')}; kto takes single answers with a label`,
@@ -113,7 +114,12 @@ export const DPO = defineJobKind({
   root: 'config',
   row: { noun: 'pair', limit: 'the context of the model' },
   options,
-  loss: { option: 'loss_type', inputs: ['chosen', 'rejected'], reductions: [], like: 'hinge' },
+  loss: {
+    option: 'loss_type',
+    inputs: ['chosen', 'rejected', 'chosenReference', 'rejectedReference'],
+    reductions: ['batchSort'],
+    like: 'hinge',
+  },
   derive(given) {
     assertScheduleFits('config', given)
     const { loss_type: loss } = given

@@ -21,7 +21,7 @@ import {
 import { ADVANTAGE_REDUCTIONS } from '#base/formula/operators.js'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
 import { JOB_KINDS, type JobKind } from '#contract/wire/job-words.js'
-import { addEstimator } from '#formats/rows/which-train.js'
+import { ADVANTAGE_INPUTS, addEstimator } from '#formats/rows/which-train.js'
 import { type JobKindDefinition, refuse } from './kind.js'
 import { extendKind, JOB_DEFINITIONS } from './kinds.js'
 import { type Bounds, isSet, type OptionRow } from './option.js'
@@ -45,7 +45,20 @@ interface Contribution {
 }
 
 /** Inputs of losses of any kind (`loss.inputs` of its definition); those of other kinds are not there. */
-type LossTerms = Readonly<Record<'logp' | 'old' | 'ratio' | 'logRatio' | 'advantage' | 'chosen' | 'rejected', Term>>
+type LossTerms = Readonly<
+  Record<
+    | 'logp'
+    | 'old'
+    | 'ratio'
+    | 'logRatio'
+    | 'advantage'
+    | 'chosen'
+    | 'rejected'
+    | 'chosenReference'
+    | 'rejectedReference',
+    Term
+  >
+>
 
 /** A loss, larger where worse. Inputs: those of its kind. */
 export interface LossDefinition extends Contribution {
@@ -60,11 +73,8 @@ export interface LossDefinition extends Contribution {
 
 /** Advantages of rewards. */
 export interface AdvantageDefinition extends Contribution {
-  advantage(inputs: { readonly reward: Term }, math: FormulaMath): Term
+  advantage(inputs: Readonly<Record<(typeof ADVANTAGE_INPUTS)[number], Term>>, math: FormulaMath): Term
 }
-
-/** What advantages are made of. */
-const ADVANTAGE_INPUTS = ['reward'] as const
 
 /** What the option that names a loss, or the advantages, says where the request brings the formula. */
 export const CUSTOM = 'custom'
@@ -138,7 +148,7 @@ export function ofLogps(formula: Formula): Formula {
 const MAX_LOG_RATIO = 30
 
 /** Inputs that no gradient is by. */
-const GIVEN: readonly string[] = ['old', 'ratio', 'logRatio', 'advantage']
+const GIVEN: readonly string[] = ['old', 'ratio', 'logRatio', 'advantage', 'chosenReference', 'rejectedReference']
 
 /**
  * Checks a loss by central differences on numbers as jobs have them: at advantages of both signs and 0, at ratios from a half to
@@ -157,6 +167,8 @@ export function checkLoss(kind: JobKind, formula: Formula): void {
     advantage: column((i) => (i === 5 ? 0 : 4 * at(i, 4) - 2)),
     chosen: column((i) => 8 * at(i, 1) - 4),
     rejected: column((i) => 8 * at(i, 2) - 4),
+    chosenReference: column((i) => -20 * at(i, 5)),
+    rejectedReference: column((i) => -20 * at(i, 6)),
   }
   const checked = ofLogps(formula)
   const read = inputsOf(checked)

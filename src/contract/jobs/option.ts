@@ -94,6 +94,8 @@ interface SwitchRow extends RowOfAnyType {
   readonly default: boolean | null
   /** What the command line and the fine-tuning API take where nobody says otherwise: the default is that of the published API. */
   readonly advised?: boolean
+  /** What other trainers give in its place, and what that is here. */
+  readonly others?: Readonly<Record<string, string>>
 }
 
 interface ChoiceRow extends RowOfAnyType {

@@ -55,8 +55,14 @@ function fieldsOf(reserved: readonly string[]): z.ZodType<JsonObject> {
 }
 
 /** One of the choices; names of other trainers are refused with ours. */
-function choiceOf(choices: readonly string[], others: Readonly<Record<string, string>> = {}): z.ZodType<string> {
-  const known = z.enum(choices as readonly [string, ...string[]])
+function choiceOf(choices: readonly string[], others?: Readonly<Record<string, string>>): z.ZodType<string> {
+  return withOthers(z.enum(choices as readonly [string, ...string[]]), others)
+}
+
+function withOthers<Value extends JsonValue>(
+  known: z.ZodType<Value>,
+  others: Readonly<Record<string, string>> = {},
+): z.ZodType<Value> {
   if (Object.keys(others).length === 0) return known
   const foreign = z.any().superRefine((value: unknown, context) => {
     if (typeof value !== 'string' || !Object.hasOwn(others, value)) return
@@ -86,7 +92,7 @@ function schemaOf(row: OptionRow): z.ZodType<JsonValue> | null {
       return row.word === undefined ? integer : z.union([z.literal(row.word.text), integer])
     }
     case 'boolean':
-      return laxBoolean()
+      return withOthers(laxBoolean(), row.others)
     case 'choice':
       return choiceOf(row.choices, row.others)
     case 'names':

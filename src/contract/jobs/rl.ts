@@ -138,7 +138,13 @@ const options = defineOptions({
     flag: {},
     summary: 'weight of the entropy that is added to the objective',
   },
-  scale_rewards: { type: 'boolean', default: true, flag: {}, summary: "divide advantages by the group's deviation" },
+  scale_rewards: {
+    type: 'boolean',
+    default: true,
+    others: { group: 'true', batch: 'true with advantage_estimator group_batch_std', none: 'false' },
+    flag: {},
+    summary: "divide advantages by the group's deviation",
+  },
   normalize_advantages: { type: 'boolean', default: true, summary: 'false switches scale_rewards off as well' },
   advantage_balance: {
     type: 'number',

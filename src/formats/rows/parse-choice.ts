@@ -13,6 +13,8 @@ const ID_PREFIX = 'token_id:'
 /** Rounding of float32 log-softmax may leave a certain token this far above 0; it is then stored as 0. */
 const POSITIVE_ROUNDING = 1e-6
 const MAX_TOKEN_ID = 2 ** 31 - 1
+/** Rewards beyond this would overflow when squared deviations are averaged. */
+export const MAX_REWARD_MAGNITUDE = 1e30
 
 /** Limits that depend on the model; absent ones are not checked. */
 export interface TokenLimits {
@@ -27,7 +29,8 @@ export interface TokenLimits {
  *
  * @param path JSON path of the element, quoted in errors
  * @throws {DataError} `invalid_choice` for wrong types; `invalid_token_id`; `invalid_logprob` for a positive or
- *   non-finite value; `logprobs_mismatch` when the number of logprobs differs from the number of tokens; `invalid_sampling`
+ *   non-finite value; `logprobs_mismatch` when the number of logprobs differs from the number of tokens; `invalid_sampling`;
+ *   `invalid_reward`
  */
 export function parseChoice(choice: JsonObject, path: string, limits: TokenLimits = {}): ChoiceItem {
   const message = choice['message']
@@ -53,6 +56,7 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
       tokenIds: givenIds,
       tokens: null,
       logprobs: null,
+      ...turnReward(choice['reward'], `${path}.reward`, givenIds?.length ?? null),
       // of what was drawn in tokens that nobody knows nothing can be said
       sampling: givenIds === null ? null : samplingOf(givenIds, givenIds.length),
     }
@@ -77,6 +81,7 @@ export function parseChoice(choice: JsonObject, path: string, limits: TokenLimit
     tokenIds,
     tokens: tokenIds === null ? readTokens(entries.list, entries.path) : null,
     logprobs,
+    ...turnReward(choice['reward'], `${path}.reward`, entries.list.length),
     sampling: samplingOf(tokenIds, entries.list.length),
   }
 }
@@ -89,6 +94,22 @@ export function describe(value: unknown): string {
   if (typeof value === 'object') return 'an object'
   if (typeof value === 'string') return value.length <= 40 ? `'${value}'` : 'a string'
   return String(value)
+}
+
+/** @param count tokens of the choice; null: not known */
+function turnReward(value: JsonValue | undefined, path: string, count: number | null): Pick<ChoiceItem, 'reward'> {
+  const isReward = (each: unknown): each is number => typeof each === 'number' && Math.abs(each) <= MAX_REWARD_MAGNITUDE
+  if (value === undefined || value === null) return {}
+  if (isReward(value)) return { reward: value }
+  const refuse = (problem: string): never => {
+    throw new DataError('invalid_reward', `${path} ${problem}.`, { param: path })
+  }
+  if (!Array.isArray(value)) return refuse(`must be a finite number, or a list of one a token, got ${describe(value)}`)
+  if (count === null) return refuse('is a list, but nobody knows the tokens: give token_ids or logprobs')
+  if (value.length !== count) return refuse(`has ${value.length} numbers for ${count} tokens`)
+  const wrong = value.findIndex((each) => !isReward(each))
+  if (wrong >= 0) return refuse(`has as element ${wrong} ${describe(value[wrong])}, expected a finite number`)
+  return { reward: Float32Array.from(value as readonly number[]) }
 }
 
 function finishReasonOf(choice: JsonObject, path: string): string | null {

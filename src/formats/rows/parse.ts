@@ -12,13 +12,10 @@ import { findForeignGroup } from '#contract/wire/training/row-forms/foreign-grou
 import { EXCHANGE_KINDS, exactChoices } from './exchanges.js'
 import type { DataNotes } from './notes/data-notes.js'
 import { createMessageReader, type MessageReader, noteUnreadFields, readTools } from './notes/read-message.js'
-import { describe, parseChoice, type TokenLimits } from './parse-choice.js'
+import { describe, MAX_REWARD_MAGNITUDE, parseChoice, type TokenLimits } from './parse-choice.js'
 import { samplingOfRequest } from './request-sampling.js'
 import { type RewardRange, rangeOfGroup } from './reward-range.js'
 import type { ChoiceItem, History, HistoryItem, RolloutException, Trajectory, TrajectoryGroup } from './trajectory.js'
-
-/** Rewards beyond this would overflow when squared deviations are averaged. */
-const MAX_REWARD_MAGNITUDE = 1e30
 
 /** What is known about the model when trajectories arrive; absent limits are not checked. */
 export interface ParseOptions extends TokenLimits {
@@ -94,8 +91,15 @@ function parseTrajectory(value: unknown, path: string, options: ParseOptions): T
   checkLogs(trajectory['logs'], `${path}.logs`)
   checkTime(trajectory['start_time'], `${path}.start_time`)
   const exchanges = parseExchanges(trajectory['exchanges'], `${path}.exchanges`, options)
+  const histories = [...parseHistories(trajectory, path, options), ...exchanges.histories]
+  if (trajectory['reward'] === undefined && histories.some(({ items }) => items.some(isRewarded))) {
+    throw new DataError('invalid_reward', `${path}.reward is required beside rewards of turns.`, {
+      param: `${path}.reward`,
+      hint: 'it is their sum, and what was earned at the end',
+    })
+  }
   return {
-    histories: [...parseHistories(trajectory, path, options), ...exchanges.histories],
+    histories,
     reward: parseReward(trajectory['reward'], `${path}.reward`),
     initialPolicyVersion: parsePolicyVersion(
       trajectory['initial_policy_version'],
@@ -108,6 +112,8 @@ function parseTrajectory(value: unknown, path: string, options: ParseOptions): T
     unsupportedExchangeCount: exchanges.unsupportedCount,
   }
 }
+
+const isRewarded = (item: HistoryItem): boolean => item.kind === 'choice' && item.reward !== undefined
 
 /** The main history (left out when empty) and the additional ones. */
 function parseHistories(trajectory: JsonObject, path: string, options: ParseOptions): History[] {

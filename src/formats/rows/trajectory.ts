@@ -38,6 +38,8 @@ export interface ChoiceItem {
   readonly tokens: readonly SampledToken[] | null
   /** Natural log-probability of each sampled token under the sampling policy, each at most 0: log-softmax of the raw logits. */
   readonly logprobs: Float32Array | null
+  /** What of the trajectory's reward it earned: as a turn, or each of its tokens. Absent: nobody said. */
+  readonly reward?: number | Float32Array
   /** The distribution that the tokens were drawn from; null: plainly, at temperature 1 from the whole vocabulary. */
   readonly sampling: ChoiceSampling | null
 }

@@ -8,13 +8,21 @@
  */
 import { differ, EQUAL_WITHIN } from '#base/differ.js'
 import { evaluateFormula } from '#base/formula/evaluate.js'
-import type { Formula } from '#base/formula/formula.js'
+import { type Formula, inputsOf } from '#base/formula/formula.js'
 
 /**
  * What a reward is compared with: the mean of its group, of the others of its group, of all trajectories of the job; or what
  * a formula says.
  */
 export type AdvantageEstimator = 'group' | 'leave_one_out' | 'batch' | Formula
+
+/** What advantages are made of: a trajectory's reward, and that of the greedy answer of its group. */
+export const ADVANTAGE_INPUTS = ['reward', 'greedy'] as const
+
+/** Whether an estimator compares with the greedy answer of a group. */
+export function readsGreedy(estimator: AdvantageEstimator | undefined): boolean {
+  return typeof estimator === 'object' && inputsOf(estimator).includes('greedy')
+}
 
 /** Estimators that are formulas with a name, in this process. */
 const named = new Map<string, Formula>()
@@ -36,13 +44,20 @@ export function estimatorOf(options: { readonly [name: string]: unknown }): Adva
 /**
  * Advantages that a formula has.
  *
+ * @param greedy_P reward of each group's greedy answer, where the formula reads it
  * @returns of the same shape; 0 within 1e-12 of it
  */
-export function formulaAdvantages(rewards_P_G: readonly (readonly number[])[], formula: Formula): number[][] {
+export function formulaAdvantages(
+  rewards_P_G: readonly (readonly number[])[],
+  formula: Formula,
+  greedy_P: readonly number[] = [],
+): number[][] {
   const reward = rewards_P_G.flat()
+  const greedy = rewards_P_G.flatMap((rewards_G, group) => rewards_G.map(() => greedy_P[group] ?? 0))
   const parts = rewards_P_G.flatMap((rewards_G, group) => rewards_G.map(() => group))
-  const all = Array.from(evaluateFormula(formula, { inputs: { reward }, length: reward.length, parts }), (each) =>
-    Math.abs(each) > EQUAL_WITHIN ? each : 0,
+  const all = Array.from(
+    evaluateFormula(formula, { inputs: { reward, greedy }, length: reward.length, parts }),
+    (each) => (Math.abs(each) > EQUAL_WITHIN ? each : 0),
   )
   let end = 0
   return rewards_P_G.map(({ length }) => {
@@ -68,6 +83,8 @@ export function whichTrain(
   rewards_P_G: readonly (readonly number[])[],
   estimator: AdvantageEstimator = 'group',
 ): readonly (GroupLeftOut | null)[] {
+  // its greedy answer is one of a group: where one earns more or less, rewards differ
+  if (typeof estimator === 'object' && readsGreedy(estimator)) return rewards_P_G.map(leftOutOfItself)
   if (typeof estimator === 'object') {
     const advantages_P_G = formulaAdvantages(rewards_P_G, estimator)
     return rewards_P_G.map((rewards_G, group) =>

@@ -7,6 +7,7 @@ import type { OperatorName } from '#base/formula/operators.js'
 import type { GraphBuilder } from '../graph/builder.js'
 import type { Value } from '../graph/graph.js'
 import * as ops from '../graph/ops/elementwise.js'
+import { topK } from '../graph/ops/indexing.js'
 
 type Emit = (g: GraphBuilder, a: Value, b: Value, c: Value) => Value
 
@@ -58,6 +59,8 @@ export function emitFormula(
         return ops.stopGradient(g, a)
       case 'clip':
         return ops.clip(g, a, g.scalar(Number(rest[1])), g.scalar(Number(rest[2])))
+      case 'batchSort':
+        return ascending(g, a)
       case 'sequenceMean':
         return sequenceMean?.(a) ?? missing('sequences')
       default:
@@ -66,6 +69,12 @@ export function emitFormula(
   }
   for (const node of nodes) values.push(emit(node))
   return values.at(-1) ?? missing('a result')
+}
+
+/** @param x [P] */
+function ascending(g: GraphBuilder, x: Value): Value {
+  const [count = 1] = x.shape
+  return ops.neg(g, topK(g, ops.neg(g, x), count, 0).values)
 }
 
 function missing(what: string): never {

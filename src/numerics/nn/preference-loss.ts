@@ -138,7 +138,8 @@ function pairLosses(
       if (reference === null || formula === null) throw new Error('a formula needs both answers under the reference')
       const chosen = sub(g, sumOf(maximum(g, pairs, g.scalar(0))), reference.chosen)
       const rejected = sub(g, sumOf(maximum(g, neg(g, pairs), g.scalar(0))), reference.rejected)
-      return emitFormula(g, formula, { inputs: { chosen, rejected } })
+      const inputs = { chosen, rejected, chosenReference: reference.chosen, rejectedReference: reference.rejected }
+      return emitFormula(g, formula, { inputs })
     }
     default:
       return assertNever(loss)

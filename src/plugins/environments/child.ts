@@ -11,6 +11,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 import { endTree } from '#cli/local/user-program.js'
 import { EnvironmentFailure } from './failures.js'
 import type { SourceSetup } from './source.js'
+import { type Door, walled } from './walls.js'
 
 /** Characters of the longest line, and of stderr that are kept. */
 const LONGEST_LINE = 16 * 1024 * 1024
@@ -27,8 +28,6 @@ interface ChildSetup {
   readonly variables: Environment
   /** The caller's; default this process's. */
   readonly environment?: Environment
-  /** Whether its network is cut off: see `isolated`. */
-  readonly isolate?: boolean
   /** As messages call it. */
   readonly name: string
 }
@@ -52,19 +51,6 @@ export interface LineChild {
   close(): Promise<void>
 }
 
-/** The command with its network cut off. @throws {EnvironmentFailure} `env_crashed` on systems that have no way to */
-function isolated({
-  command,
-  args,
-  name,
-}: Pick<ChildSetup, 'command' | 'args' | 'name'>): readonly [string, readonly string[]] {
-  if (process.platform === 'linux') return ['unshare', ['--user', '--map-root-user', '--net', '--', command, ...args]]
-  throw new EnvironmentFailure('env_crashed', `${name} cannot be cut off from the network: that needs Linux`, {
-    isStart: true,
-    hint: 'leave --isolate out, or run it in a container',
-  })
-}
-
 /** What a program of somebody else sees: these of ours, and what was given to it. */
 export function seenVariables({ environment, variables }: Pick<SourceSetup, 'environment' | 'variables'>): Environment {
   const seen = Object.entries(environment).filter(([key]) => SEEN.includes(key.toUpperCase()))
@@ -72,8 +58,7 @@ export function seenVariables({ environment, variables }: Pick<SourceSetup, 'env
 }
 
 export function startLineChild(setup: ChildSetup): LineChild {
-  const { environment = readEnvironment(), variables, name } = setup
-  const [command, args] = setup.isolate === true ? isolated(setup) : [setup.command, setup.args]
+  const { command, args, environment = readEnvironment(), variables, name } = setup
   const process_ = spawnPiped(command, args, {
     inherits: { environment: seenVariables({ environment, variables }), needs: 'everything' },
     detached: process.platform !== 'win32',
@@ -313,12 +298,14 @@ class KilledForAnother extends EnvironmentFailure {
   }
 }
 
-/** What a child of a source is started with. */
+/** What a child of a source is started with, behind walls where they are wanted. */
 export function childOf(
   setup: SourceSetup,
   name: string,
-  [command, ...args]: readonly [string, ...string[]],
+  words: readonly [string, ...string[]],
+  door?: Door,
 ): ChildSetup {
-  const { variables, environment, isolate } = setup
-  return { command, args, name, variables, environment, isolate }
+  const { variables, environment } = setup
+  const [command, ...args] = walled(words, setup, door)
+  return { command, args, name, variables, environment }
 }

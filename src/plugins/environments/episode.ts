@@ -43,8 +43,18 @@ export interface Episodes {
   /** Aborted with the run, and where three starts in turn failed: for `gather`. */
   readonly signal: AbortSignal
   play(task: EnvironmentTask, place: { readonly group: string; readonly index: number }): Promise<Trajectory>
-  /** Groups of `count` rollouts a task, for `gather`. @param part tells a step's or a measurement's seeds from others' */
-  plans(tasks: readonly EnvironmentTask[], count: number, part: string): readonly GroupPlan[]
+  /**
+   * Groups of `count` rollouts a task, for `gather`.
+   *
+   * @param part tells a step's or a measurement's seeds from others'
+   * @param options.withGreedy one more of each task, at temperature 0; default false
+   */
+  plans(
+    tasks: readonly EnvironmentTask[],
+    count: number,
+    part: string,
+    options?: { readonly withGreedy?: boolean },
+  ): readonly GroupPlan[]
 }
 
 /** Asks a model of the service by a name, with everything recorded that training needs. */
@@ -85,6 +95,7 @@ export function createEpisodes(setup: EpisodeSetup): Episodes {
   async function play(
     task: EnvironmentTask,
     { group: name, index }: { readonly group: string; readonly index: number },
+    asked = model,
   ): Promise<Trajectory> {
     stopping.throwIfAborted()
     const startMs = clock.monotonicMs()
@@ -99,7 +110,14 @@ export function createEpisodes(setup: EpisodeSetup): Episodes {
     )
     const within = AbortSignal.any([stopping, ended.signal])
     try {
-      const options = { seed: seedOf(seed, 'rollout', name, index), model, signal: within, run, group: name, index }
+      const options = {
+        seed: seedOf(seed, 'rollout', name, index),
+        model: asked,
+        signal: within,
+        run,
+        group: name,
+        index,
+      }
       const trajectory = await until(within, source.rollout(task, options))
       failedStarts = 0
       if (judge !== null) await judged(judge, trajectory, task, within)
@@ -145,16 +163,20 @@ export function createEpisodes(setup: EpisodeSetup): Episodes {
   return {
     signal: stopping,
     play,
-    plans: (tasks, count, part) =>
-      tasks.map((task) =>
-        group(count, (index) => play(task, { group: `${part} ${task.key}`, index }), {
+    plans: (tasks, count, part, { withGreedy = false } = {}) =>
+      tasks.map((task) => {
+        const playAt = (index: number): Promise<Trajectory> =>
+          play(task, { group: `${part} ${task.key}`, index }, index === count ? greedy(model) : model)
+        return group(withGreedy ? count + 1 : count, playAt, {
           key: task.key,
           rewardRange: setup.rewardRange,
           metadata: { environment: description.name, task: task.key },
-        }),
-      ),
+        })
+      }),
   }
 }
+
+const greedy = (model: AskedModel): AskedModel => ({ ...model, sampling: { ...model.sampling, temperature: 0 } })
 
 async function judged(judge: Judge, trajectory: Trajectory, task: EnvironmentTask, signal: AbortSignal): Promise<void> {
   try {

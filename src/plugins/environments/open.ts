@@ -9,6 +9,7 @@ import { resolvePaths } from '#cli/config/paths.js'
 import { parseAddress } from './address.js'
 import type { EnvironmentSource, SourceOption, SourceSetup } from './source.js'
 import { SOURCES } from './sources/table.js'
+import { assertWalls } from './walls.js'
 
 export const ENVIRONMENT_DEFAULTS = { maxTurns: 10, stepTimeoutMs: 60_000, episodeTimeoutMs: 600_000, seed: 0 }
 
@@ -19,6 +20,8 @@ export interface EnvironmentOptions {
   readonly seed?: number
   /** Turns of the model at most. Default 10. */
   readonly maxTurns?: number
+  /** Whether each turn is compared by what was still to be earned, not by the whole episode's reward. Default false. */
+  readonly turnRewards?: boolean
   /** For each question to the environment. Default 60 s. */
   readonly stepTimeoutMs?: number
   /** Rows of tasks, where the environment takes them. */
@@ -27,7 +30,7 @@ export interface EnvironmentOptions {
   readonly python?: string
   /** Fetches packages into the data folder where they are missing. Default false. */
   readonly install?: boolean
-  /** Cuts its processes off from the network. Default false. */
+  /** Walls around its processes: no network but recorded rollouts, no other process, none of our folders. Default false. */
   readonly isolate?: boolean
   /** Variables that its processes see beside PATH, HOME and LANG. */
   readonly variables?: Readonly<Record<string, string>>
@@ -43,6 +46,7 @@ export interface EnvironmentOptions {
 const FLAGS: Readonly<Record<SourceOption, string>> = {
   settings: '--set',
   maxTurns: '--max-turns',
+  turnRewards: '--turn-rewards',
   tasksFile: '--tasks-file',
   python: '--python',
   install: '--install',
@@ -53,17 +57,19 @@ const FLAGS: Readonly<Record<SourceOption, string>> = {
 /**
  * Opens an environment: nothing of it runs before it is asked.
  *
- * @throws {InvalidRequestError} `unknown_environment`; `option_without_effect` for an option that this kind cannot heed
+ * @throws {InvalidRequestError} `unknown_environment`; `option_without_effect` for an option that this kind cannot heed;
+ *   `isolation_missing`
  * @example
  * const letters = await openEnvironment('reasoning-gym:letter_counting', { settings: { max_words: 3 } })
  * const tasks = await letters.tasks('train', 0, 8)
  */
 export async function openEnvironment(address: string, options: EnvironmentOptions = {}): Promise<EnvironmentSource> {
   const { kind, target } = parseAddress(address, SOURCES)
-  const { settings = {}, variables = {}, install = false, isolate = false } = options
+  const { settings = {}, variables = {}, install = false, isolate = false, turnRewards = false } = options
   const given: Readonly<Record<SourceOption, boolean>> = {
     settings: Object.keys(settings).length > 0,
     maxTurns: options.maxTurns !== undefined,
+    turnRewards,
     tasksFile: options.tasksFile !== undefined,
     python: options.python !== undefined,
     install,
@@ -81,12 +87,23 @@ export async function openEnvironment(address: string, options: EnvironmentOptio
       },
     )
   }
+  if (turnRewards && options.isJudgedElsewhere === true) {
+    throw new InvalidRequestError(
+      'conflicting_options',
+      '--turn-rewards are the environment’s: nobody else judges turns',
+      {
+        param: '--turn-rewards',
+        hint: 'leave out --reward and --grader, or --turn-rewards',
+      },
+    )
+  }
   const environment = readEnvironment()
   const setup: SourceSetup = {
     target,
     settings,
     seed: options.seed ?? ENVIRONMENT_DEFAULTS.seed,
     maxTurns: options.maxTurns ?? ENVIRONMENT_DEFAULTS.maxTurns,
+    turnRewards,
     stepTimeoutMs: options.stepTimeoutMs ?? ENVIRONMENT_DEFAULTS.stepTimeoutMs,
     tasksFile: options.tasksFile === undefined ? null : resolve(options.tasksFile),
     isJudgedElsewhere: options.isJudgedElsewhere ?? false,
@@ -98,5 +115,6 @@ export async function openEnvironment(address: string, options: EnvironmentOptio
     dataDir: options.dataDir ?? resolvePaths(environment).dataDir,
     say: options.say ?? (() => undefined),
   }
+  await assertWalls(setup)
   return await kind.open(setup)
 }

@@ -5,6 +5,7 @@
  * Knows no terminal: whoever runs it is told of each line.
  */
 import type { JsonObject } from '#base/util/json.js'
+import { estimatorOf, readsGreedy } from '#formats/rows/which-train.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
 import { gather } from '#sdk/rl/gather.js'
@@ -78,7 +79,8 @@ async function trainStep(plan: RunPlan, step: number): Promise<void> {
   const isFromDisk = groups !== null
   if (groups === null) {
     const tasks = await feed.train(step, plan.tasksPerStep, plan.signal)
-    groups = await gatherGroups(plan, { tasks, count: plan.count, part: `step ${step}` })
+    const withGreedy = comparesWithGreedy(plan.config)
+    groups = await gatherGroups(plan, { tasks, count: plan.count, part: `step ${step}`, withGreedy })
     assertMostSucceeded(groups)
     await folder.writeGroups(step, groups)
   }
@@ -102,6 +104,11 @@ async function trainStep(plan: RunPlan, step: number): Promise<void> {
     seconds_sampling: isFromDisk ? null : (sampledMs - startMs) / 1000,
     seconds_training: (clock.monotonicMs() - sampledMs) / 1000,
   })
+}
+
+/** Whether advantages need an answer at temperature 0 in each group: by its name only the server knows a formula. */
+function comparesWithGreedy(config: JsonObject): boolean {
+  return config['advantage_estimator'] === 'remax' || readsGreedy(estimatorOf(config))
 }
 
 /** The job of a step, under a key of run and step; one that was cancelled is made again under the next key. */
@@ -159,16 +166,18 @@ async function gatherGroups(
     tasks,
     count,
     part,
+    withGreedy = false,
   }: {
     readonly tasks: Parameters<ReturnType<typeof createEpisodes>['plans']>[0]
     readonly count: number
     readonly part: string
+    readonly withGreedy?: boolean
   },
 ): Promise<readonly TrajectoryGroup[]> {
   const { source, client, trained, sampling } = plan
   const model = askedModel(client, trained.inferenceName(), sampling)
   const episodes = createEpisodes({ ...plan, model, run: plan.folder.id })
-  return await gather(episodes.plans(tasks, count, part), {
+  return await gather(episodes.plans(tasks, count, part, { withGreedy }), {
     concurrency: Math.min(plan.concurrency, source.mostAtOnce?.() ?? plan.concurrency),
     retries: plan.retries,
     signal: episodes.signal,

@@ -83,6 +83,8 @@ export interface SourceSetup {
   readonly settings: JsonObject
   readonly seed: number
   readonly maxTurns: number
+  /** Whether turns say what they earned. */
+  readonly turnRewards: boolean
   /** For each question to the environment. */
   readonly stepTimeoutMs: number
   readonly tasksFile: string | null
@@ -104,7 +106,15 @@ export interface SourceSetup {
 }
 
 /** Options that only some sources can heed; the others refuse them. */
-export type SourceOption = 'settings' | 'maxTurns' | 'tasksFile' | 'python' | 'install' | 'isolate' | 'variables'
+export type SourceOption =
+  | 'settings'
+  | 'maxTurns'
+  | 'turnRewards'
+  | 'tasksFile'
+  | 'python'
+  | 'install'
+  | 'isolate'
+  | 'variables'
 
 /** A kind of environment. */
 export interface SourceKind {

@@ -25,6 +25,12 @@ export interface TaskFeed {
   train(step: number, count: number, signal?: AbortSignal): Promise<readonly EnvironmentTask[]>
 }
 
+interface FeedOptions {
+  readonly seed: number
+  readonly measured: number
+  readonly isPlayed?: boolean
+}
+
 /** A seed for a generator, of whatever names it. */
 export function seedOf(...parts: readonly (string | number)[]): number {
   return createRng(JSON.stringify(parts)).integer(2 ** 31)
@@ -32,24 +38,26 @@ export function seedOf(...parts: readonly (string | number)[]): number {
 
 /**
  * @param options.measured tasks to measure, at most
+ * @param options.isPlayed nothing is trained here: an environment's only task may be played. Default false
  * @throws {InvalidRequestError} `no_tasks` where nothing is left to train on or to measure
  */
 export async function openTasks(
   source: EnvironmentSource,
   description: Pick<EnvironmentDescription, 'name' | 'tasks' | 'hasEvalSplit'>,
-  options: { readonly seed: number; readonly measured: number; readonly signal?: AbortSignal },
+  options: FeedOptions & { readonly signal?: AbortSignal },
 ): Promise<TaskFeed> {
-  const { seed, measured, signal } = options
+  const { signal, ...drawing } = options
+  const { seed, measured } = drawing
   const { name, tasks: size, hasEvalSplit } = description
   if (size !== null && !hasEvalSplit) {
     const all = distinct(await source.tasks('train', 0, Math.min(size, MOST_TASKS), signal))
-    return finiteFeed(name, all, { seed, measured })
+    return finiteFeed(name, all, drawing)
   }
   const drawn = await source.tasks('eval', 0, measured, signal)
   const heldOut = distinct(drawn)
   if (size === null && heldOut.length < drawn.length * SMALL_SHARE) {
     const more = await source.tasks('train', 0, measured * 4, signal)
-    return finiteFeed(name, distinct([...drawn, ...more]), { seed, measured })
+    return finiteFeed(name, distinct([...drawn, ...more]), drawing)
   }
   if (heldOut.length === 0) throw noTasks(`${name} has no tasks to measure`)
   const taken = new Set(heldOut.map(({ key }) => key))
@@ -78,8 +86,9 @@ export async function openTasks(
 function finiteFeed(
   name: string,
   all: readonly EnvironmentTask[],
-  { seed, measured }: { readonly seed: number; readonly measured: number },
+  { seed, measured, isPlayed = false }: FeedOptions,
 ): TaskFeed {
+  if (all.length === 1 && isPlayed) return { heldOut: all, train: inTurn(all, seed) }
   if (all.length < 2) throw noTasks(`${name} has ${all.length === 0 ? 'no task' : 'one task'}`)
   const byHash = all.toSorted((a, b) => (hashOf(a.key) < hashOf(b.key) ? -1 : 1))
   const wanted = Math.min(Math.max(Math.round(all.length * HELD_OUT_SHARE), LEAST_HELD_OUT), MOST_HELD_OUT)

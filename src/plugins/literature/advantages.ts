@@ -35,4 +35,16 @@ const reinforceBaseline: AdvantageDefinition = {
   },
 }
 
-export const ADVANTAGES: readonly AdvantageDefinition[] = [batchDeviation, reinforceBaseline]
+/**
+ * ReMax: how much more an answer earns than the greedy one to the same prompt, which stands in its group.
+ *
+ * Source: arXiv:2310.10505, equation 6 and algorithm 1.
+ */
+const remax: AdvantageDefinition = {
+  name: 'remax',
+  summary: 'the reward less that of the greedy answer of its group',
+  source: 'arXiv:2310.10505',
+  advantage: ({ reward, greedy }, { sub }) => sub(reward, greedy),
+}
+
+export const ADVANTAGES: readonly AdvantageDefinition[] = [batchDeviation, reinforceBaseline, remax]

@@ -2,6 +2,7 @@
  * Losses of a preference pair, by TRL's names. `chosen` and `rejected` are how much more likely each answer is than under the
  * reference; β is the job's `beta`. Compared in `test/plugins/literature` with formulas of their own and with TRL's `DPOTrainer`.
  */
+import type { FormulaMath, Term } from '#base/formula/formula.js'
 import type { LossDefinition } from '#contract/jobs/losses.js'
 
 /**
@@ -118,4 +119,44 @@ const apoDown: LossDefinition = {
     add(sigmoid(mul(chosen, beta)), sub(1, sigmoid(mul(sub(chosen, rejected), beta)))),
 }
 
-export const PREFERENCE_LOSSES: readonly LossDefinition[] = [robust, exo, bco, nca, sppo, apoZero, apoDown]
+/** `sigmoid`'s loss of a distance, a share of the pairs labelled wrongly. */
+function logistic(
+  distance: Term,
+  { mul, neg, add, logSigmoid }: FormulaMath,
+  o: Readonly<Record<string, number>>,
+): Term {
+  const { beta = 0.1, label_smoothing: share = 0 } = o
+  const z = mul(distance, beta)
+  return neg(add(mul(logSigmoid(z), 1 - share), mul(logSigmoid(neg(z)), share)))
+}
+
+/**
+ * AOT: the margins of a step's pairs shall be larger than the reference's at every quantile. The k-th smallest of the one is
+ * compared with the k-th smallest of the other, whichever pairs they are of.
+ *
+ * Source: arXiv:2406.05882, section 3; the paired form, and below the one that needs no pairs.
+ */
+const aot: LossDefinition = {
+  kind: 'dpo',
+  name: 'aot',
+  summary: "margins above the reference's at every quantile of the step (AOT)",
+  source: 'arXiv:2406.05882',
+  like: 'sigmoid',
+  loss({ chosen, rejected, chosenReference, rejectedReference }, math, o) {
+    const reference = math.sub(chosenReference, rejectedReference)
+    const margin = math.add(math.sub(chosen, rejected), reference)
+    return logistic(math.sub(math.batchSort(margin), math.batchSort(reference)), math, o)
+  },
+}
+const aotUnpaired: LossDefinition = {
+  ...aot,
+  name: 'aot_unpaired',
+  summary: 'gains of chosen answers above those of rejected ones at every quantile of the step (AOT)',
+  loss: ({ chosen, rejected }, math, o) =>
+    logistic(math.sub(math.batchSort(chosen), math.batchSort(rejected)), math, o),
+}
+
+export const PREFERENCE_LOSSES: readonly LossDefinition[] = [
+  ...[robust, exo, bco, nca, sppo, apoZero, apoDown],
+  ...[aot, aotUnpaired],
+]

@@ -41,21 +41,23 @@ export interface Player {
  * The trajectory's `turns` counts the model's turns; `is_cut_off` is true when `maxTurns` ended it.
  *
  * @param options.maxTurns turns of the model at most; default 10
+ * @param options.turnRewards whether each turn says what it earned, and is not thanked for what was earned before it; default false
  * @param options.seed of the first turn; each later turn draws from a seed made of it. The same seed in every turn would be the
  *   same random numbers: turns would rise and fall together, or one against the other, and hide from training what is good
  */
 export async function play(
   player: Player,
   environment: Environment,
-  options: AskOptions & { readonly maxTurns?: number } = {},
+  options: AskOptions & { readonly maxTurns?: number; readonly turnRewards?: boolean } = {},
 ): Promise<Trajectory> {
-  const { maxTurns = 10, seed, ...ask } = options
+  const { maxTurns = 10, turnRewards = false, seed, ...ask } = options
   const { messages, tools } = await environment.reset()
   const trajectory = player.trajectory(messages, tools === undefined ? {} : { tools })
   for (let turns = 1; ; turns += 1) {
     const answer = await trajectory.ask(seed === undefined ? ask : { ...ask, seed: seedOfTurn(seed, turns) })
     const turn = await environment.step(answer, trajectory)
     trajectory.reward += turn.reward ?? 0
+    if (turnRewards) answer.choice.reward = turn.reward ?? 0
     Object.assign(trajectory.metrics, turn.metrics, { turns })
     if (turn.isDone === true || turns >= maxTurns) {
       trajectory.metrics['is_cut_off'] = turn.isDone !== true

@@ -186,7 +186,7 @@ function checkRow({ prompt, tokens }: SessionRow, index: number): void {
 }
 
 /** [N] of a row. */
-function inputOf(row: AnyRow, name: string, { index, loss }: Where): readonly number[] {
+export function inputOf(row: AnyRow, name: string, { index, loss }: Where): readonly number[] {
   const { length } = row.tokens
   if (name === 'sequence_ratio_mask') return new Array<number>(length).fill(1)
   const given = row[name as 'weights' | 'logprobs' | 'advantages'] ?? (name === 'weights' ? 1 : undefined)

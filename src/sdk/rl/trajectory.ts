@@ -18,7 +18,11 @@ export type Message = ChatRequestBody['messages'][number]
 /** A tool as chat requests carry it: `{ type: 'function', function: { name, description, parameters } }`. */
 export type Tool = NonNullable<ChatRequestBody['tools']>[number]
 /** A sampled answer with what training needs. */
-export type Choice = ChatChoice & { readonly prompt_token_ids?: readonly number[] | null }
+export type Choice = ChatChoice & {
+  readonly prompt_token_ids?: readonly number[] | null
+  /** What of the trajectory's reward it earned: as a turn, or each of its tokens. Default: nobody says. */
+  reward?: number | readonly number[] | null
+}
 
 /** What the model said. */
 export interface Answer {

@@ -23,6 +23,8 @@ export interface AdvantageOptions {
   readonly advantageEstimator?: AdvantageEstimator
   /** Divide by the population standard deviation + 1e-6 (ART's default is true) of the group, or of all under `batch`. */
   readonly scaleRewards: boolean
+  /** Reward of each group's greedy answer, for formulas that read it. */
+  readonly greedy_P?: readonly number[]
 }
 
 /** A sequence before batch scaling. */
@@ -33,12 +35,15 @@ export interface UnscaledSequence {
   readonly weight: number
   /** Tokens with loss mask 1. */
   readonly trainableTokenCount: number
+  /** Advantages of its tokens where they differ, 0 where nothing trains; absent or null: all have the sequence's. */
+  readonly tokenAdvantages?: Float64Array | null
 }
 
 /** What multiplies the loss of each of a sequence's tokens. */
 export interface Coefficients {
   readonly advantage: number
   readonly weight: number
+  readonly tokenAdvantages?: Float64Array
 }
 
 /**
@@ -69,9 +74,9 @@ export function groupAdvantages(rewards_G: readonly number[], scaleRewards: bool
  */
 export function advantagesOf(
   rewards_P_G: readonly (readonly number[])[],
-  { advantageEstimator = 'group', scaleRewards }: AdvantageOptions,
+  { advantageEstimator = 'group', scaleRewards, greedy_P }: AdvantageOptions,
 ): number[][] {
-  if (typeof advantageEstimator === 'object') return formulaAdvantages(rewards_P_G, advantageEstimator)
+  if (typeof advantageEstimator === 'object') return formulaAdvantages(rewards_P_G, advantageEstimator, greedy_P)
   if (advantageEstimator === 'batch') {
     const all = groupAdvantages(rewards_P_G.flat(), scaleRewards)
     let end = 0
@@ -137,12 +142,25 @@ export function normalizeBatch(
     advantage: balanceAdvantage(sequence.advantage, advantageBalance),
     weight: sequence.weight / meanWeight,
     trainableTokenCount: sequence.trainableTokenCount,
+    tokenAdvantages: sequence.tokenAdvantages?.map((each) => balanceAdvantage(each, advantageBalance)) ?? null,
   }))
-  const meanAdvantage =
-    sumOf(balanced, (sequence) => Math.abs(sequence.advantage) * sequence.weight * sequence.trainableTokenCount) /
-    tokenCount
+  const meanAdvantage = sumOf(balanced, (sequence) => absoluteSum(sequence) * sequence.weight) / tokenCount
   const scale = meanAdvantage === 0 ? 0 : scaleBatch ? 1 / meanAdvantage : 1
-  return balanced.map(({ advantage, weight }) => ({ advantage: advantage * scale, weight }))
+  return balanced.map(({ advantage, weight, tokenAdvantages }) => ({
+    advantage: advantage * scale,
+    weight,
+    ...(tokenAdvantages === null ? {} : { tokenAdvantages: tokenAdvantages.map((each) => each * scale) }),
+  }))
+}
+
+/** Of the advantages of a sequence's tokens. */
+function absoluteSum({
+  advantage,
+  trainableTokenCount,
+  tokenAdvantages = null,
+}: Omit<UnscaledSequence, 'weight'>): number {
+  if (tokenAdvantages === null) return Math.abs(advantage) * trainableTokenCount
+  return tokenAdvantages.reduce((sum, each) => sum + Math.abs(each), 0)
 }
 
 function balanceAdvantage(advantage: number, balance: number): number {

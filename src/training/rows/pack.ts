@@ -222,7 +222,7 @@ function buildRow(units: readonly Unit[], options: PackOptions): PackedRow {
       const at = cursor + t - from
       row.positions[at] = t
       if (sequence.lossMask[t] !== 1) continue
-      row.advantages[at] = sequence.advantage
+      row.advantages[at] = sequence.tokenAdvantages?.[t] ?? sequence.advantage
       row.weights[at] = sequence.weight
     }
     cursor = end

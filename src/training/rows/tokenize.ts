@@ -10,9 +10,10 @@
 
 import { DataError } from '#base/errors/errors.js'
 import type { Trajectory, TrajectoryGroup } from '../../formats/rows/trajectory.js'
-import { type AdvantageOptions, advantagesOf, type LossAggregation, trajectoryWeight } from './advantages.js'
+import { type AdvantageOptions, type LossAggregation, trajectoryWeight } from './advantages.js'
 import { isSampledFrom, type RowSampling, sequenceSampling } from './row-sampling.js'
 import { findSplit, type HistorySplit } from './splits.js'
+import { advantagesOfGroups, creditTokens, type TurnCredit } from './turn-rewards.js'
 import {
   noSkips,
   type SkipCounts,
@@ -41,6 +42,8 @@ export interface TrainingSequence {
   readonly trajectoryIndex: number
   /** A trained completion ended by length. */
   readonly isTruncated: boolean
+  /** Advantages of its tokens [T] where turns say what they earned, 0 where nothing trains; absent or null: `advantage` of each. */
+  readonly tokenAdvantages?: Float64Array | null
 }
 
 /** Options of `tokenizeGroups`. */
@@ -86,8 +89,7 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
   const examples = new Map<SkipReason, string[]>()
   const counts = { other_tokens: 0, other_text: 0 }
   const cut: string[] = []
-  const rewards = groups.map((group) => group.trajectories.map((trajectory) => trajectory.reward))
-  const advantages = advantagesOf(rewards, options)
+  const { advantages_P_G, credits_P } = advantagesOfGroups(groups, options)
   const sequences = groups.flatMap((group, groupIndex) => {
     return group.trajectories.flatMap((trajectory, trajectoryIndex) => {
       const path = `trajectory_groups[${groupIndex}].trajectories[${trajectoryIndex}]`
@@ -98,8 +100,10 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         for (const reason of reasons) options.onLeftOut?.(reason, groupIndex, trajectoryIndex)
       }
       skips.unsupported_exchange += trajectory.unsupportedExchangeCount
-      const advantage = advantages[groupIndex]?.[trajectoryIndex] ?? 0
-      if (advantage === 0) {
+      const advantages_G = advantages_P_G[groupIndex] ?? []
+      const advantage = advantages_G[trajectoryIndex] ?? 0
+      const credit = advantages_G.some((each) => each !== 0) ? (credits_P[groupIndex] ?? null) : null
+      if (advantage === 0 && credit === null) {
         skips.zero_advantage += 1
         noteLeftOut(before)
         return []
@@ -118,7 +122,8 @@ export function tokenizeGroups(groups: readonly TrajectoryGroup[], options: Toke
         counts[split.cause] += 1
         if (cut.length < NAMED_PATHS) cut.push(describeSplit(path, split, options.text.textOf))
       }
-      const merged = mergeTurns(histories.flat(), isSampledFrom(trajectory, options.currentStep))
+      const crediting = credit === null ? null : { advantage, credit }
+      const merged = mergeTurns(histories.flat(), isSampledFrom(trajectory, options.currentStep), crediting)
       const trainableTokenCount = merged.reduce((sum, sequence) => sum + sequence.trainableTokenCount, 0)
       if (trainableTokenCount === 0) skips.no_trainable_turn += 1
       noteLeftOut(before)
@@ -163,16 +168,27 @@ function describeSplit(
 
 type MergedSequence = Pick<
   TrainingSequence,
-  'tokenIds' | 'lossMask' | 'logprobs' | 'sampling' | 'trainableTokenCount' | 'isTruncated'
+  'tokenIds' | 'lossMask' | 'logprobs' | 'sampling' | 'trainableTokenCount' | 'isTruncated' | 'tokenAdvantages'
 >
+
+/** What makes advantages of tokens: that of their trajectory, and how rewards of turns count in its group. */
+interface Crediting {
+  readonly advantage: number
+  readonly credit: TurnCredit
+}
 
 /**
  * Joins turns into sequences by prefix merging.
  *
  * @param isOfStart they were sampled from the weights that the job starts from; default false
+ * @param crediting null: all tokens have the advantage of their trajectory
  * @returns as few sequences as the order of the turns allows; each turn's completion is in exactly one of them
  */
-export function mergeTurns(turns: readonly TrainableTurn[], isOfStart = false): MergedSequence[] {
+export function mergeTurns(
+  turns: readonly TrainableTurn[],
+  isOfStart = false,
+  crediting: Crediting | null = null,
+): MergedSequence[] {
   const runs: TrainableTurn[][] = []
   let open: { run: TrainableTurn[]; ids: number[] } | null = null
   for (const turn of turns) {
@@ -184,7 +200,7 @@ export function mergeTurns(turns: readonly TrainableTurn[], isOfStart = false): 
     for (let t = open.ids.length; t < turn.promptIds.length; t += 1) open.ids.push(turn.promptIds[t] ?? 0)
     for (let t = 0; t < turn.completionIds.length; t += 1) open.ids.push(turn.completionIds[t] ?? 0)
   }
-  return runs.map((run) => toSequence(run, isOfStart))
+  return runs.map((run) => toSequence(run, isOfStart, crediting))
 }
 
 /** @returns the error where the chat template refuses the trajectory: it is counted as that alone */
@@ -205,12 +221,13 @@ function turnsOf(
 }
 
 /** A run of turns, each prompt starting with all tokens before it. */
-function toSequence(run: readonly TrainableTurn[], isOfStart: boolean): MergedSequence {
+function toSequence(run: readonly TrainableTurn[], isOfStart: boolean, crediting: Crediting | null): MergedSequence {
   const last = run.at(-1)
   const length = last === undefined ? 0 : last.promptIds.length + last.completionIds.length
   const tokenIds = new Int32Array(length)
   const lossMask = new Uint8Array(length)
   const { logprobs, sampling } = sequenceSampling(run, length, isOfStart)
+  const tokenAdvantages = crediting === null ? null : new Float64Array(length)
   let filled = 0
   for (const turn of run) {
     const start = turn.promptIds.length
@@ -218,15 +235,22 @@ function toSequence(run: readonly TrainableTurn[], isOfStart: boolean): MergedSe
     tokenIds.set(turn.completionIds, start)
     lossMask.fill(1, start, start + turn.completionIds.length)
     filled = start + turn.completionIds.length
+    if (tokenAdvantages === null || crediting === null) continue
+    creditTokens(tokenAdvantages.subarray(start, filled), { ...crediting, ...(turn.credit ?? NOTHING) })
   }
   if (lossMask[0] === 1) {
     lossMask[0] = 0
+    tokenAdvantages?.fill(0, 0, 1)
     logprobs[0] = Number.NaN
   }
   const trainableTokenCount = lossMask.reduce((sum, bit) => sum + bit, 0)
   const isTruncated = run.some((turn) => turn.isTruncated)
-  return { tokenIds, lossMask, logprobs, sampling, trainableTokenCount, isTruncated }
+  const credited = tokenAdvantages === null ? {} : { tokenAdvantages }
+  return { tokenIds, lossMask, logprobs, sampling, trainableTokenCount, isTruncated, ...credited }
 }
+
+/** Of a history that does not say what its turns earned. */
+const NOTHING = { earned: { sum: 0, count: 0 } }
 
 function startsWith(ids: ArrayLike<number>, prefix: readonly number[]): boolean {
   if (ids.length < prefix.length) return false

@@ -15,6 +15,7 @@ import { isEmptyAnswer } from '../../formats/rows/notes/read-message.js'
 import { isSpelledBy } from '../../formats/rows/notes/spelled-text.js'
 import type { ChoiceSampling } from '../../formats/rows/sampling-record.js'
 import type { ChoiceItem, History, HistoryItem, SampledToken } from '../../formats/rows/trajectory.js'
+import { type Earned, earnedBefore } from './turn-rewards.js'
 
 /** Messages and tools as a chat template takes them: no nulls, content never missing. */
 export interface Conversation {
@@ -50,6 +51,8 @@ export interface TrainableTurn {
   readonly sampling?: ChoiceSampling | null
   /** The completion ended by length. */
   readonly isTruncated: boolean
+  /** What the turn earned, and what was earned before it; absent where its history does not say. */
+  readonly credit?: Pick<ChoiceItem, 'reward'> & { readonly earned: Earned }
 }
 
 /** Why something that was submitted does not train. */
@@ -144,6 +147,7 @@ export function trainableTurns(
 ): TrainableTurn[] {
   /** Items that a rendering was made of. */
   let renderedCount = 0
+  const earned = earnedBefore(history)
   const turns = history.items.flatMap((item, position) => {
     const turn = item.kind === 'choice' ? choiceTurn(item, position) : messageTurn(item, position)
     if (turn === null) return []
@@ -171,13 +175,20 @@ export function trainableTurns(
     }
     const isTruncated = choice.finishReason === 'length'
     const promptIds = choice.promptTokenIds ?? withoutThinkBlock(renderPrompt(position), completionIds, options.text)
-    return { promptIds, completionIds, logprobs: choice.logprobs, sampling, isTruncated }
+    const { logprobs } = choice
+    return { promptIds, completionIds, logprobs, sampling, isTruncated, ...creditAt(position, choice) }
   }
 
   function messageTurn(item: HistoryItem, position: number): TrainableTurn | null {
     const mayTrain =
       options.allowTrainingWithoutLogprobs && history.source === 'messages' && item.message['role'] === 'assistant'
     return mayTrain ? renderedTurn(position) : null
+  }
+
+  function creditAt(position: number, { reward }: Pick<ChoiceItem, 'reward'> = {}): Pick<TrainableTurn, 'credit'> {
+    const before = earned?.[position]
+    if (before === undefined) return {}
+    return { credit: { earned: before, ...(reward === undefined ? {} : { reward }) } }
   }
 
   function renderPrompt(position: number): ArrayLike<number> {
@@ -200,6 +211,7 @@ export function trainableTurns(
       logprobs: null,
       sampling: null,
       isTruncated: false,
+      ...creditAt(position),
     }
   }
 

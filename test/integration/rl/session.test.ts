@@ -1,7 +1,14 @@
 /** Training loops in TypeScript against a real service with real workers: what each call of a session does, and in which order. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createLogger } from '../../../src/base/logging/logger.js'
-import { type LocalService, type LossValue, startLocal, TrainableModel, type TrainingSession } from '../../../src/rl.js'
+import {
+  type LocalService,
+  type LossValue,
+  openLoss,
+  startLocal,
+  TrainableModel,
+  type TrainingSession,
+} from '../../../src/rl.js'
 
 const ROWS = [
   { prompt: [1, 20], tokens: [30, 40, 50, 60] },
@@ -98,7 +105,7 @@ describe('a session', () => {
     })
   })
 
-  test('every built-in loss takes what was sampled; where old and new policy are one, they have one gradient', async () => {
+  test('every built-in loss, and every one of the literature, takes what was sampled; where old and new policy are one, they have one gradient', async () => {
     await inSession(async (session) => {
       const prompt = [1, 20, 30]
       const samples = await session.sample(prompt, { n: 4, maxTokens: 5, seed: 1 })
@@ -113,6 +120,13 @@ describe('a session', () => {
       for (const loss of ['importance_sampling', 'ppo', 'cispo', 'dro'] as const) {
         const [, update] = await Promise.all([
           session.forwardBackward(rows, loss),
+          session.optimStep({ learningRate: 0, maxGradientNorm: 1 }),
+        ])
+        norms[loss] = update.gradientNorm
+      }
+      for (const loss of ['dual_clip', 'sapo', 'gpg', 'luspo', 'gspo_token', 'gmpo']) {
+        const [, update] = await Promise.all([
+          session.forwardBackward(rows, await openLoss(loss)),
           session.optimStep({ learningRate: 0, maxGradientNorm: 1 }),
         ])
         norms[loss] = update.gradientNorm

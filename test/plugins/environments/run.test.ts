@@ -83,6 +83,74 @@ test('a run measures, trains and measures, and says what came of each step', asy
   expect((await jobsOf(model)).length).toBe(2)
 })
 
+test('an environment of one task is played, and not trained in', async () => {
+  await register('single')
+  const single = join(folder, 'single.mjs')
+  writeFileSync(single, OWN.replace('length: 24', 'length: 1'))
+  const args = ['env', 'eval', single, 'single', '--max-tokens', '4', '--json']
+  expect(JSON.parse((await cli(args)).stdout)).toMatchObject({ groups: 1, exceptions: 0 })
+  const train = trainArgs('single', join(folder, 'single'), 1).map((each) => (each === own ? single : each))
+  expect((await cli(train)).stderr).toContain('has one task: training and measuring need tasks of their own')
+})
+
+test('advantages that compare with a greedy answer get one of each task', async () => {
+  const model = await register('greedy')
+  const out = join(folder, 'greedy')
+  const { exitCode, stderr } = await cli([...trainArgs('greedy', out, 1), '--advantage', 'remax'])
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 })
+  const groups = linesOf(join(out, 'groups', '1.jsonl')) as unknown as readonly {
+    readonly trajectories: readonly Played[]
+  }[]
+  for (const { trajectories } of groups) {
+    expect(trajectories.map(({ messages_and_choices: items }) => items.at(-1)?.sampling?.temperature ?? 1)).toEqual([
+      ...[1, 1, 1, 1, 0],
+    ])
+  }
+  const [job] = await jobsOf(model)
+  expect(job).toMatchObject({ status: 'completed' })
+})
+
+/** An episode as it is written, with what these tests read. */
+interface Played {
+  readonly reward: number
+  readonly messages_and_choices: readonly {
+    readonly reward?: number
+    readonly sampling?: { readonly temperature: number }
+  }[]
+}
+
+test('turns say what they earned where that is asked for', async () => {
+  await register('turns')
+  const steps = join(folder, 'steps.mjs')
+  writeFileSync(
+    steps,
+    `export const environment = {
+  tasks: Array.from({ length: 24 }, (_, i) => ({ prompt: 'number ' + i })),
+  create: ({ prompt }) => {
+    let turn = 0
+    return {
+      reset: () => ({ messages: [{ role: 'user', content: prompt }] }),
+      step: ({ content }) => ({ reward: [...content].length % 3, isDone: ++turn === 2, messages: [{ role: 'user', content: 'more' }] }),
+    }
+  },
+}
+`,
+  )
+  const out = join(folder, 'turns')
+  const args = trainArgs('turns', out, 1).map((each) => (each === own ? steps : each))
+  expect(await cli([...args, '--turn-rewards'])).toMatchObject({ exitCode: 0 })
+  const groups = linesOf(join(out, 'groups', '1.jsonl')) as unknown as readonly {
+    readonly trajectories: readonly Played[]
+  }[]
+  for (const { reward, messages_and_choices: items } of groups.flatMap(({ trajectories }) => trajectories)) {
+    const earned = items.flatMap((item) => (item.reward === undefined ? [] : [item.reward]))
+    expect(earned).toHaveLength(2)
+    expect(earned[0]! + earned[1]!).toBe(reward)
+  }
+  const refused = await cli([...args, '--turn-rewards', '--reward', 'exact'])
+  expect(refused.stderr).toContain('--turn-rewards')
+})
+
 test('another environment, model or option does not go on with a run', async () => {
   await register('other')
   const out = join(folder, 'whole')

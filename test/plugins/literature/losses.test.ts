@@ -39,6 +39,9 @@ interface PreferenceCase {
   readonly label_smoothing: number
   readonly chosen: readonly number[]
   readonly rejected: readonly number[]
+  /** Only where the loss reads them. */
+  readonly chosen_reference?: readonly number[]
+  readonly rejected_reference?: readonly number[]
   readonly value: number
   readonly gradient_chosen: readonly number[]
   readonly gradient_rejected: readonly number[]
@@ -219,7 +222,8 @@ describe('preference losses', () => {
     for (const golden of goldens.preferences) {
       const { loss, beta, label_smoothing, chosen, rejected } = golden
       const formula = traceLoss('dpo', named(loss).loss, { beta, label_smoothing })
-      const data = { inputs: { chosen, rejected }, length: chosen.length }
+      const { chosen_reference: chosenReference = chosen, rejected_reference: rejectedReference = chosen } = golden
+      const data = { inputs: { chosen, rejected, chosenReference, rejectedReference }, length: chosen.length }
       for (const of of ['chosen', 'rejected'] as const) {
         const { values, gradient } = formulaGradient(formula, data, { of })
         // TRL's shares of EXO are float32
@@ -239,12 +243,14 @@ describe('preference losses', () => {
         pairs[2 * pair * count + pair] = 1
         pairs[(2 * pair + 1) * count + pair] = -1
       })
-      const logp = Float32Array.from(chosen.flatMap((gain, pair) => [gain + 2, rejected[pair]! + 3]))
+      const two = chosen.map(() => 2)
+      const { chosen_reference: ofChosen = two, rejected_reference: ofRejected = two } = golden
+      const logp = chosen.flatMap((gain, pair) => [gain + ofChosen[pair]!, rejected[pair]! + ofRejected[pair]!])
       const outputs = await session.run({
-        logp: float32Tensor(logp, [1, 2 * count]),
+        logp: float32Tensor(Float32Array.from(logp), [1, 2 * count]),
         pairs: float32Tensor(pairs, [2 * count, count]),
-        reference_chosen: float32Tensor(new Float32Array(count).fill(2), [count]),
-        reference_rejected: float32Tensor(new Float32Array(count).fill(3), [count]),
+        reference_chosen: float32Tensor(Float32Array.from(ofChosen), [count]),
+        reference_rejected: float32Tensor(Float32Array.from(ofRejected), [count]),
         denominator: float32Tensor(Float32Array.of(1), []),
       })
       const wanted = golden.gradient_chosen.flatMap((slope, pair) => [slope, golden.gradient_rejected[pair]!])

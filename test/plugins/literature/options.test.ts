@@ -78,6 +78,9 @@ describe('a loss of a plugin', () => {
     ['rl', { loss_fn: 'grpo' }, /"grpo" is ppo here/],
     ['rl', { advantage_estimator: 'rloo' }, /"rloo" is leave_one_out here/],
     ['dpo', { loss_type: 'sppo' }, /"sppo" is sppo_hard here/],
+    ['dpo', { loss_type: 'aot_pair' }, /"aot_pair" is aot here/],
+    ['rl', { scale_rewards: 'batch' }, /"batch" is true with advantage_estimator group_batch_std here/],
+    ['rl', { scale_rewards: 'none' }, /"none" is false here/],
     ['rl', { loss_fn: 'vespo' }, /'gmpo'/],
   ])('refuses what it does not read: %s %j', (kind, config, message) => {
     expect(refusal(kind, config)).toMatch(message)
@@ -131,6 +134,7 @@ describe('advantages of the plugin', () => {
         ),
       }
       for (const { name } of ADVANTAGES) {
+        if (wanted[name] === undefined) continue
         const got = formulaAdvantages(groups, of(name))
         got.forEach((group, g) => {
           group.forEach((each, i) => {
@@ -156,6 +160,18 @@ describe('advantages of the plugin', () => {
     // the deviation of all rewards, and of what their groups' means leave
     expect(std![0]![1]).toBeCloseTo(0.5 / Math.sqrt(mean([0, 1, 0, 100]) - mean([0, 1, 0, 10]) ** 2), 5)
     expect(baseline![0]![1]).toBeCloseTo(0.5 / Math.sqrt(mean([0.25, 0.25, 25, 25])), 5)
+  })
+
+  it('compare with the greedy answer of each group, which is one of it', () => {
+    const groups = [
+      [1, 0, 0],
+      [2, 2],
+    ]
+    expect(formulaAdvantages(groups, of('remax'), [0, 2])).toEqual([
+      [1, 0, 0],
+      [0, 0],
+    ])
+    expect(whichTrain(groups, of('remax'))).toEqual([null, 'equal_rewards'])
   })
 
   it('leave out groups of equal rewards, with their reason', () => {

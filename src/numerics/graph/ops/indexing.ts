@@ -4,7 +4,7 @@
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { int, text } from '../attributes.js'
 import type { GraphBuilder } from '../builder.js'
-import type { Value } from '../graph.js'
+import type { Dim, Value } from '../graph.js'
 
 /** How scattered elements combine with what is there: `none` replaces (duplicates are undefined), `add` sums. */
 export type ScatterReduction = 'none' | 'add'
@@ -56,10 +56,15 @@ export function oneHot(g: GraphBuilder, indices: Value, depth: number): Value {
 export function topK(
   g: GraphBuilder,
   x: Value,
-  count: number,
+  count: Dim,
   axis = -1,
 ): { readonly values: Value; readonly indices: Value } {
-  const [values, indices] = g.node('TopK', [x, g.int64s([count])], { axis: int(axis) })
+  const shape = x.shape.map((dim, at) => (at === (axis < 0 ? axis + x.shape.length : axis) ? count : dim))
+  const outputs = [
+    { dtype: x.dtype, shape },
+    { dtype: 'int64' as const, shape },
+  ]
+  const [values, indices] = g.node('TopK', [x, g.shapeValue([count])], { axis: int(axis) }, { outputs })
   return { values: values as Value, indices: indices as Value }
 }
 

@@ -29,6 +29,10 @@ export const openFlags = {
     '--max-turns <n>',
     `turns of the model, 1 to 1000; default ${ENVIRONMENT_DEFAULTS.maxTurns}`,
   ),
+  turnRewards: flag.switch(
+    '--turn-rewards',
+    'each turn is judged by what is still to be earned, not by the reward of the whole episode',
+  ),
   seed: flag.integer(0)('--seed <n>', 'of tasks and rollouts: the same seed makes the same; default 0', {
     default: ENVIRONMENT_DEFAULTS.seed,
   }),
@@ -38,7 +42,10 @@ export const openFlags = {
     '--install',
     'fetch missing Python packages into the data folder; without it nothing is fetched',
   ),
-  isolate: flag.switch('--isolate', 'cut its processes off from the network (Linux)'),
+  isolate: flag.switch(
+    '--isolate',
+    'walls around its processes: no network, no other process, none of our folders (Linux)',
+  ),
   stepTimeout: flag.duration('--step-timeout <time>', 'for each question to the environment; default 60s', {
     default: ENVIRONMENT_DEFAULTS.stepTimeoutMs,
     isAdvanced: true,
@@ -95,6 +102,7 @@ export async function openByFlags(
     settings: Object.fromEntries(flags.set),
     seed: flags.seed,
     stepTimeoutMs: flags.stepTimeout,
+    turnRewards: flags.turnRewards,
     install: flags.install,
     isolate: flags.isolate,
     variables: Object.fromEntries(variables),
@@ -151,6 +159,7 @@ export function identityOf(flags: OpenFlags & EpisodeFlags): Readonly<Record<str
     set: Object.fromEntries(flags.set),
     seed: flags.seed,
     max_turns: flags.maxTurns ?? null,
+    ...(flags.turnRewards ? { turn_rewards: true } : {}),
     temperature: flags.temperature ?? 1,
     max_tokens: flags.maxTokens,
   }

@@ -59,6 +59,7 @@ async function playTasks(
     const feed = await openTasks(source, description, {
       seed: flags.seed,
       measured: isHeldOut ? flags.tasks : Math.min(32, flags.tasks),
+      isPlayed: true,
       signal,
     })
     const tasks = isHeldOut ? feed.heldOut : await feed.train(1, flags.tasks, signal)

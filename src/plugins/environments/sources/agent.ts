@@ -23,6 +23,7 @@ import { EnvironmentFailure } from '../failures.js'
 import { forgetRecorded, openRecorded, type RecordedAddress, takeRecorded } from '../recorded.js'
 import type { EnvironmentSource, EnvironmentTask, RolloutOptions, SourceSetup } from '../source.js'
 import { messagesOf, readTasks } from '../tasks-file.js'
+import { openDoor, walled } from '../walls.js'
 import { splitWords } from './words.js'
 
 /** Characters of what it printed that are kept. */
@@ -36,7 +37,7 @@ export async function openAgent(setup: SourceSetup): Promise<EnvironmentSource> 
   const name = `agent:${setup.target}`
   const [program, ...args] = splitWords(setup.target)
   if (program === undefined) throw new InvalidRequestError('unknown_environment', `"${name}" names no command`)
-  const command: string = program
+  const given: string = program
   if (setup.tasksFile === null) {
     throw new InvalidRequestError('tasks_missing', `${name} says who works, not what at`, {
       param: '--tasks-file',
@@ -48,6 +49,7 @@ export async function openAgent(setup: SourceSetup): Promise<EnvironmentSource> 
     messagesOf(row) === null ? 'a task needs "prompt" as text or "messages" as an array' : null,
   )
   const folders: string[] = []
+  const door = await openDoor(setup)
   let hasSaidLimit = false
 
   async function makeFolder(task: EnvironmentTask) {
@@ -74,10 +76,12 @@ export async function openAgent(setup: SourceSetup): Promise<EnvironmentSource> 
     }
     const place = { run, task: task.key, group, maxTurns: setup.maxTurns, expiresInSeconds: ADDRESS_SECONDS, signal }
     const address = await openRecorded(model, place)
+    const seen = { ...address, baseUrl: door.inside(address.baseUrl) }
     try {
       const { work, row } = await makeFolder(task)
-      const variables = variablesOf(address, { row, model: model.name, seed: options.seed })
-      const words = args.map((word) => fill(word, { prompt: promptOf(task), model: model.name, address }))
+      const variables = variablesOf(seen, { row, model: model.name, seed: options.seed })
+      const filled = args.map((word) => fill(word, { prompt: promptOf(task), model: model.name, address: seen }))
+      const [command, ...words] = walled([given, ...filled], setup, door)
       const output = await runAgent({ command, words, work, name, signal }, { ...seenVariables(setup), ...variables })
       const trajectory = await takeRecorded(model, address, { name, signal })
       Object.assign(trajectory.metadata, { folder: work, output })
@@ -100,6 +104,7 @@ export async function openAgent(setup: SourceSetup): Promise<EnvironmentSource> 
     rollout,
     close: async () => {
       for (const folder of folders.splice(0)) await rm(folder, { recursive: true, force: true })
+      await door.close()
     },
   }
 }

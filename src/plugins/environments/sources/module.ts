@@ -98,7 +98,8 @@ export async function openModule(setup: SourceSetup): Promise<EnvironmentSource>
     async rollout(task, { model, seed, signal }) {
       const episode = own.create === undefined ? oneTurn(task) : await own.create(task.facts, { seed: task.seed })
       try {
-        return await play(model, episode, { ...model.sampling, seed, signal, maxTurns: setup.maxTurns })
+        const { maxTurns, turnRewards } = setup
+        return await play(model, episode, { ...model.sampling, seed, signal, maxTurns, turnRewards })
       } finally {
         if ('close' in episode && typeof episode.close === 'function') await episode.close()
       }

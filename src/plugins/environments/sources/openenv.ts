@@ -118,6 +118,7 @@ export async function openOpenEnv(setup: SourceSetup): Promise<EnvironmentSource
             seed,
             signal,
             maxTurns: setup.maxTurns,
+            turnRewards: setup.turnRewards,
           })
         } finally {
           socket.close()

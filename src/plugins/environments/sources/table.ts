@@ -20,7 +20,7 @@ export const SOURCES: readonly SourceKind[] = [
     target: '<address of the server>',
     summary: 'a server of the OpenEnv kind, already running',
     example: 'openenv:http://127.0.0.1:8000',
-    takes: ['settings', 'maxTurns', 'tasksFile'],
+    takes: ['settings', 'maxTurns', 'turnRewards', 'tasksFile'],
     open: async (setup) => (await import('./openenv.js')).openOpenEnv(setup),
   },
   {
@@ -36,7 +36,7 @@ export const SOURCES: readonly SourceKind[] = [
     target: '<environment>',
     summary: 'an environment of the Python package verifiers, which asks the model itself',
     example: 'verifiers:wordle',
-    takes: ['settings', 'maxTurns', 'python', 'install', 'variables'],
+    takes: ['settings', 'maxTurns', 'python', 'install', 'isolate', 'variables'],
     open: async (setup) => (await import('./verifiers.js')).openVerifiers(setup),
   },
   {
@@ -44,7 +44,7 @@ export const SOURCES: readonly SourceKind[] = [
     target: '<command>',
     summary: 'a program that asks the model itself, by its base URL',
     example: 'agent:"my-agent {prompt}"',
-    takes: ['settings', 'maxTurns', 'tasksFile', 'variables'],
+    takes: ['settings', 'maxTurns', 'tasksFile', 'isolate', 'variables'],
     open: async (setup) => (await import('./agent.js')).openAgent(setup),
   },
   {
@@ -52,7 +52,7 @@ export const SOURCES: readonly SourceKind[] = [
     target: '<path of a module>',
     summary: 'a module of your own that exports an environment',
     example: './my-env.mjs',
-    takes: ['maxTurns'],
+    takes: ['maxTurns', 'turnRewards'],
     isAddress: (text) => MODULES.has(extname(text)) && !/^[a-z][a-z-]+:/.test(text),
     open: async (setup) => (await import('./module.js')).openModule(setup),
   },

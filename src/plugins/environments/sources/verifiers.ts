@@ -16,6 +16,7 @@ import { findPython } from '../python-packages.js'
 import { openRecorded, type RecordedAddress, takeRecorded } from '../recorded.js'
 import type { AskedModel, EnvironmentSource, EnvironmentTask, RolloutOptions, SourceSetup } from '../source.js'
 import { seedOf } from '../tasks.js'
+import { openDoor } from '../walls.js'
 
 const REQUIREMENTS = ['verifiers>=0.4,<0.5']
 /** The package is imported at the first question, which may fetch what the environment is made of. */
@@ -31,7 +32,8 @@ export async function openVerifiers(setup: SourceSetup): Promise<EnvironmentSour
   const name = `verifiers:${setup.target}`
   const python = await findPython(setup, { module: 'verifiers', requirements: REQUIREMENTS })
   const bridge = join(packageRoot(), 'src', 'plugins', 'environments', 'python', 'verifiers_bridge.py')
-  const child = createAnswering(childOf(setup, name, [python, '-u', bridge]))
+  const door = await openDoor(setup)
+  const child = createAnswering(childOf(setup, name, [python, '-u', bridge], door))
   const of = { name: setup.target, settings: setup.settings, max_turns: setup.maxTurns }
   const timeoutMs = Math.max(setup.stepTimeoutMs, START_MS)
   const addressOf = createAddresses(name)
@@ -51,7 +53,10 @@ export async function openVerifiers(setup: SourceSetup): Promise<EnvironmentSour
       const { maxTokens } = model.sampling
       // what else there is of sampling is the address's
       const sampling = maxTokens === undefined ? {} : { max_tokens: maxTokens }
-      const asked = { ...of, ...{ place: place ?? 0, base_url: address.baseUrl, model: model.name, sampling, episode } }
+      const asked = {
+        ...of,
+        ...{ place: place ?? 0, base_url: door.inside(address.baseUrl), model: model.name, sampling, episode },
+      }
       const trace = traceOf(name, await child.ask('run', asked, { timeoutMs: EPISODE_MS, signal }))
       const trajectory = await takeRecorded(model, address, { session: trace.id, name, signal })
       trajectory.reward = trace.reward
@@ -84,7 +89,10 @@ export async function openVerifiers(setup: SourceSetup): Promise<EnvironmentSour
       return found.map((task) => toTask(name, task, split))
     },
     rollout,
-    close: () => child.close(),
+    async close() {
+      await child.close()
+      await door.close()
+    },
   }
 }
 

@@ -1,6 +1,7 @@
 /**
  * What a preference job needs to know besides its pairs: its options, and the loss that they describe.
  */
+import { hasOperator } from '#base/formula/formula.js'
 import type { OptionsOf } from '#contract/jobs/kinds.js'
 import type { PreferenceLossOptions } from '#numerics/nn/preference-loss.js'
 import { formulaOf, type Hyperparameters, toHyperparameters } from '#training/trainer/hyperparameters.js'
@@ -8,6 +9,8 @@ import { formulaOf, type Hyperparameters, toHyperparameters } from '#training/tr
 export interface DpoHyperparameters extends Hyperparameters<OptionsOf<'dpo'>> {
   /** The loss, as the train graph takes it. */
   readonly preferenceLoss: PreferenceLossOptions
+  /** The loss compares the pairs of a batch, which therefore runs at once. */
+  readonly isTogether: boolean
 }
 
 /** @param options resolved */
@@ -27,5 +30,6 @@ export function dpoHyperparameters(options: OptionsOf<'dpo'>): DpoHyperparameter
     sftWeight: sftWeight ?? 0,
     ...weights,
   }
-  return { ...toHyperparameters(options), preferenceLoss }
+  const isTogether = formula !== null && hasOperator(formula, 'batchSort')
+  return { ...toHyperparameters(options), preferenceLoss, isTogether }
 }

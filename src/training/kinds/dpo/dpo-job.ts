@@ -119,10 +119,15 @@ export function outlineDpo({ survey, hyperparameters, validation }: DpoJob, { pr
 }
 
 /** What the job's rows take, before any is read. */
-export function memoryNeeds({ survey, validation }: Pick<DpoJob, 'survey' | 'validation'>): MemoryNeeds {
+export function memoryNeeds({
+  survey,
+  validation,
+  hyperparameters,
+}: Pick<DpoJob, 'survey' | 'validation' | 'hyperparameters'>): MemoryNeeds {
+  const { isTogether, batchSize } = hyperparameters
   return {
     loss: 'preference',
-    largest: largestPairBatch(survey),
+    largest: largestPairBatch(survey, isTogether ? Math.min(batchSize, survey.pairCount) : null),
     measured: validation === null ? null : largestPairBatch(validation.survey),
   }
 }
@@ -160,7 +165,7 @@ async function* trainBatches(job: DpoJob, context: JobContext): AsyncGenerator<T
       async makeStep(batch, learningRate) {
         const startedMs = clock.monotonicMs()
         const reference = references[batch.index] ?? noLogps(batch.pairs.length)
-        const parts = toPairRows(batch.pairs)
+        const parts = toPairRows(batch.pairs, hyperparameters)
         const result = await trainer.step(toMicroBatches(parts, reference, hyperparameters.preferenceLoss), {
           learningRate,
           gradientStep: progress.stepCount + 1,

@@ -36,10 +36,13 @@ export function preferenceMeasures(
   const rejected = (pair: number): number => logps(pair).rejected - (other.rejected[pair] ?? 0)
   const margin = (pair: number): number => chosen(pair) - rejected(pair)
   const sft = -sum(policy.chosen) / sum(policy.tokens.chosen)
+  const column = (read: (pair: number) => number) => Float64Array.from({ length: count }, (_, pair) => read(pair))
   const ofFormula = formulaLosses(
     {
-      chosen: Float64Array.from({ length: count }, (_, pair) => chosen(pair)),
-      rejected: Float64Array.from({ length: count }, (_, pair) => rejected(pair)),
+      chosen: column(chosen),
+      rejected: column(rejected),
+      chosenReference: column((pair) => other.chosen[pair] ?? 0),
+      rejectedReference: column((pair) => other.rejected[pair] ?? 0),
     },
     options,
   )
@@ -60,7 +63,7 @@ export function preferenceMeasures(
 
 /** The loss of each pair where it is a formula; else null. */
 function formulaLosses(
-  inputs: { readonly chosen: Float64Array; readonly rejected: Float64Array },
+  inputs: Readonly<Record<'chosen' | 'rejected' | 'chosenReference' | 'rejectedReference', Float64Array>>,
   { formula = null }: PreferenceLossOptions,
 ): Float64Array | null {
   return formula === null ? null : evaluateFormula(formula, { inputs, length: inputs.chosen.length })

@@ -35,7 +35,7 @@ export async function planDpo(
   let cost = 0
   for await (const batch of job.openBatches()) {
     tokenCount += batch.tokenCount
-    cost += costOf(pairBatchSizes(batch.pairs))
+    cost += costOf(pairBatchSizes(batch.pairs, hyperparameters))
     for (const pair of batch.pairs) {
       for (const [a, answer] of answers(pair).entries()) {
         if (sequences.length >= SHOWN_SEQUENCES) break

@@ -25,8 +25,13 @@ interface PairEntry {
   readonly length: number
 }
 
+/** How pairs of a batch run: apart where they are many tokens, or all at once, as a loss needs that compares them. */
+export interface PairParting {
+  readonly isTogether?: boolean
+}
+
 /** Pairs that run together, the longest first; a longer one than the limit goes alone. */
-function partPairs(pairs: readonly PreferencePair[]): PairEntry[][] {
+function partPairs(pairs: readonly PreferencePair[], { isTogether = false }: PairParting): PairEntry[][] {
   const sorted = pairs
     .map((pair, index) => ({ pair, index, length: pairLength(pair) }))
     .sort((a, b) => b.length - a.length || a.index - b.index)
@@ -34,26 +39,30 @@ function partPairs(pairs: readonly PreferencePair[]): PairEntry[][] {
   for (const entry of sorted) {
     const part = parts.at(-1)
     const length = part?.[0]?.length ?? 1
-    if (part !== undefined && 2 * (part.length + 1) * length <= MICRO_BATCH_TOKENS) part.push(entry)
+    const fits = isTogether || 2 * ((part?.length ?? 0) + 1) * length <= MICRO_BATCH_TOKENS
+    if (part !== undefined && fits) part.push(entry)
     else parts.push([entry])
   }
   return parts
 }
 
 /** Sizes of the batches that pairs run in. */
-export function pairBatchSizes(pairs: readonly PreferencePair[]): BatchSize[] {
-  return partPairs(pairs).map((part) => ({ rows: 2 * part.length, length: part[0]?.length ?? 1 }))
+export function pairBatchSizes(pairs: readonly PreferencePair[], parting: PairParting = {}): BatchSize[] {
+  return partPairs(pairs, parting).map((part) => ({ rows: 2 * part.length, length: part[0]?.length ?? 1 }))
 }
 
-/** The largest micro-batch the data can make. */
-export function largestPairBatch({ longestLength }: Pick<PreferenceSurvey, 'longestLength'>): BatchSize {
+/** The largest micro-batch the data can make. @param together pairs of a batch that runs at once; null: they run apart */
+export function largestPairBatch(
+  { longestLength }: Pick<PreferenceSurvey, 'longestLength'>,
+  together: number | null = null,
+): BatchSize {
   const length = paddedLength(Math.max(1, longestLength))
-  return { rows: Math.max(2, 2 * Math.floor(MICRO_BATCH_TOKENS / (2 * length))), length }
+  return { rows: 2 * (together ?? Math.max(1, Math.floor(MICRO_BATCH_TOKENS / (2 * length)))), length }
 }
 
 /** Pairs as rows of graphs. */
-export function toPairRows(pairs: readonly PreferencePair[]): PairRows[] {
-  return partPairs(pairs).map((part) => ({
+export function toPairRows(pairs: readonly PreferencePair[], parting: PairParting = {}): PairRows[] {
+  return partPairs(pairs, parting).map((part) => ({
     indices: part.map(({ index }) => index),
     batch: toRowBatch(
       part.flatMap(({ pair }) => answers(pair).map(({ tokenIds, lossMask }) => sequenceRow(tokenIds, lossMask))),

@@ -9,10 +9,10 @@ import { createDataNotes, type DataNotes } from '#formats/rows/notes/data-notes.
 import type { TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { countTraining, whichTrain } from '#formats/rows/which-train.js'
 import type { RolloutNotes } from '#training/rollouts/rollout-notes.js'
-import { advantagesOf } from '#training/rows/advantages.js'
 import type { PackedRow } from '#training/rows/pack.js'
 import type { TrainingSequence } from '#training/rows/tokenize.js'
 import { buildTrainingBatch, type PackedStep, packedRowCost } from '#training/rows/training-batch.js'
+import { advantagesOfGroups } from '#training/rows/turn-rewards.js'
 import { type SkipReason, skipMetrics, type TrajectoryText } from '#training/rows/turns.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
 import type { JobContext, TrainingEvent } from '#training/trainer/job.js'
@@ -190,7 +190,7 @@ export function planRl(job: RlJob, context: JobContext): JobPlan {
 /** The first groups, with the advantages that they have among all. */
 function describeGroups(groups: readonly TrajectoryGroup[], hyperparameters: RlHyperparameters): PlannedGroup[] {
   const rewards_P_G = rewardsOf(groups)
-  const advantages_P_G = advantagesOf(rewards_P_G, hyperparameters)
+  const { advantages_P_G } = advantagesOfGroups(groups, hyperparameters)
   const reasons = whichTrain(rewards_P_G, hyperparameters.advantageEstimator)
   return rewards_P_G.slice(0, SHOWN_GROUPS).map((rewards, index) => ({
     index,

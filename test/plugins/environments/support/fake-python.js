@@ -4,7 +4,7 @@
  * name says.
  */
 import { spawn } from 'node:child_process'
-import { existsSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, writeFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
 // what is looked for is there
@@ -34,6 +34,7 @@ const FAULTS = {
   },
   nan: ({ id }) => say({ id, ok: true, reward: 'nan' }),
   refuse: ({ id }) => say({ id, ok: false, error: 'ValueError: no such answer' }),
+  lengths: ({ id, answer }) => say({ id, ok: true, reward: (answer.length % 5) / 4 }),
   over: ({ id }) => say({ id, ok: true, reward: 7 }),
   // hangs once: the next process finds the file
   once(request, settings) {
@@ -56,5 +57,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (op === 'describe')
     say({ id, ok: true, version: '0.1.25', config: { settings, seen: Object.keys(process.env).sort() } })
   else if (op === 'tasks') say({ id, ok: true, tasks: request.seeds.map(questionOf) })
-  else (FAULTS[dataset] ?? score)(request, settings)
+  else {
+    if (process.env.FAKE_PLAYED) appendFileSync(process.env.FAKE_PLAYED, `${dataset}\n`)
+    ;(FAULTS[dataset] ?? score)(request, settings)
+  }
 }

@@ -4,14 +4,13 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import { createTurns } from '#base/util/turns.js'
+import { BEHIND_ALL } from '#inference/engine/generation.js'
 import { createRateLimiter } from '#service/http/middleware/rate-limit.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import type { PluginStart } from '#service/plugin.js'
 import type { BatchLine, LineAnswer } from './batch-lines.js'
 import type { BatchRecord } from './storage/batches.js'
 
-/** Behind every request that is not put behind by its own client: the scheduler takes lower numbers first. */
-export const BATCH_PRIORITY = 100_000_000
 /** For so long after a request of others no line is asked beside another one: their clients may send the next soon. */
 const QUIET_MS = 500
 /** Between two looks for requests of others. */
@@ -39,7 +38,7 @@ export function principalOf({
   usageProject,
 }: Pick<BatchRecord, 'entity' | 'project' | 'keyId' | 'usageProject'>): Principal {
   const nobody = { keyPrefix: '', sessionId: null, scope: 'write' } as const
-  return { entity, project, keyId, usageProject, ...nobody, priority: BATCH_PRIORITY }
+  return { entity, project, keyId, usageProject, ...nobody, priority: BEHIND_ALL }
 }
 
 interface Asked {

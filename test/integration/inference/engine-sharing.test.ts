@@ -2,6 +2,7 @@
  * Who shares what: prompts computed once, rows and time divided over requests, and answers that do not show it.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { BEHIND_ALL } from '#inference/engine/generation.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import {
   countingRuntime,
@@ -237,6 +238,40 @@ describe('rows', () => {
       generate(engine, promptOf(4, i), GREEDY, { priority }).then(() => order.push(i))
     await Promise.all([run(0, 0), run(5, 1), run(-1, 2), run(0, 3)])
     expect(order).toEqual([2, 0, 3, 1])
+    await engine.close()
+  })
+
+  it('have nobody beside others who is behind all: their steps are as they are alone, and what waited loses nothing', async () => {
+    const rules = { ...RANDOM, n: 3, maxTokens: 40, seed: 5n }
+    const asked = { ...GREEDY, maxTokens: 12 }
+    const quiet = await engineFor(prepared)
+    const expected = await generate(quiet, promptOf(10), rules)
+    const alone = await generate(quiet, promptOf(20, 1), asked)
+    await quiet.close()
+    const { runtime, steps } = countingRuntime()
+    const engine = await engineFor(prepared, { runtime, prefixCacheBytes: 0 })
+    let begin: () => void = () => undefined
+    const begun = new Promise<void>((resolve) => (begin = resolve))
+    const told: string[] = []
+    const tell = (who: string) => (): boolean => {
+      begin()
+      told.push(who)
+      return true
+    }
+    const behind = generate(engine, promptOf(10), rules, { priority: BEHIND_ALL, onToken: tell('behind') })
+    await begun
+    // a prompt of those behind waits, too, and so does one that comes meanwhile
+    const later = generate(engine, promptOf(30, 2), GREEDY, { priority: BEHIND_ALL, onToken: tell('behind') })
+    const person = generate(engine, promptOf(20, 1), asked, { onToken: tell('person') })
+    expect((await person).ids()).toEqual(alone.ids())
+    const own = told.slice(told.indexOf('person'), told.lastIndexOf('person') + 1)
+    expect(own).toEqual(Array.from({ length: 12 }, () => 'person'))
+    const from = steps.indexOf(20)
+    expect(steps.slice(from, from + 12)).toEqual([20, ...Array.from({ length: 11 }, () => 1)])
+    expect((await later).ids()).toHaveLength(8)
+    const got = await behind
+    for (let i = 0; i < 3; i++) expect(got.ids(i), `choice ${i}`).toEqual(expected.ids(i))
+    expect(engine.waitingRequests).toBe(0)
     await engine.close()
   })
 

@@ -2,7 +2,7 @@
  * A request inside the engine, from admission to its last event.
  */
 
-import type { GenerationListener, GenerationRequest } from '../generation.js'
+import { BEHIND_ALL, type GenerationListener, type GenerationRequest } from '../generation.js'
 import type { KvSequence, LoadedAdapter } from '../model-runner.js'
 import { type Beam, BeamSearch } from '../sampling/beam-search.js'
 import { Choice } from '../sampling/choice.js'
@@ -26,6 +26,8 @@ export interface ActiveRequest {
   /** Requests are numbered as they come. */
   readonly arrival: number
   readonly priority: number
+  /** Whether it is computed only while no other request is. */
+  readonly isBehind: boolean
   /** Requests of different keys take turns. */
   readonly keyId: string
   /** When it was let in, by the clock of the process; infinite before. */
@@ -70,6 +72,7 @@ export function activateRequest(
   const options = { rules, stopRules, promptIds: promptTokenIds, isSpeculative }
   const beam = rules.beam ?? null
   const beams = beam === null ? null : new BeamSearch({ rules, stopRules, promptIds: promptTokenIds, beam })
+  const { priority = 0 } = request
   const search = beams === null ? null : { beams, held: new Map<Beam, KvSequence | null>(), prompt: null }
   const choices = beams?.beams ?? Array.from({ length: rules.n }, (_, index) => new Choice(index, options))
   return {
@@ -78,7 +81,8 @@ export function activateRequest(
     choices,
     search,
     arrival,
-    priority: request.priority ?? 0,
+    priority,
+    isBehind: priority >= BEHIND_ALL,
     keyId: request.keyId ?? '',
     admittedMs: Number.POSITIVE_INFINITY,
     adapter: null,

@@ -38,6 +38,8 @@ export class PromptQueue {
   readonly #runner: ModelRunner
   readonly #prefixes: PrefixCache
   #prompts: Prompt[] = []
+  /** Whether prompts wait whose requests are behind all others. */
+  isHolding = false
   /** Tokens computed for each key that has prompts here; one that comes anew begins where the least served one is. */
   readonly #served = new Map<string, number>()
   /** Milliseconds of a token where a prompt begins to be computed, as measured lately. */
@@ -48,13 +50,19 @@ export class PromptQueue {
     this.#prefixes = prefixes
   }
 
+  /** Those that may be computed now. */
   get length(): number {
-    return this.#prompts.length
+    return this.#open().length
+  }
+
+  /** Requests of these. */
+  get requests(): readonly ActiveRequest[] {
+    return this.#open().flatMap(({ followers }) => followers)
   }
 
   /** Requests whose prompts are not computed yet. */
-  get requests(): readonly ActiveRequest[] {
-    return this.#prompts.flatMap(({ followers }) => followers)
+  get requestCount(): number {
+    return this.#prompts.reduce((sum, { followers }) => sum + followers.length, 0)
   }
 
   get sizeBytes(): number {
@@ -180,9 +188,15 @@ export class PromptQueue {
     return done
   }
 
+  #open(): readonly Prompt[] {
+    return this.isHolding ? this.#prompts.filter(({ isBehind }) => !isBehind) : this.#prompts
+  }
+
   /** Prompts that can go on, by whose turn it is. */
   #due(): Prompt[] {
-    return this.#prompts.filter((prompt) => !prompt.isWaiting).sort((a, b) => this.#compare(a, b))
+    return this.#open()
+      .filter((prompt) => !prompt.isWaiting)
+      .sort((a, b) => this.#compare(a, b))
   }
 
   #compare(a: Prompt, b: Prompt): number {

@@ -64,6 +64,11 @@ export class Prompt {
     return minOf(this.followers.map(({ priority }) => priority))
   }
 
+  /** Whether all who wait for it wait for others first. */
+  get isBehind(): boolean {
+    return this.followers.every(({ isBehind }) => isBehind)
+  }
+
   /** Whether an earlier prompt is still computing what this one needs too. */
   get isWaiting(): boolean {
     if (this.#source === null) return false

@@ -88,7 +88,7 @@ export class Scheduler {
 
   /** Requests whose answers have not begun. */
   get waitingRequests(): number {
-    return this.queuedRequests + this.#prompts.requests.length
+    return this.queuedRequests + this.#prompts.requestCount
   }
 
   /** Memory of requests in progress. */
@@ -103,8 +103,19 @@ export class Scheduler {
 
   /** Whether a turn would do something. @param isCalled whether requests are about to be ended from outside */
   hasWork(isCalled: boolean): boolean {
-    const mustEnd = isCalled || [...this.requests.values()].some(({ isAborted }) => isAborted)
-    return this.requests.size > (mustEnd ? 0 : this.#loading.size + this.#seats.blockedRequests)
+    const all = [...this.requests.values()]
+    if (isCalled || all.some(({ isAborted }) => isAborted)) return all.length > 0
+    const blocked = this.#seats.blockedRequests
+    const isHolding = this.#isHolding
+    return all.some((active) => !(this.#loading.has(active) || blocked.has(active) || (isHolding && active.isBehind)))
+  }
+
+  /** Whether requests that are behind all others wait: another one is inside. */
+  get #isHolding(): boolean {
+    for (const { isBehind, admittedMs } of this.requests.values()) {
+      if (!isBehind && admittedMs !== Number.POSITIVE_INFINITY) return true
+    }
+    return false
   }
 
   /** @param isReady false: it may be let in once `ready` is called */
@@ -145,6 +156,9 @@ export class Scheduler {
   /** Lets requests in, gives choices rows, and makes one step. */
   async turn(): Promise<void> {
     this.#letIn()
+    const isHolding = this.#isHolding
+    this.#prompts.isHolding = isHolding
+    this.#seats.hold(isHolding)
     this.#resume()
     this.#startChoices()
     const budget = this.#turns.next(performance.now())

@@ -5,6 +5,8 @@
  * together than apart. One with few choices does not wait for one with many, though: while another request of twice as many has
  * more rows, it is next, and gets them from there. A request of higher priority gets rows from the lowest, one of a key that has fewer
  * rows than another key from that key's newest request. The choice that gives way keeps what it has computed and waits here.
+ *
+ * Requests behind all others have no row while another one is inside: each more row makes the step of all longer.
  */
 
 import type { KvSequence } from '../model-runner.js'
@@ -52,6 +54,15 @@ export class SeatQueue {
 
   /** How often a running choice gave its row to another. */
   parkedCount = 0
+  #isHolding = false
+
+  /** Takes rows from requests that are behind all others, and gives them none. @param isHolding whether another one is computed */
+  hold(isHolding: boolean): void {
+    this.#isHolding = isHolding
+    if (!isHolding) return
+    const behind = [...this.#running.running].flatMap(([{ isBehind }, seats]) => (isBehind ? seats : []))
+    for (const seat of behind) this.#wait(this.#running.park(seat))
+  }
 
   /** All choices of a request whose prompt is computed. */
   push(active: ActiveRequest, prompt: ComputedPrompt): void {
@@ -80,10 +91,10 @@ export class SeatQueue {
   }
 
   /** Requests that cannot do anything before a mask comes. */
-  get blockedRequests(): number {
+  get blockedRequests(): ReadonlySet<ActiveRequest> {
     const counts = new Map<ActiveRequest, number>()
     for (const { active } of this.#held) counts.set(active, (counts.get(active) ?? 0) + 1)
-    return [...counts].filter(([active, count]) => count === active.open.size).length
+    return new Set([...counts].flatMap(([active, count]) => (count === active.open.size ? [active] : [])))
   }
 
   forget(active: ActiveRequest): void {
@@ -136,7 +147,9 @@ export class SeatQueue {
 
   /** The first request that has a claim on another's row, or else the first one if a row is free. */
   #nextRequest(free: number): { readonly active: ActiveRequest; readonly victim: Seat | null } | null {
-    const requests = [...this.#seats.keys()].sort((a, b) => (isBefore(a, b) ? -1 : 1))
+    const requests = [...this.#seats.keys()]
+      .filter(({ isBehind }) => !(isBehind && this.#isHolding))
+      .sort((a, b) => (isBefore(a, b) ? -1 : 1))
     for (const active of requests) {
       const victim = this.#victimFor(active) ?? this.#victimOfKey(active)
       if (victim !== null) return { active, victim }

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { BATCH_PRIORITY } from '#plugins/batches/ask-line.js'
+import { BEHIND_ALL } from '#inference/engine/generation.js'
 import {
   createTestService,
   type TestService,
@@ -130,7 +130,7 @@ describe('a batch', () => {
     const lines = [...Array.from({ length: 64 }, (_, i) => say(i, 'COUNT')), say('mine', 'PRIORITY')]
     const batch = await untilEnded((await submit(lines)).id)
     const answers = byId(await read(batch.output_file_id))
-    expect(contentOf(answers.get('line mine'))).toBe(`priority:${BATCH_PRIORITY}`)
+    expect(contentOf(answers.get('line mine'))).toBe(`priority:${BEHIND_ALL}`)
     const counts = Array.from({ length: 64 }, (_, i) =>
       Number(String(contentOf(answers.get(`line ${i}`))).replace('running:', '')),
     )

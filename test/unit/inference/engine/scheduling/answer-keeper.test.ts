@@ -42,6 +42,7 @@ function endedSeat(seed: number): Seat {
       },
       choices: [choice],
       search: null,
+      isBehind: false,
       arrival: seed,
       priority: 0,
       keyId: '',

@@ -17,6 +17,7 @@ import { init } from './init/plugin.js'
 import { literature } from './literature/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
+import { mcp } from './mcp/plugin.js'
 import { messages } from './messages/plugin.js'
 import { page } from './page/plugin.js'
 import { postgres } from './postgres/plugin.js'
@@ -55,6 +56,7 @@ const plugins = [
   webhooks,
   engineNodes,
   remoteWorkers,
+  mcp,
   demo,
   init,
   modelExport,

@@ -32,6 +32,7 @@ const offline = new Set([
   'env list',
   'grader check',
   'check openai',
+  'skills add',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))
 /** Commands that name one thing, which may be missing. */
@@ -50,6 +51,7 @@ const naming = online.filter(
       'loops list',
       'sessions list',
       'whoami',
+      'mcp',
       'train options',
     ].includes(name),
 )

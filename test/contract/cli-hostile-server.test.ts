@@ -17,6 +17,7 @@ const withoutServer = new Set([
   'data convert',
   'grader check',
   'check openai',
+  'skills add',
   'env check',
   'env list',
   'serve',

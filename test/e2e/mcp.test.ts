@@ -1,6 +1,6 @@
 /** An agent that starts a program: `trainyard mcp` over standard input, and the skill that it brings. */
 import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Client } from '@modelcontextprotocol/client'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -85,9 +85,10 @@ test('has the tools of the server, reads files of its machine, and takes a task 
 
 test('a skill is written where agents look, and nothing that was changed is lost', async () => {
   const folder = join(home.path, 'skills')
-  const written = await cli(['skills', 'add', folder], { home: home.path })
+  const written = await cli(['skills', 'add', folder, '--json'], { home: home.path })
   expect(written.exitCode).toBe(0)
-  const path = join(folder, 'trainyard', 'SKILL.md')
+  const { path } = JSON.parse(written.stdout) as { path: string }
+  expect(dirname(path)).toBe(join(folder, 'trainyard'))
   const text = await readFile(path, 'utf8')
   expect(text).toMatch(/^---\nname: trainyard\ndescription: /)
   expect((await cli(['skills', 'add', folder], { home: home.path })).exitCode).toBe(0)

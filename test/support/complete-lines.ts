@@ -32,6 +32,8 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   'env rollout': [own, 'email-agent'],
   'env train': [own, 'email-agent', '--out', run],
   'env list': [],
+  mcp: [],
+  'skills add': [],
   compare: ['email-agent:step1', 'email-agent', '--prompts', prompts],
   tune: ['email-agent', '--prompts', prompts, '--held-out', prompts],
   eval: ['email-agent', '--prompts', prompts],

@@ -24,7 +24,9 @@ export const mcp = defineCommand({
   args: {},
   flags: {},
   exits: [],
-  async run({ config, credential, signal, version }) {
+  async run({ config, connect, credential, signal, version }) {
+    // a server that is not there, or does not take the key, is told as by every command, and not in the words of the protocol
+    await (await connect()).whoami({ signal })
     const key = (await credential())?.key
     const url = new URL(`${config.get('server').replace(/\/+$/, '')}/mcp`)
     const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` }

@@ -4,6 +4,7 @@
 
 import { type Interval, meanInterval } from '#base/statistics/interval.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
+import { append } from '#base/util/lists.js'
 import type { EndpointTable } from '#contract/endpoints/table.js'
 import type { KeyScope } from '#contract/wire/access/key-words.js'
 import { mayAsk } from './file-tools.js'
@@ -122,7 +123,7 @@ async function outputItems(path: string, call: ToolCall): Promise<readonly JsonO
   for (let after = ''; ; ) {
     const page = (await askFor(call, 'GET', `${path}?limit=${PAGE}${after}`)) as JsonObject
     const data = page['data'] as readonly JsonObject[]
-    all.push(...data)
+    append(all, data)
     const last = data.at(-1)?.['id']
     if (page['has_more'] !== true || last === undefined) return all
     after = `&after=${encodeURIComponent(String(last))}`

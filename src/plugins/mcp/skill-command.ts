@@ -25,7 +25,7 @@ export const addSkill = defineCommand({
   async run({ args, flags, output }) {
     const folder = join(resolve(args.folder ?? join('.agents', 'skills')), 'trainyard')
     const path = join(folder, FILE)
-    const text = await readFile(join(packageRoot(), 'src', 'plugins', 'mcp', 'skill', FILE), 'utf8')
+    const text = await readFile(join(packageRoot(), 'src', 'plugins', 'mcp', FILE), 'utf8')
     const before = await readFile(path, 'utf8').catch(() => null)
     if (before !== null && before !== text && !flags.force) {
       throw new ConflictError('file_exists', `${path} is there and says something else`, {

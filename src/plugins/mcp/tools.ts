@@ -4,9 +4,10 @@
  */
 import type { EndpointTable } from '#contract/endpoints/table.js'
 import type { KeyScope } from '#contract/wire/access/key-words.js'
+import { type EndpointTool, endpointTool } from './endpoint-tool.js'
 import { evaluateTool } from './evaluate.js'
 import { readFileTool, uploadTool } from './file-tools.js'
-import { type EndpointTool, endpointTool, type Tool } from './tool.js'
+import type { Tool } from './tool.js'
 
 const model = 'Id of a model: create_model answers it, list_models lists it'
 const file = 'Id of a file: upload_file answers it'
@@ -96,8 +97,9 @@ const ROWS: readonly EndpointTool[] = [
     key: 'POST /v1/preview/sft-training-jobs',
     use:
       'Supervised training on conversations whose last message is the wanted answer. Use it first: it teaches form and what a base model ' +
-      'never does by itself. Ask with plan: true before.',
+      'never does by itself. Ask with plan: true before. Options that you leave out suit the model and the rows.',
     about: { model_id: model, training_data_url: file, validation_data_url: file, plan },
+    kind: 'sft',
     watch: JOB,
   },
   {
@@ -105,6 +107,7 @@ const ROWS: readonly EndpointTool[] = [
     key: 'POST /v1/preview/dpo-training-jobs',
     use: 'Preference training (DPO) on rows of prompt, chosen and rejected. Use it where one answer is better and none is right.',
     about: { model_id: model, training_data_url: file, validation_data_url: file, plan },
+    kind: 'dpo',
     watch: JOB,
   },
   {
@@ -127,6 +130,7 @@ const ROWS: readonly EndpointTool[] = [
     key: 'POST /v1/preview/training-jobs',
     use: 'One reinforcement step on answers that you sampled and rewarded yourself: groups of answers to one prompt with rewards.',
     about: { model_id: model, plan },
+    kind: 'rl',
     watch: JOB,
   },
   { name: 'list_jobs', key: 'GET /v1/preview/training-jobs', use: 'Training jobs, newest first.' },

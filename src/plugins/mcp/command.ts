@@ -7,6 +7,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { ProtocolError, Server, type ServerContext } from '@modelcontextprotocol/server'
 import { serveStdio } from '@modelcontextprotocol/server/stdio'
 import { defineCommand } from '#cli/command/define-command.js'
+import { ProtocolError as NoProtocol } from '#sdk/client/errors.js'
 
 const UPLOAD = 'upload_file'
 /** A tool may wait for minutes; its progress is passed on meanwhile. */
@@ -31,7 +32,11 @@ export const mcp = defineCommand({
     const url = new URL(`${config.get('server').replace(/\/+$/, '')}/mcp`)
     const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` }
     const client = new Client({ name: 'trainyard mcp', version })
-    await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }))
+    try {
+      await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }))
+    } catch (error) {
+      throw new NoProtocol(`${url.href} offers no tools`, error)
+    }
     const served = serveStdio(() => createBridge(client, version))
     await new Promise<void>((end) => {
       signal.addEventListener('abort', () => end(), { once: true })

@@ -17,15 +17,15 @@ import { LongestFirst } from './test/support/longest-first.js'
 const root = import.meta.dirname
 const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
 
-/** What runs one file at a time, as it measures processor time, or how long something else takes; the nights' do much at once. */
+/** What runs one file at a time: it measures processor time, or does less where a machine is busy; the nights' do much at once. */
 const ALONE = [
   'test/integration/inference/core-sharing.test.ts',
   'test/plugins/engine-nodes/vllm.test.ts',
-  'test/e2e/{cli,node-versions}.test.ts',
+  'test/e2e/{cli,memory-limit,node-versions}.test.ts',
   'test/nightly/**/*.test.ts',
 ]
 
-/** What kills, stops or cuts off processes and waits for leases, so that most of its time is waiting: three files at a time, and nothing else. */
+/** What kills, stops or cuts off processes and waits for leases: nothing that computes much runs beside it. */
 const KILLS = [
   'test/integration/{children,servers}/**/*.test.ts',
   'test/integration/faults/!(deleting|malformed-connections|pipelined-requests|publishing).test.ts',
@@ -43,7 +43,7 @@ const KILLS = [
 /** What lists tests as another run would: of the sources, and too long for those of them. */
 const LISTS = ['test/architecture/unfetched.test.ts']
 
-/** What none of the projects by need has: everything else runs two files at a time, with ports, folders and databases of its own. */
+/** What none of the projects by need has: everything else runs three files at a time, with ports, folders and databases of its own. */
 const APART = [...ALONE, ...KILLS]
 
 /**
@@ -59,7 +59,8 @@ const OWN_PROCESS = [
 
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
-const PAIRS = { ...times, maxWorkers: 2 }
+// More than the cores of a small machine: for a third of its time and more a file waits, for a process to start, a page to draw, a lease to end.
+const AT_ONCE = { ...times, maxWorkers: 3 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
 
 type Files = readonly string[]
@@ -95,7 +96,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/api/training/{fine-tuning-lists,options,size-defaults,uploaded-rows}.test.ts',
       'test/integration/api/wandb/{tenancy,wandb}.test.ts',
     ],
-    options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
+    options: { ...AT_ONCE, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
     files: ['test/{integration,plugins}/**/*.test.ts', ...LISTS],
@@ -116,14 +117,14 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     ],
     // each builds the whole package once more
     nightly: ['test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts'],
-    options: { ...PAIRS, sequence: { groupOrder: 4 } },
+    options: { ...AT_ONCE, sequence: { groupOrder: 4 } },
   },
   e2e: {
     files: ['test/e2e/**/*.test.ts'],
     but: APART,
     quick: ['test/e2e/{openai-sdk,package}.test.ts'],
     nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
-    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
+    options: { ...AT_ONCE, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
   kills: {
     files: KILLS,
@@ -134,7 +135,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/storage/postgres/processes.test.ts',
       'test/integration/workers/ray.test.ts',
     ],
-    options: { ...times, maxWorkers: 3, testTimeout: 600_000, sequence: { groupOrder: 5 } },
+    options: { ...AT_ONCE, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },
   alone: {
     files: ALONE,
@@ -142,7 +143,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     nightly: ['test/nightly/**/*.test.ts', 'test/e2e/node-versions.test.ts', 'test/plugins/engine-nodes/vllm.test.ts'],
     options: { ...times, fileParallelism: false, testTimeout: 600_000 },
   },
-  ui: { files: ['test/ui/**/*.test.ts'], options: { ...PAIRS, sequence: { groupOrder: 4 } } },
+  ui: { files: ['test/ui/**/*.test.ts'], options: { ...AT_ONCE, sequence: { groupOrder: 4 } } },
 }
 
 /** @returns what the mode has of a project: a tier's files, or all */

@@ -22,6 +22,9 @@ const CHECKS = [
   'response_schema_conformance',
 ]
 
+/** Random requests of each operation, after those that cover what its schema allows and forbids; nights have time for more. */
+const EXAMPLES = process.env['SCHEMATHESIS_EXAMPLES'] ?? '1'
+
 /** A content part of a type that nobody knows is 501, as vLLM answers it; the description must still have it. */
 const SETTINGS = '[checks]\nnot_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 501]\n'
 
@@ -150,7 +153,7 @@ test.skipIf(!existsSync(SCHEMATHESIS))(
       const run = (filter: string): Promise<string> => {
         const tag = [filter, 'Chat and text']
         const address = ['-u', service.url, '-H', `Authorization: Bearer ${service.key}`, '--request-timeout', '120']
-        const amount = ['--phases', 'coverage,fuzzing', '--max-examples', '3', '--seed', '1', '--no-shrink']
+        const amount = ['--phases', 'coverage,fuzzing', '--max-examples', EXAMPLES, '--seed', '1', '--no-shrink']
         const manner = ['--checks', CHECKS.join(','), '--continue-on-failure', '--generation-database', 'none']
         // how quickly it finds examples, on a busy machine above all, says nothing of the server
         manner.push('--suppress-health-check', 'all')

@@ -10,6 +10,7 @@ const MANY = {
   CRASH_POINTS: 'all',
   CRASH_KILLS: 'all',
   FUZZ_REQUESTS: '50000',
+  SCHEMATHESIS_EXAMPLES: '30',
 }
 for (const [name, value] of Object.entries(MANY)) process.env[name] ??= value
 
@@ -21,6 +22,7 @@ const FILES = {
   crashes: () => import('../integration/storage/crashes.test.js'),
   requests: () => import('../integration/api/fuzz/fuzz.test.js'),
   workers: () => import('../integration/api/fuzz/workers.test.js'),
+  description: () => import('../e2e/schemathesis.test.js'),
 }
 for (const [name, load] of Object.entries(FILES)) {
   describe(name, async () => {

@@ -105,7 +105,7 @@ const python = join(packageRoot(), '.cache', 'verifiers-venv', 'bin', 'python')
 describe.skipIf(!existsSync(python))(
   'verifiers 0.4 (skipped without .cache/verifiers-venv, which has it, and what its agents need in the cache of uv)',
   () => {
-    it('plays episodes side by side, each recorded under its own trace', { timeout: 280_000 }, async () => {
+    it('plays episodes side by side, each recorded under its own trace', { timeout: 600_000 }, async () => {
       const source = await openEnvironment('verifiers:toy_v1', {
         ...{
           python,
@@ -117,7 +117,8 @@ describe.skipIf(!existsSync(python))(
         expect(await source.describe()).toMatchObject({ tasks: 6, version: expect.stringMatching(/^0\.4/) })
         const tasks = await source.tasks('train', 0, 6)
         expect(new Set(tasks.map(({ key }) => key)).size).toBe(6)
-        const { episodes } = await episodesOf(source, model, {})
+        // six programs are started at once, each of which gets an environment of its own first
+        const { episodes } = await episodesOf(source, model, { episodeTimeoutMs: 500_000 })
         const played = await Promise.all(tasks.map((task, index) => episodes.play(task, { group: 'g', index })))
         for (const [i, trajectory] of played.entries()) {
           expect(trajectory.choices).toHaveLength(1)

@@ -20,6 +20,7 @@ import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
 import { openTorchEngines, type TorchEnginesOptions } from '#plugins/torch/torch-engines.js'
 import { startTorchProcess, type TorchProcess } from '#plugins/torch/torch-process.js'
 import type { GradientEngines } from '#training/trainer/gradient-engine.js'
+import { createEngineLearner } from '#training/trainer/learner/engine-learner.js'
 import { adapterFeeds } from '#training/trainer/learner/parameters.js'
 import { createDropout } from '#training/trainer/masks/dropout.js'
 import { onnxEngines } from '#training/trainer/onnx-engine.js'
@@ -29,6 +30,7 @@ import type { LossKind } from '#training/trainer/train-graph.js'
 import { withRandomB } from '../../support/model/training-fixture.js'
 import { environmentOf, NO_TORCH, TORCH_PYTHONS } from '../../support/torch-python.js'
 import { gradientEngineConformance } from './conformance/gradient-engine.js'
+import { learnerConformance } from './conformance/learner.js'
 
 const TOLERANCE = 1e-5
 const SHAPE = { rank: 8, alpha: 16 }
@@ -190,6 +192,12 @@ for (const python of TORCH_PYTHONS) {
   }
   afterAll(() => started.stop())
   gradientEngineConformance(title, torchEngines, families)
+  learnerConformance(title, async (given) => {
+    const { prepared, state, dropoutShare: dropout } = given
+    const open = () => torchEngines({ prepared, adapter: state.adapter.config, dropout })
+    const options = { ...given, runtime: createOrtRuntime(), precision: 'f32' } as const
+    return createEngineLearner(options, { variantOf: () => '', open })
+  })
 
   describe(`${title} and ONNX Runtime on spark`, () => {
     let directory: string

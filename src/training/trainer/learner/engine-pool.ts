@@ -17,7 +17,7 @@ export interface EngineSource {
   open(rows: { readonly longestRow: number; readonly hasKeptSets: boolean }): Promise<GradientEngines>
 }
 
-export interface EnginePool {
+interface EnginePool {
   /** @throws {TrainingError} `out_of_memory` for rows that do not fit */
   train(batch: Pick<RowBatch, 'length' | 'positions'>, loss: LossKind): Promise<GradientEngine>
   score(batch: Pick<RowBatch, 'length'>, form: AdapterForm): Promise<GradientEngine>

@@ -60,3 +60,22 @@ it.each([sampler, null])('takes it from the report of a point that has nothing e
   })
   expect(decodeResumePoint(bytes).progress.decisions).toEqual({ sampler: decision })
 })
+
+// jobs that another version began go on from such a file
+it('names tensors and counts as it always has', async () => {
+  const { learner, progress } = stateOf(null)
+  const names = ['layers.0.q_proj.lora_A.weight', 'layers.0.q_proj.lora_B.weight']
+  const own = names.flatMap((name) => [name, `${name}.first`, `${name}.second`])
+  const every = [...own, ...own.map((name) => `best:${name}`)]
+  const tensors = new Map(every.map((name, at) => [name, Float32Array.of(at, at + 0.5)]))
+  await learner.load({ tensors, updateCount: 3, marks: { best: 2 } })
+  progress.best = { step: 2, loss: 0.25, optimizerStepCount: 2 }
+  const bytes = await encodeResumePoint(learner, progress)
+  const stored = decodeSafetensors(bytes, 'resume point')
+  expect([...stored.metadata.keys()].sort()).toEqual(['format', 'optimizer_step_count', 'progress'])
+  expect(stored.metadata.get('format')).toBe('trainyard.resume')
+  expect(stored.metadata.get('optimizer_step_count')).toBe('3')
+  expect(JSON.parse(stored.metadata.get('progress') ?? '')).toMatchObject({ stepCount: 1, best: progress.best })
+  expect(new Map([...stored.tensors].map(([name, { data }]) => [name, data]))).toEqual(tensors)
+  expect(decodeResumePoint(bytes).state).toEqual({ tensors, updateCount: 3, marks: { best: 2 } })
+})

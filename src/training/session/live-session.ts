@@ -10,22 +10,11 @@ import { TrainingError } from '#base/errors/errors.js'
 import type { CheckedLossRequest, LossSequence } from '#formats/training-loop/loss-inputs.js'
 import type { LossOutput } from '#formats/training-loop/results.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
-import type { Learner } from '#training/trainer/learner/learner.js'
+import type { Learner, OptimizerStep } from '#training/trainer/learner/learner.js'
 import { isOutOfMemory, memoryRemedy } from '#training/trainer/memory.js'
 import { perToken } from '#training/trainer/row-batch.js'
 import { type GraphSettings, graphSettings, lossOfRow, sequenceWeights } from './session-losses.js'
 import { type SessionBatch, scatterTokens, toSessionBatches } from './session-rows.js'
-
-/** Settings of one update. */
-export interface StepSettings {
-  readonly learningRate: number
-  readonly beta1: number
-  readonly beta2: number
-  readonly epsilon: number
-  readonly weightDecay: number
-  /** Largest global norm of the gradient; 0: any. */
-  readonly maxGradientNorm: number
-}
 
 export interface LiveSession {
   readonly learner: Learner
@@ -41,7 +30,7 @@ export interface LiveSession {
    * @returns the gradient's norm before clipping
    * @throws {TrainingError} `no_gradients`; `non_finite_gradient`, and the gradients are dropped
    */
-  optimStep(settings: StepSettings): Promise<{ readonly gradientNorm: number }>
+  optimStep(step: OptimizerStep): Promise<{ readonly gradientNorm: number }>
 }
 
 export function createLiveSession(learner: Learner): LiveSession {
@@ -77,9 +66,8 @@ export function createLiveSession(learner: Learner): LiveSession {
       })
       return { logprobs, metrics: { 'loss:sum': total } }
     },
-    optimStep: async ({ maxGradientNorm, ...settings }) => {
-      const limit = maxGradientNorm > 0 ? maxGradientNorm : Number.POSITIVE_INFINITY
-      const { gradientNorm } = await learner.update({ ...settings, maxGradientNorm: limit })
+    optimStep: async (step) => {
+      const { gradientNorm } = await learner.update(step)
       if (Number.isFinite(gradientNorm)) return { gradientNorm }
       throw new TrainingError('non_finite_gradient', `the gradient has norm ${gradientNorm} and was dropped`)
     },

@@ -1,5 +1,5 @@
 /**
- * What the learner of a training session starts with: a new adapter, or the files of one that was stored (`learner/state-files.ts`).
+ * What the learner of a training session starts with: a new adapter, or the files of a stored one (`state-files.ts`).
  */
 import { CheckpointError } from '#base/errors/errors.js'
 import type { FileContent } from '#base/util/file-content.js'

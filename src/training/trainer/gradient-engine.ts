@@ -1,7 +1,8 @@
 /**
  * What a learner whose weights lie in this process asks of whoever computes losses, gradients and scores of rows.
  *
- * An engine knows the frozen base model and rows of tokens. Sums, clipping, AdamW and marks are the learner's (`learner/engine-learner.ts`).
+ * An engine knows the frozen base model and rows of tokens. Sums, clipping, AdamW and marks are
+ * `learner/engine-learner.ts`.
  * There are two, `onnx-engine.ts` and that of the plugin `torch`; each has to pass
  * `test/integration/training/conformance/gradient-engine.ts`.
  */

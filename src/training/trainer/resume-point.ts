@@ -1,9 +1,9 @@
 /**
  * Where a job that lost its worker goes on: the learner's state and the job's progress between two gradient steps, as one file.
  *
- * A safetensors file of the learner (`learner/state-files.ts`), with its mark `best` where the job keeps its best state, and the progress
- * as JSON in its metadata. Float32 and JSON numbers are read back bit for bit. There is no generator state: the order of data and every random
- * choice follow from the job's seed and the number of steps made.
+ * A safetensors file of the learner (`learner/state-files.ts`), with its mark `best` where the job keeps its best state, and the
+ * progress as JSON in its metadata. Float32 and JSON numbers are read back bit for bit. There is no generator state: the order of
+ * data and every random choice follow from the job's seed and the number of steps made.
  */
 import { CheckpointError } from '#base/errors/errors.js'
 import type { FileContent } from '#base/util/file-content.js'

@@ -1,6 +1,6 @@
 /**
- * A learner whose gradients come from an engine, and whose sums, clipping and AdamW are JavaScript: weights, sums, moments and marks lie
- * in this process. ONNX Runtime's learner, and for now PyTorch's.
+ * A learner whose gradients come from an engine, and whose sums, clipping and AdamW are JavaScript: weights, sums, moments and
+ * marks lie in this process. ONNX Runtime's learner, and for now PyTorch's.
  */
 import { CheckpointError, TrainingError } from '#base/errors/errors.js'
 import type { AdapterWeights } from '#model/weights/adapter.js'
@@ -18,7 +18,7 @@ import { exportState, type Mark, markPrefix, saveState } from './state-files.js'
 
 type Feeds = Readonly<Record<string, HostTensor>>
 
-/** Holds `options.state` and changes it in place. Memory: the engines' until it is parked, and one sum of gradients beside the state's. */
+/** Holds `options.state` and changes it in place. Memory: the engines' until it is parked, and a second sum of gradients. */
 export function createEngineLearner(options: LearnerOptions, source: EngineSource): Learner {
   const { state, rows, isTrained = () => true } = options
   const { adapter, optimizer, gradients } = state
@@ -163,7 +163,7 @@ function putOptimizer(optimizer: AdamWState, { stepCount, moments }: AdamWState)
   for (const [name, pair] of moments) optimizer.moments.set(name, pair)
 }
 
-/** Weights of an adapter's form, and their moments, as a saved state has them under a prefix. @throws {CheckpointError} `checkpoint_corrupt` */
+/** Weights of an adapter's form, and moments, as a saved state has them under a prefix. @throws {CheckpointError} */
 function readState(
   form: AdapterWeights,
   { tensors }: SavedState,

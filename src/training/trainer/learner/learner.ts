@@ -1,8 +1,8 @@
 /**
- * The seam between training and what computes it: a learner holds the trained weights, the sums of their gradients, the optimizer's
- * moments and copies of earlier weights; whoever trains holds none of them.
+ * The seam between training and what computes it: a learner holds the trained weights, the sums of their gradients, the
+ * optimizer's moments and copies of earlier weights; whoever trains holds none of them.
  *
- * Jobs and training sessions stand above it: they order and pack rows, and know advantages, rates, passes, events and resume points.
+ * Jobs and training sessions stand above it: they know order, packing, advantages, rates, passes, events and resume points.
  * `accumulate` is what a session calls `forward_backward`, `update` what it calls `optim_step`. Every learner has to pass
  * `test/integration/training/conformance/learner.ts`.
  */
@@ -73,14 +73,14 @@ export interface Learner {
   /** Updates that the moments have seen. */
   readonly updateCount: number
   /**
-   * Loads what calls ahead need, so that the first of them takes as long as the others; nothing where each call decides for itself.
+   * Loads what calls ahead need, so that the first takes as long as the others; nothing where each call decides for itself.
    *
    * @throws {TrainingError} `precision_unavailable`
    */
   prepare(calls: LossKind | 'scores'): Promise<void>
   /**
-   * Adds the gradients of micro-batches to the sums. Deterministic: the same call gives the same bits on the same machine. It does all
-   * or nothing: when it throws, the sums are as they were.
+   * Adds the gradients of micro-batches to the sums. Deterministic: the same call gives the same bits on the same machine. It
+   * does all or nothing: when it throws, the sums are as they were.
    *
    * @param check called after each micro-batch, before anything is added; what it throws ends the call
    * @throws {RuntimeError} `runtime_failed`; what `check` throws
@@ -114,7 +114,8 @@ export interface Learner {
   /** Puts a mark in place of the weights, and of the moments where it has them. */
   restore(name: MarkName): Promise<void>
   /**
-   * Weights, moments, and marks that have moments, as one file; equal states give equal bytes. What it returns is read before the next call.
+   * Weights, moments, and marks that have moments, as one file; equal states give equal bytes. Read what it returns before the
+   * next call.
    *
    * @param metadata of the file
    */
@@ -164,7 +165,7 @@ export interface LearnerOptions {
   readonly state: LearnerState
   /** Whether the module of this path is trained; the others stay as they are. Default all. */
   readonly isTrained?: (modulePath: string) => boolean
-  /** Share of the adapter's inputs that gradients leave out (`masks/dropout.ts`); absent: none. */
+  /** Share of the adapter's inputs that gradients leave out (`trainer/masks/dropout.ts`); absent: none. */
   readonly dropoutShare?: number | undefined
   /** Null: each batch is computed as suits it. */
   readonly rows: RowsAhead | null

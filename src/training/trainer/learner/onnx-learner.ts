@@ -24,8 +24,9 @@ export async function openOnnxLearner(options: LearnerOptions): Promise<Learner>
 }
 
 /**
- * Rows up to which attention is one product on a device: the blocks of longer ones are a Loop, which runs on the CPU, with a copy each
- * way around it (half of a step's time was that, see `src/docs/internals/performance.md`). Scores of nine heads take 0.6 GB then.
+ * Rows up to which attention is one product on a device: the blocks of longer ones are a Loop, which runs on the CPU, with a
+ * copy each way around it (half of a step's time was that, see `src/docs/internals/performance.md`). Scores of nine heads take
+ * 0.6 GB then.
  */
 const DEVICE_DENSE_TOKENS = 4096
 

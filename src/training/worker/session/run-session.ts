@@ -194,7 +194,7 @@ async function obey(held: Held, order: Work, bytes: Uint8Array): Promise<Obeyed>
         beta2,
         epsilon: eps,
         weightDecay: weight_decay,
-        maxGradientNorm: grad_clip_norm,
+        maxGradientNorm: grad_clip_norm > 0 ? grad_clip_norm : Number.POSITIVE_INFINITY,
       })
       return { report: { metrics: { 'grad_norm:mean': gradientNorm } } }
     }

@@ -4,7 +4,7 @@
 import { resolve } from 'node:path'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { defineCommand } from '#cli/command/define-command.js'
-import { argument, flag } from '#cli/command/flags.js'
+import { flag } from '#cli/command/flags.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatBytes, plural } from '#cli/terminal/format.js'
 
@@ -14,29 +14,33 @@ export const backup = defineCommand({
   details:
     'Needs the right to read and write the data directory and no key; a server that runs on it goes on. The file is a tar archive with the database as of one moment, every blob it names and the key file: whoever reads it has the keys and the data, so it is made readable by its owner only. Prepared base weights are left out, they are made again. Rows in PostgreSQL (--database) are saved by pg_dump instead. Blobs that are kept in a bucket (--blob-store) are left out too: keep versions of it, or a copy that is not older than the file.',
   examples: [
-    ['trainyard backup trainyard.tar', 'the default data directory'],
-    ['trainyard backup /backups/today.tar --data-dir ./data --force', 'over the file of yesterday'],
+    ['trainyard backup --out trainyard.tar', 'the default data directory'],
+    ['trainyard backup --out /backups/today.tar --data-dir ./data --force', 'over the file of yesterday'],
   ],
-  args: { file: argument.required('where to write it') },
+  args: {},
   flags: {
+    out: flag.required('--out <file>', 'where to write it', {
+      what: 'the file to write',
+      hint: 'trainyard backup --out trainyard.tar',
+    }),
     dataDir: flag.setting('data-dir'),
     database: flag.setting('database'),
     force: flag.switch('--force', 'write over a file that exists'),
   },
   exits: ['not_found', 'conflict'],
   next: ['trainyard restore <file> --data-dir <dir>'],
-  async run({ config, output, args, flags, signal }) {
-    if (args.file === '-') {
-      throw new UsageError('invalid_argument', '<file> must be a file: a backup is not written to standard output', {
-        param: '<file>',
-        hint: 'trainyard backup trainyard.tar; a file that is called - is ./-',
+  async run({ config, output, flags, signal }) {
+    if (flags.out === '-') {
+      throw new UsageError('invalid_argument', '--out must be a file: a backup is not written to standard output', {
+        param: '--out',
+        hint: 'trainyard backup --out trainyard.tar; a file that is called - is ./-',
       })
     }
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)
     const database = config.get('database')
     if (database !== null) throw rowsElsewhere(database)
     const { createBackup } = await import('#plugins/data-directory.js')
-    const { file, sizeBytes, schema, blobs, bytes, blobStore, damaged } = await createBackup(dataDir, args.file, {
+    const { file, sizeBytes, schema, blobs, bytes, blobStore, damaged } = await createBackup(dataDir, flags.out, {
       isReplacing: flags.force,
       signal,
     })

@@ -23,7 +23,7 @@ export const verify = defineCommand({
     dataDir: flag.setting('data-dir'),
   },
   exits: ['not_found', 'conflict'],
-  next: ['trainyard backup <file>', 'trainyard restore <file> --data-dir <dir>'],
+  next: ['trainyard backup --out <file>', 'trainyard restore <file> --data-dir <dir>'],
   async run({ connect, config, output, flags, signal }) {
     const isLocal = flags.local || config.resolve('data-dir').source === 'flag'
     const dataDir = resolve(config.get('data-dir') ?? config.paths.dataDir)

@@ -22,7 +22,10 @@ export const downloadCheckpoint = defineCommand({
     'Step 0 is the base model. The folder appears only when every file is whole; until then it is called <folder>.partial.',
   examples: [
     ['trainyard checkpoints download email-agent', 'the latest step, into ./email-agent-step<n>'],
-    ['trainyard checkpoints download email-agent --step best:val/reward -o adapters', 'the best one, below adapters/'],
+    [
+      'trainyard checkpoints download email-agent --step best:val/reward --out adapters',
+      'the best one, below adapters/',
+    ],
     ['trainyard checkpoints download email-agent --step 9 --json', 'one step, listing files and digests'],
     ['trainyard checkpoints download email-agent --format gguf --precision q8_0', 'for llama.cpp and Ollama'],
   ],
@@ -37,7 +40,7 @@ export const downloadCheckpoint = defineCommand({
       '--precision <type>',
       'of exported weights: f32, f16, bf16 or q8_0; default f16 in GGUF, else as the base model',
     ),
-    output: flag.text('-o, --output <dir>', 'folder to put the adapter folder in', { default: '.' }),
+    out: flag.text('--out <dir>', 'folder to put the adapter folder in', { default: '.' }),
     optimizer: flag.switch('--optimizer', "include the optimizer's state"),
     force: flag.switch('--force', 'replace files of an existing folder'),
   },
@@ -68,7 +71,7 @@ export const downloadCheckpoint = defineCommand({
       output.warning(`step ${step} has no optimizer state: it is the base model or was not trained here`)
     }
     const suffix = format === 'peft' ? '' : `-${format}`
-    const path = join(flags.output, `${model.name.replace(/[^\w.-]/g, '_').replace(/^\.+/, '_')}-step${step}${suffix}`)
+    const path = join(flags.out, `${model.name.replace(/[^\w.-]/g, '_').replace(/^\.+/, '_')}-step${step}${suffix}`)
     const progress = startProgress(io, output.mode === 'human', `Downloading step ${step}`)
     try {
       await downloadFiles({

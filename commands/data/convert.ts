@@ -25,26 +25,24 @@ export const convertData = defineCommand({
   details:
     'Reads ShareGPT, Alpaca, questions and answers, HH-RLHF, preferences of LlamaFactory, KTO, tools as JSON text, of CSV, TSV, Parquet, one JSON array and JSON Lines, plain or compressed with gzip, and writes JSON Lines. Without --to the first row says what they are for. Of KTO rows --to sft keeps the good ones and --to dpo pairs good and bad answers to one prompt. Where one row cannot be converted, nothing is written.',
   examples: [
-    ['trainyard data convert sharegpt.json rows.jsonl --to sft', 'conversations to train on'],
-    ['trainyard data convert hh.jsonl.gz pairs.jsonl --to dpo', 'preferences, from a compressed file'],
-    ['trainyard data convert alpaca.json - --to prompts', 'what was asked, on standard output'],
+    ['trainyard data convert sharegpt.json --to sft --out rows.jsonl', 'conversations to train on'],
+    ['trainyard data convert hh.jsonl.gz --to dpo --out pairs.jsonl', 'preferences, from a compressed file'],
+    ['trainyard data convert alpaca.json --to prompts', 'what was asked, on standard output'],
   ],
-  args: {
-    input: argument.required('the file, or - for standard input'),
-    output: argument.required('the file to write, or - for standard output'),
-  },
+  args: { input: argument.required('the file, or - for standard input') },
   flags: {
     map: mapFlag,
     to: flag.choice(CONVERT_TARGETS)(
       '--to <target>',
       'what the rows are for: sft, dpo or prompts; default by their form',
     ),
+    out: flag.text('--out <file>', 'where to write them; default -, standard output', { default: '-' }),
   },
   exits: [],
   next: ['trainyard train sft <model> --file <file>', 'trainyard train dpo <model> --file <file>'],
   async run({ io, output, args, flags }) {
-    const isPrinted = args.output === '-'
-    if (!isPrinted) await assertWritable(args.output)
+    const isPrinted = flags.out === '-'
+    if (!isPrinted) await assertWritable(flags.out)
     const lines: string[] = []
     const data = await openInput(args.input, io)
     const facts = await convertFile(data, displayPath(args.input), {
@@ -62,10 +60,10 @@ export const convertData = defineCommand({
       if (ignored !== null) output.warning(ignored)
       return output.status(said)
     }
-    await writeWhole(args.output, lines)
+    await writeWhole(flags.out, lines)
     const json = {
       object: 'conversion',
-      file: args.output,
+      file: flags.out,
       target,
       read,
       written,
@@ -73,8 +71,8 @@ export const convertData = defineCommand({
       forms,
       unread: facts.unread,
     }
-    output.result(json, `Wrote ${args.output}: ${said}`, [args.output])
+    output.result(json, `Wrote ${flags.out}: ${said}`, [flags.out])
     if (ignored !== null) output.warning(ignored)
-    output.hint(NEXT[purpose](args.output))
+    output.hint(NEXT[purpose](flags.out))
   },
 })

@@ -18,7 +18,7 @@ export interface ForeignFile {
 /** Bytes that tell it. */
 export const SNIFFED_BYTES = 512
 
-const CONVERT = 'convert it: trainyard data convert rows.csv rows.jsonl'
+const CONVERT = 'convert it: trainyard data convert rows.csv --out rows.jsonl'
 const TO_LINES = "write it as JSON Lines, as with pandas: to_json('rows.jsonl', orient='records', lines=True)"
 const UNPACK = 'unpack it, and give the file inside'
 

@@ -94,7 +94,7 @@ export async function run(options, print) {
 
 /** Our base model as the peer reads it, in float32. */
 function downloadBase(service, name, directory) {
-  const wanted = ['--step', '0', '--format', 'merged', '--precision', 'f32', '--output', directory]
+  const wanted = ['--step', '0', '--format', 'merged', '--precision', 'f32', '--out', directory]
   const program = path.resolve(import.meta.dirname, '../../bin/trainyard.js')
   const to = ['--server', service.url, '--api-key-file', '-']
   const options = { input: service.key, stdio: ['pipe', 'ignore', 'inherit'] }

@@ -234,7 +234,7 @@ describe('the daily loop', () => {
       'checkpoints',
       'download',
       'first',
-      '-o',
+      '--out',
       home.path,
     ])
     expect(existsSync(join(saved.path, 'adapter_model.safetensors'))).toBe(true)
@@ -242,7 +242,7 @@ describe('the daily loop', () => {
       'peft_type',
       'LORA',
     )
-    expect((await run(['checkpoints', 'download', 'first', '-o', home.path])).exitCode).toBe(5)
+    expect((await run(['checkpoints', 'download', 'first', '--out', home.path])).exitCode).toBe(5)
   })
   test('log attaches averages to the checkpoint', async () => {
     const group = {

@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { afterAll, describe, expect, test } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
 import { cli, createHome } from '../support/service/cli-process.js'
+import { startFakeHub } from '../support/service/fake-hub.js'
 import { hasTmux, openTerminal } from '../support/service/terminal.js'
 
 const home = createHome()
@@ -15,11 +16,15 @@ afterAll(() => home.remove())
 const run = promisify(execFile)
 const SAMPLE = ['--base-model', 'trainyard/spark', '--prompts', 'sample']
 
+async function linkPackage(): Promise<void> {
+  await mkdir(join(home.path, 'node_modules'), { recursive: true })
+  await symlink(packageRoot(), join(home.path, 'node_modules', 'trainyard')).catch(() => undefined)
+}
+
 /** Writes a task below a folder where programs find this package. */
 async function write(name: string, argv: readonly string[]): Promise<string> {
   const folder = join(home.path, name)
-  await mkdir(join(home.path, 'node_modules'), { recursive: true })
-  await symlink(packageRoot(), join(home.path, 'node_modules', 'trainyard')).catch(() => undefined)
+  await linkPackage()
   const { exitCode, stderr } = await cli(['init', folder, ...argv], { home: home.path })
   expect([exitCode, stderr]).toEqual([0, expect.any(String)])
   return folder
@@ -92,6 +97,40 @@ describe('what cannot be written is refused with what to do', () => {
       expect([exitCode, stderr]).toEqual([2, expect.stringContaining(said)])
     }
     expect(await readdir(home.path)).not.toContain('other')
+  })
+})
+
+describe('the base model', () => {
+  const checker = ['--have', 'checker', '--prompts', 'sample']
+
+  test('that is no model is refused at once, and nothing is written', async () => {
+    const place = (name: string) => join(home.path, name)
+    await mkdir(place('bare'))
+    await mkdir(place('weightless'))
+    await writeFile(join(place('weightless'), 'config.json'), '{}')
+    await writeFile(place('words.gguf'), 'no weights')
+    await writeFile(place('pointer.gguf'), 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n')
+    const hub = await startFakeHub()
+    try {
+      for (const [base, said] of [
+        [place('nowhere'), 'does not exist'],
+        [place('bare'), 'is a folder without config.json'],
+        [place('weightless'), 'is a folder without weights'],
+        [place('words.gguf'), 'is a file that is no GGUF'],
+        [place('pointer.gguf'), 'is a Git LFS pointer'],
+        ['trainyard/sprak', 'Did you mean "trainyard/spark"?'],
+        ['some/model', `is not at ${hub.url} (404)`],
+      ] as const) {
+        const { exitCode, stderr } = await cli(['init', place('never'), '--base-model', base, ...checker], {
+          home: home.path,
+          env: { HF_ENDPOINT: hub.url },
+        })
+        expect([base, exitCode, stderr]).toEqual([base, 2, expect.stringContaining(said)])
+      }
+      expect(await readdir(home.path)).not.toContain('never')
+    } finally {
+      hub.close()
+    }
   })
 })
 

@@ -80,7 +80,7 @@ Rows may come as JSON Lines, one JSON array, CSV (, or ;), TSV or Parquet, each 
 their names (text and label, question and answer, instruction, input and output, chosen and rejected, messages), or you say them:
 --map Frage=prompt,Antwort=completion.
 
-Rows of other trainers (ShareGPT, Alpaca, HH-RLHF, KTO and others): trainyard data convert IN OUT --to sft, dpo or prompts.
+Rows of other trainers (ShareGPT, Alpaca, HH-RLHF, KTO and others): trainyard data convert IN --out OUT --to sft, dpo or prompts.
 
 A file named - is standard input.
 

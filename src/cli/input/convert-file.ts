@@ -136,7 +136,7 @@ export async function readTrainingRows<T>(
     const converted = await convert()
     if (isPlain(converted)) return checked(converted)
     throw new UsageError('input_invalid', `${name} holds ${LABELLED_NAME} in each row`, {
-      hint: command`train them as they are: trainyard train dpo <model> --loss-type kto --file ${name}; or pair good and bad answers: trainyard data convert ${name} pairs.jsonl --to dpo`,
+      hint: command`train them as they are: trainyard train dpo <model> --loss-type kto --file ${name}; or pair good and bad answers: trainyard data convert ${name} --to dpo --out pairs.jsonl`,
     })
   }
   try {

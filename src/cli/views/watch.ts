@@ -134,6 +134,8 @@ function warnOfLeftOut({ output }: CommandContext, job: TrainingJob): void {
 
 /** Most rows of losses that a person gets of a job; a machine gets them all as JSON. */
 const ROWS_SHOWN = 20
+/** Steps from a row to the next where nobody watches: in files and pipes. */
+const UNWATCHED_STEPS = 10
 
 /** Prints events as table lines for people and JSON Lines for machines. */
 function createEventPrinter({ output, io }: CommandContext): (event: TrainingEvent) => void {
@@ -156,7 +158,7 @@ function createEventPrinter({ output, io }: CommandContext): (event: TrainingEve
       count = numberOf(data, 'gradient_step') ?? count + 1
       table ??= createStepTable(data, width)
       const since = count - lastShown
-      const every = Math.max(1, Math.ceil((total ?? 0) / ROWS_SHOWN))
+      const every = Math.max(width === null ? UNWATCHED_STEPS : 1, Math.ceil((total ?? 0) / ROWS_SHOWN))
       // rows with a loss of validation come first
       const isDue = since >= ('val/loss' in data || !isMeasured ? every : 2 * every)
       const isShown = lastShown === 0 || count === total || isDue

@@ -2,8 +2,8 @@
  * The base model of a new task: the built-in one, a folder or GGUF file of this machine, one that the chosen server serves, or
  * one of a hub. What does not exist is refused before anything is written.
  */
-import { stat } from 'node:fs/promises'
-import { basename, join, resolve } from 'node:path'
+import { open, readdir, stat } from 'node:fs/promises'
+import { basename, resolve } from 'node:path'
 import type { Environment } from '#base/environment.js'
 import { closest } from '#base/util/suggest.js'
 import { UsageError } from '#cli/terminal/errors.js'
@@ -45,6 +45,19 @@ async function servedBy({
   }
 }
 
+const WEIGHTS =
+  'its weights are expected as .safetensors files beside config.json; a .gguf file is given by its own path'
+
+async function firstBytes(path: string): Promise<string> {
+  const file = await open(path)
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(32), 0, 32, 0)
+    return buffer.toString('latin1', 0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}
+
 /** @throws {UsageError} `base_model_not_found` */
 export async function findBaseModel(text: string, asked: Asked): Promise<BaseModelChoice> {
   const { environment, signal } = asked
@@ -58,13 +71,16 @@ export async function findBaseModel(text: string, asked: Asked): Promise<BaseMod
   const path = resolve(text)
   const facts = await stat(path).catch(() => null)
   if (facts?.isDirectory() === true) {
-    const hasConfig = (await stat(join(path, 'config.json')).catch(() => null)) !== null
-    return hasConfig ? { name: basename(path), path, isHub: false } : refuse('is a folder without config.json', kinds)
+    const inside = await readdir(path)
+    if (!inside.includes('config.json')) return refuse('is a folder without config.json', kinds)
+    if (!inside.some((name) => name.endsWith('.safetensors'))) return refuse('is a folder without weights', WEIGHTS)
+    return { name: basename(path), path, isHub: false }
   }
   if (facts !== null) {
-    return /\.gguf$/i.test(path)
-      ? { name: basename(path).replace(/\.gguf$/i, ''), path, isHub: false }
-      : refuse('is a file that is no GGUF', kinds)
+    const begins = await firstBytes(path)
+    if (begins.startsWith('version https://git-lfs')) return refuse('is a Git LFS pointer', 'run git lfs pull there')
+    if (begins.slice(0, 4) !== 'GGUF') return refuse('is a file that is no GGUF', kinds)
+    return { name: basename(path).replace(/\.gguf$/i, ''), path, isHub: false }
   }
   const { url, names } = await servedBy(asked)
   if (names.includes(text)) return { name: text, path: null, isHub: false, server: url }

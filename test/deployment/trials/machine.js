@@ -38,7 +38,7 @@ export const MACHINE_TRIALS = [
       await useService(server)
       const file = path.join(kit.folder(), 'backup.tar')
       const options = { env: { TMPDIR: tmp } }
-      const { code, stderr } = await kit.command(['backup', file, '--data-dir', server.dataDir], options)
+      const { code, stderr } = await kit.command(['backup', '--out', file, '--data-dir', server.dataDir], options)
       expect(code === 0, `backup says ${stderr}`)
     },
   },

@@ -45,7 +45,10 @@ export const VERSION_TRIALS = [
       const said = (await chat(before.api, model, { temperature: 0 })).choices[0].message.content
       await before.stop()
       const backup = path.join(kit.folder(), 'before.tar')
-      const saved = await kit.command(['backup', backup, '--data-dir', dataDir], { root: older.root })
+      const save = (...place) => kit.command(['backup', ...place, '--data-dir', dataDir], { root: older.root })
+      const named = await save('--out', backup)
+      // the oldest versions take it as an argument
+      const saved = named.code === 2 ? await save(backup) : named
       expect(saved.code === 0, `the older version's backup says ${saved.stderr}`)
 
       const after = await kit.serve({ dataDir })
@@ -70,7 +73,7 @@ export const VERSION_TRIALS = [
       const { model } = await useService(server)
       const said = (await chat(server.api, model, { temperature: 0 })).choices[0].message.content
       const file = path.join(kit.folder(), 'today.tar')
-      const saved = await kit.command(['backup', file, '--data-dir', server.dataDir])
+      const saved = await kit.command(['backup', '--out', file, '--data-dir', server.dataDir])
       expect(saved.code === 0, `backup says ${saved.stderr}`)
       await server.stop()
       const place = path.join(kit.folder(), 'a place with spaces, and ü')

@@ -47,7 +47,7 @@ const rollout = (out: string) => [
   '--out',
   out,
 ]
-const backup = (file: string) => ['backup', file, '--data-dir', service.dataDir]
+const backup = (file: string) => ['backup', '--out', file, '--data-dir', service.dataDir]
 /** Runs the command where no file may be larger than `kilobytes`. */
 const limited = (kilobytes: number, argv: readonly string[]) =>
   promisify(execFile)(
@@ -71,7 +71,7 @@ test.each([
 
 test('a path through a file, or a folder that is not there, is said as that', async () => {
   const file = join(folder, 'prompts.jsonl')
-  const download = await cli(['checkpoints', 'download', 'written', '-o', file])
+  const download = await cli(['checkpoints', 'download', 'written', '--out', file])
   expect([download.exitCode, download.stderr]).toEqual([2, expect.stringContaining('a part of its path is a file')])
   const missing = await cli(rollout(join(folder, 'nowhere', 'groups.jsonl')))
   expect([missing.exitCode, missing.stderr]).toEqual([2, expect.stringContaining('its folder does not exist')])
@@ -121,7 +121,7 @@ test('a checkpoint whose last bytes do not fit is no checkpoint; the same comman
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   try {
     const out = join(folder, 'adapters')
-    const argv = ['checkpoints', 'download', MODEL.name, '-o', out, '--server', url]
+    const argv = ['checkpoints', 'download', MODEL.name, '--out', out, '--server', url]
     const full = await limited(2, argv)
     expect([full.code, full.stderr]).toEqual([2, expect.stringContaining('cannot be written')])
     expect(await readdir(out)).toEqual([`${MODEL.name}-step1.partial`])

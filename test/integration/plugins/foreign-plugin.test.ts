@@ -193,10 +193,10 @@ describe('a plugin outside of the package', () => {
     const dataDir = join(folder, 'sqlite')
     await livesThrough(dataDir, [])
     // what its rows name is not known without it
-    const refused = await cli(['backup', join(folder, 'b.tar'), '--data-dir', dataDir], { home: folder })
+    const refused = await cli(['backup', '--out', join(folder, 'b.tar'), '--data-dir', dataDir], { home: folder })
     expect([refused.exitCode === 0, refused.stderr]).toEqual([false, expect.stringContaining('plugin "reward"')])
     const env = { TRAINYARD_PLUGINS: plugin }
-    const made = await cli(['backup', join(folder, 'b.tar'), '--data-dir', dataDir], { home: folder, env })
+    const made = await cli(['backup', '--out', join(folder, 'b.tar'), '--data-dir', dataDir], { home: folder, env })
     expect([made.exitCode, made.stderr]).toEqual([0, expect.anything()])
   })
 

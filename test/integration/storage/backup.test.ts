@@ -106,7 +106,7 @@ describe('a backup', () => {
     await writeFile(path, Buffer.from(bytes.map((byte) => byte ^ 1)))
     expect(await createBackup(service.dataDir, file)).toMatchObject({ damaged: [sha256] })
     await rm(path)
-    const { exitCode, stderr } = await runCli(['backup', file, '--force', '--data-dir', service.dataDir])
+    const { exitCode, stderr } = await runCli(['backup', '--out', file, '--force', '--data-dir', service.dataDir])
     expect([exitCode, stderr]).toEqual([1, expect.stringContaining('1 blob could not be saved')])
     const { damaged, dataDir } = await restoreBackup(file, join(folder, 'partly'))
     expect(damaged).toEqual([sha256])
@@ -118,7 +118,7 @@ describe('a backup', () => {
 describe('the command line', () => {
   it('saves and restores, and says what', async () => {
     const file = join(folder, 'cli.tar')
-    const made = await runCli(['backup', file, '--data-dir', service.dataDir])
+    const made = await runCli(['backup', '--out', file, '--data-dir', service.dataDir])
     expect([made.exitCode, made.stdout]).toEqual([0, expect.stringMatching(/^Saved .* blobs, /)])
     const target = join(folder, 'cli')
     const restored = await runCli(['restore', file, '--data-dir', target, '--json'])

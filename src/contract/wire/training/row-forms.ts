@@ -44,11 +44,11 @@ const TRAINED_BY: Readonly<Record<RowKind | 'trajectory', string>> = {
 const LABELLED: Readonly<Record<RowKind, RowProblem>> = {
   conversation: {
     problem: `is ${LABELLED_NAME}, expected messages, or prompt and completion, that are all to be learned`,
-    hint: 'keep the good ones: trainyard data convert rows.jsonl good.jsonl --to sft; or train preferences: all as they are (trainyard train dpo --loss-type kto), or good and bad ones paired (--to dpo); a label that says something else needs another name',
+    hint: 'keep the good ones: trainyard data convert rows.jsonl --to sft --out good.jsonl; or train preferences: all as they are (trainyard train dpo --loss-type kto), or good and bad ones paired (--to dpo); a label that says something else needs another name',
   },
   preference: {
     problem: `is ${LABELLED_NAME}, expected prompt, chosen and rejected`,
-    hint: 'train it as it is with loss_type kto (--loss-type kto), or pair good and bad answers: trainyard data convert rows.jsonl pairs.jsonl --to dpo',
+    hint: 'train it as it is with loss_type kto (--loss-type kto), or pair good and bad answers: trainyard data convert rows.jsonl --to dpo --out pairs.jsonl',
   },
 }
 
@@ -72,7 +72,7 @@ export function findForeignRow(row: JsonObject, kind: RowKind): RowProblem | nul
     if (isJsonObject(made))
       return {
         problem,
-        hint: command`convert it: trainyard data convert rows.jsonl converted.jsonl --to ${TARGET_OF[kind]}`,
+        hint: command`convert it: trainyard data convert rows.jsonl --to ${TARGET_OF[kind]} --out converted.jsonl`,
       }
     return { problem, hint: made === form.convert ? made : `its ${made}: ${WANTED[kind]}` }
   }
@@ -87,7 +87,7 @@ export function findForeignRow(row: JsonObject, kind: RowKind): RowProblem | nul
 export function findForeignFile(firstLine: string): RowProblem | null {
   const text = firstLine.trim()
   const expected = 'expected JSON Lines: one object a line'
-  const hint = 'convert it: trainyard data convert rows.json converted.jsonl'
+  const hint = 'convert it: trainyard data convert rows.json --out converted.jsonl'
   if (text === '{') return { problem: `has JSON over several lines, ${expected}`, hint }
   if (!text.startsWith('[') || isListOfNoRows(text)) return null
   return { problem: `is one JSON array, ${expected}`, hint }

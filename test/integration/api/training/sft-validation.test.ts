@@ -225,19 +225,19 @@ describe('rows that other trainers read', () => {
       '{"conversations":[{"from":"human","value":"What is tea?"},{"from":"gpt","value":"A drink."}]}',
       'invalid_example',
       'Line 1 is a ShareGPT row (conversations of from and value), expected messages, or prompt and completion.',
-      'convert it: trainyard data convert rows.jsonl converted.jsonl --to sft',
+      'convert it: trainyard data convert rows.jsonl --to sft --out converted.jsonl',
     ],
     [
       '{"instruction":"Add.","input":"1+1","output":"2"}',
       'invalid_example',
       'Line 1 is an Alpaca row (instruction, input and output), expected messages, or prompt and completion.',
-      'convert it: trainyard data convert rows.jsonl converted.jsonl --to sft',
+      'convert it: trainyard data convert rows.jsonl --to sft --out converted.jsonl',
     ],
     [
       array,
       'not_json_lines',
       'The file is one JSON array, expected JSON Lines: one object a line.',
-      'convert it: trainyard data convert rows.json converted.jsonl',
+      'convert it: trainyard data convert rows.json --out converted.jsonl',
     ],
   ])(
     '%s is refused with what it is and how to convert it, uploaded or not, planned or not',

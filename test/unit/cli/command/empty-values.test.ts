@@ -9,7 +9,7 @@ test.each([
   [['webhooks', 'delete', ''], '<webhook>'],
   [['webhooks', 'create', ''], '<url>'],
   [['models', 'delete', 'email-agent', '', '--yes'], '<model>'],
-  [['backup', ''], '<file>'],
+  [['backup', '--out', ''], '--out'],
 ])('%j is refused', async (argv, name) => {
   const service = scriptedService({})
   const { stderr, exitCode } = await runCli(argv, { fetch: service.fetch })
@@ -39,8 +39,8 @@ test('a key of another entity is not asked of a service, which makes keys of its
 })
 
 test('a backup is not written to a file called -', async () => {
-  const { stderr, exitCode } = await runCli(['backup', '-'], {})
-  expect(stderr).toContain('<file> must be a file: a backup is not written to standard output')
+  const { stderr, exitCode } = await runCli(['backup', '--out', '-'], {})
+  expect(stderr).toContain('--out must be a file: a backup is not written to standard output')
   expect(exitCode).toBe(2)
 })
 

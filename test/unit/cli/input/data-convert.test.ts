@@ -33,7 +33,7 @@ async function convert(text: string | Uint8Array, args: readonly string[] = []) 
   const own = mkdtempSync(join(folder, 'case-'))
   const [input, output] = [join(own, 'in'), join(own, 'out')]
   writeFileSync(input, text)
-  const run = await runCli(['data', 'convert', input, output, ...args], { fetch: unreachable })
+  const run = await runCli(['data', 'convert', input, '--out', output, ...args], { fetch: unreachable })
   return { ...run, made: existsSync(output) ? readFileSync(output, 'utf8') : null }
 }
 

@@ -158,7 +158,7 @@ describe('a row in the form of another trainer', () => {
   test.each(converted)('%s: %s becomes one that is read', async (kind, _name, row, wanted) => {
     const target = kind === 'conversation' ? 'sft' : 'dpo'
     expect(findForeignRow(row, kind)?.hint).toBe(
-      `convert it: trainyard data convert rows.jsonl converted.jsonl --to ${target}`,
+      `convert it: trainyard data convert rows.jsonl --to ${target} --out converted.jsonl`,
     )
     const made = createRowConverter(kind).convert(row)
     expect(made).toMatchObject({ rows: [wanted] })
@@ -233,7 +233,7 @@ describe('a file that is no JSON Lines', () => {
       'has JSON over several lines, expected JSON Lines: one object a line',
     ],
   ])('%s is told in one sentence', async (_name, text, problem) => {
-    const hint = 'convert it: trainyard data convert rows.json converted.jsonl'
+    const hint = 'convert it: trainyard data convert rows.json --out converted.jsonl'
     for (const { service, commandLine } of Object.values(readers)) {
       expect(await refusalOf(service(bytes(`\ufeff${text}`)))).toEqual({ message: `The file ${problem}.`, hint })
       expect(await refusalOf(commandLine(new Blob([`\ufeff${text}`]), 'f'))).toEqual({ message: `f ${problem}`, hint })

@@ -31,7 +31,7 @@ export function setSetting(name: string, text: string): void {
   setQuery({ [name]: text === '' || isLong ? null : text })
 }
 
-/** How each model asks to be sampled, by its name: a base model not at all, one's own as its base model's files say, else as talk is. */
+/** How each model asks to be sampled: a base model not at all, one's own as its base model's files say, else as talk is. */
 export async function ownSamplings(
   models: readonly string[],
   signal: AbortSignal,

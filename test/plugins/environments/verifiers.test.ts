@@ -48,7 +48,9 @@ describe.skipIf(!existsSync(python) || !existsSync(fixtures))(
       service = await createTestService({ scripted: false, trainWorkers: 0, baseModels: [BASE] })
       const json = { project: 'p', name: 'vf', base_model: BASE }
       await service.json('/v1/preview/models', { json })
-      model = askedModel(createClient({ baseUrl: service.url, apiKey: service.apiKey, timeoutMs: 200_000 }), 'p/vf', { maxTokens: 16 })
+      model = askedModel(createClient({ baseUrl: service.url, apiKey: service.apiKey, timeoutMs: 200_000 }), 'p/vf', {
+        maxTokens: 16,
+      })
     })
     afterAll(() => service.dispose())
 

@@ -424,13 +424,18 @@ function entry(
   path: string,
   summary: string,
   load: () => Promise<Command>,
-  { group, isHidden, plugin }: Pick<CommandEntry, 'group' | 'isHidden' | 'plugin'> = {},
+  {
+    group,
+    isHidden,
+    plugin,
+    sendsJobs = path.startsWith('train '),
+  }: Pick<CommandEntry, 'group' | 'isHidden' | 'plugin'> & { readonly sendsJobs?: boolean | undefined } = {},
 ): CommandEntry {
   return {
     ...{ path: path.split(' '), summary, group, isHidden, plugin },
     load: async () => {
       await addOwnSettings()
-      if (path.startsWith('train ')) await addOwnLosses()
+      if (sendsJobs) await addOwnLosses()
       return await load()
     },
   }

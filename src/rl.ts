@@ -26,7 +26,7 @@ export {
   openTasks,
   type TaskFeed,
 } from '#plugins/environments/library.js'
-export { openLoss } from '#plugins/literature/session-loss.js'
+export { openLoss } from '#plugins/literature/library.js'
 export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
 export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
 export { gradeWith } from '#sdk/graders/grade-with.js'

@@ -105,6 +105,8 @@ interface CommandRow {
   readonly group?: 'begin' | 'train' | 'use'
   /** Not listed: what it shows stands elsewhere as well. */
   readonly isHidden?: boolean
+  /** Has options of jobs, among which are then those that plugins contribute. */
+  readonly sendsJobs?: boolean
   /** @returns a command of `cli/command/define-command.ts`, which the service knows nothing of */
   load(): Promise<object>
 }

@@ -82,6 +82,7 @@ describe('closed lists', () => {
       'src/plugins/fine-tuning/wire.ts',
       // each loss is of a kind
       'src/plugins/literature/examples.ts',
+      'src/plugins/literature/library.ts',
       'src/plugins/literature/policy.ts',
       'src/plugins/literature/preference.ts',
       // loops are made of jobs that learn from rewards

@@ -36,7 +36,7 @@ export interface FormulaMath
   stop(x: Operand): Term
   /** Of losses over tokens: the mean over the tokens of each token's own sequence. */
   sequenceMean(x: Operand): Term
-  /** Of losses over pairs: the values of all pairs of the optimizer step in ascending order, so that they stand at other places. */
+  /** Of losses over pairs: the values of all pairs of the optimizer step, the least first, whichever pairs they are of. */
   batchSort(x: Operand): Term
   /** Of advantages: mean and population deviation of the trajectory's group, or of all trajectories. */
   groupMean(x: Operand): Term

@@ -23,7 +23,7 @@ const UNSHARE = [
   ...['--user', '--map-root-user', '--net', '--mount', '--pid', '--fork', '--mount-proc', '--kill-child'],
 ] as const
 /** Of the door, inside, where nothing else listens. */
-const PORT = 8642
+const PORT = 8080
 const PROBE_MS = 10_000
 /** What is behind the door. */
 const OPEN = '/r/'

@@ -93,9 +93,11 @@ export function createRecorder(context: Context, rollout: RolloutRecord): Record
     async *hear(prompt, events) {
       const id = ids.uuid()
       const call = createHeardCall(prompt, clock.nowMs())
-      let isStored = false
-      begun++
+      let [hasBegun, isStored] = [false, false]
       for await (const event of events) {
+        // what is refused before its first token, as of a longer answer than there is room for, never began
+        if (!hasBegun) begun++
+        hasBegun = true
         call.add(event)
         if (!isStored && !isLeft && call.isWhole()) {
           isStored = true

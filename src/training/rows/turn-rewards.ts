@@ -30,7 +30,7 @@ export interface TurnCredit {
   readonly divisor: number
 }
 
-export interface GroupAdvantages {
+interface GroupAdvantages {
   /** Of every trajectory, ragged. */
   readonly advantages_P_G: readonly (readonly number[])[]
   /** Of every group; null where no choice of it says what it earned. */

@@ -159,7 +159,9 @@ test('another environment, model or option does not go on with a run', async () 
   expect((await cli(trainArgs('other', out, 2))).stderr).toContain('another model')
 })
 
-test('a run that is killed goes on with the groups on the disk, and no step comes twice', async () => {
+test('a run that is killed goes on with the groups on the disk, and no step comes twice', {
+  timeout: 600_000,
+}, async () => {
   const model = await register('killed')
   const out = join(folder, 'killed')
   const episodes = join(folder, 'episodes')

@@ -47,7 +47,11 @@ describe.skipIf(!hasWalls)('--isolate (skipped where `unshare` makes no namespac
   })
 
   async function tryOut(isolate: boolean, tries: readonly string[]) {
-    const model = askedModel(createClient({ baseUrl: service.url, apiKey: service.apiKey }), 'm', {})
+    const model = askedModel(
+      createClient({ baseUrl: service.url, apiKey: service.apiKey, timeoutMs: 200_000 }),
+      'm',
+      {},
+    )
     const address = listener.address()
     const port = typeof address === 'object' && address !== null ? address.port : 0
     const source = await openEnvironment(`agent:"${process.execPath}" "${prisoner}" {prompt}`, {

@@ -230,6 +230,11 @@ describe('what is not delivered', () => {
     expect(response.status).toBe(400)
     expect(isJsonObject((await response.json()) as JsonObject)).toBe(true)
     await until(async () => ((await recorded(rollout)).turns === 0 ? true : null), 'the turn is given back')
+    // refused when it is generated, and not when it is read
+    const long = await send(rollout, '/v1/chat/completions', { messages: MESSAGES, max_tokens: 1_000_000 })
+    expect([long.status, await long.text()]).toEqual([400, expect.stringContaining('max_model_len')])
+    await until(async () => ((await recorded(rollout)).turns === 0 ? true : null), 'that turn is given back')
+    expect(await recorded(rollout)).toMatchObject({ undelivered_calls: 0 })
     await ask(rollout, '/v1/chat/completions', { messages: MESSAGES, max_tokens: 2 })
     const second = await send(rollout, '/v1/chat/completions', { messages: MESSAGES, max_tokens: 2 })
     expect([second.status, await second.text()]).toEqual([403, expect.stringContaining('rollout_limit_reached')])

@@ -26,7 +26,7 @@ interface PairEntry {
 }
 
 /** How pairs of a batch run: apart where they are many tokens, or all at once, as a loss needs that compares them. */
-export interface PairParting {
+interface PairParting {
   readonly isTogether?: boolean
 }
 

@@ -14,9 +14,17 @@ const tried = async (work) => {
 }
 const reach = (port, host) =>
   new Promise((resolve, reject) => {
-    const socket = connect({ port: Number(port), host, timeout: 3000 }, () => resolve('connected'))
+    const socket = connect({ port: Number(port), host, timeout: 3000 }, () => resolve(socket.destroy().remotePort))
     socket.on('error', reject).on('timeout', () => reject(Object.assign(new Error('late'), { code: 'ETIMEDOUT' })))
   })
+const commandOf = (pid) => {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8')
+  } catch {
+    // it has ended meanwhile
+    return ''
+  }
+}
 const status = async (url) => {
   const response = await fetch(url, { headers: { authorization: `Bearer ${OPENAI_API_KEY}` } })
   if (response.ok) return response.status
@@ -35,7 +43,7 @@ const tries = {
   killing: () => process.kill(Number(PARENT), 'SIGTERM'),
   spying: () => {
     const seen = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
-    const found = seen.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('vitest'))
+    const found = seen.filter((pid) => commandOf(pid).includes('vitest'))
     if (found.length > 0) return found
     throw Object.assign(new Error('none'), { code: `${seen.length} processes` })
   },

@@ -1,6 +1,6 @@
 /** Losses of the literature as functions of training sessions, against what TRL and verl compute, and what is refused. */
 import { expect, it } from 'vitest'
-import { openLoss } from '#plugins/literature/session-loss.js'
+import { openLoss } from '#plugins/literature/library.js'
 import { readGolden } from '../../support/model/decoder-goldens.js'
 
 interface PolicyCase {

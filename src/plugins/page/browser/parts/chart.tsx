@@ -122,6 +122,7 @@ export function Chart(given: ChartProps): JSX.Element {
       <div
         ref={holder}
         class="plot"
+        style={{ minHeight: `${height}px` }}
         role="slider"
         tabIndex={0}
         aria-label={said}

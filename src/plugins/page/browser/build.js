@@ -35,7 +35,10 @@ const palette = {
   },
 }
 
-/** Views that are opened one after the other are one script: a part that two scripts share is a third one, and small ones pack badly. */
+/**
+ * Views that are opened one after the other are one script: a part that two scripts share is a third one, and small ones pack
+ * badly.
+ */
 const TOGETHER = [
   ['checkpoints', 'evaluations', 'marks', 'watch'],
   ['rollouts', 'rollout-group', 'trajectory', 'grader'],

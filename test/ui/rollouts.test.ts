@@ -10,6 +10,7 @@ import { until } from '../support/until.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
 import { expectSound } from './sound.js'
 
+const ENVIRONMENT = 'reasoning-gym:letter_counting'
 const HOSTILE = '<img src=x onerror=alert(1)><script>alert(2)</script>'
 
 let service: TestService
@@ -63,7 +64,15 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
       [
         group([0, 1, 0.25, 0], 'I am sad today.'),
         group([1, 1, 1], 'Many thanks for your help.'),
-        group([0.5, 0], 'I like cycling.'),
+        {
+          ...group([0.5, 0], 'I like cycling.'),
+          metadata: { environment: ENVIRONMENT, task: `count the letters ${HOSTILE}` },
+          exceptions: [
+            { type: 'env_timeout', message: `step: no answer after 60 s ${HOSTILE}` },
+            { type: 'env_timeout', message: 'reset: no answer after 60 s' },
+            { type: 'reward_invalid', message: 'the reward is NaN' },
+          ],
+        },
       ],
       60,
     )
@@ -79,6 +88,7 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
     ['job', `/ui/jobs/${jobId}`, 'text=Rollouts'],
     ['rollouts', `/ui/jobs/${jobId}/groups`, 'text=equal rewards'],
     ['group', `/ui/jobs/${jobId}/groups/0?diff=1&sort=reward`, 'mark'],
+    ['failed', `/ui/jobs/${jobId}/groups/2`, 'text=no answer after 60 s'],
     ['trajectory', `/ui/jobs/${jobId}/groups/0/1?c=probability&at=9`, '[data-token="9"]'],
     ['trajectory-ratio', `/ui/jobs/${jobId}/groups/0/0?c=ratio&at=9`, '[data-token="9"]'],
     ['grader', `/ui/jobs/${jobId}/grader`, 'text=Reward it had'],
@@ -96,6 +106,32 @@ describe.skipIf(CHROMIUM === null)('the page of rollouts', () => {
       // text of models and data is text
       expect(await page.locator('main img, main script, main a[href^="javascript"]').count(), name).toBe(0)
     }
+    await context.close()
+  })
+
+  test('environments, and rollouts that failed by kind, stand on the job, the list and the group', async () => {
+    const { context, page, problems } = await signedIn()
+    for (const path of [`/ui/jobs/${jobId}`, `/ui/jobs/${jobId}/groups`]) {
+      await page.goto(path)
+      const facts = page.locator('dl[aria-label=Episodes]')
+      await facts.getByText(ENVIRONMENT).waitFor()
+      const said = await facts.locator('div').allTextContents()
+      expect(said, path).toEqual([
+        `Environment${ENVIRONMENT} 1 group`,
+        'Rollouts that failed3 of 12',
+        'Env timeout2',
+        'Reward invalid1',
+      ])
+    }
+    await page.locator('tbody tr', { hasText: '3 failed' }).getByRole('link').click()
+    await page.locator('.failed-rollout').first().waitFor()
+    expect(await page.locator('main .figures').first().textContent()).toContain(`Environment${ENVIRONMENT}`)
+    expect(await page.locator('.failed-rollout').allTextContents()).toEqual([
+      `env_timeoutstep: no answer after 60 s ${HOSTILE}`,
+      'env_timeoutreset: no answer after 60 s',
+      'reward_invalidthe reward is NaN',
+    ])
+    expect(await problems()).toEqual([])
     await context.close()
   })
 

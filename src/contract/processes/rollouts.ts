@@ -41,6 +41,10 @@ export const MAX_NOTED_TOKENS = 2 ** 20
 const MAX_PIECES = 2 ** 20
 const MAX_PIECE_BYTES = 64 * 1024 ** 2
 
+/** Longer names are cut. */
+export const MOST_TYPE_LETTERS = 64
+export const MOST_ENVIRONMENT_LETTERS = 200
+
 /** Groups, trajectories of one of them, sequences: the head's own bytes bound them together (`rollouts-file.ts`). */
 const MAX_ROWS = 2 ** 20
 
@@ -88,6 +92,10 @@ export const rolloutsHeadSchema = z.object({
       z.object({
         preview: z.string().max(2000),
         exceptions: count,
+        /** Of these, by type. Absent in older files, and where there are none. */
+        failures: z.record(z.string().max(MOST_TYPE_LETTERS), count).optional(),
+        /** As its metadata names it. */
+        environment: z.string().max(MOST_ENVIRONMENT_LETTERS).optional(),
         trajectories: z.array(trajectorySchema).max(MAX_ROWS),
       }),
     )

@@ -59,6 +59,8 @@ export const rolloutGroups = objectOf<RolloutGroupList>({
   trajectory_count: number,
   trained_count: number,
   zero_advantage_count: maybe(number),
+  failures: maybe(listOf(objectOf<RolloutGroupList['failures'][number]>({ type: text, count: number }))),
+  environments: maybe(listOf(objectOf<RolloutGroupList['environments'][number]>({ name: text, groups: number }))),
   unnoted_count: number,
   // older servers do not count them
   untrained_count: maybe(number),

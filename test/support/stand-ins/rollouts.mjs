@@ -28,12 +28,20 @@ export function encodeRollouts(groups, { tokens = 12 } = {}) {
     blocks.push(padded)
     offset += padded.length
   }
-  const listed = groups.map(({ trajectories }, g) => {
+  const listed = groups.map(({ trajectories, exceptions = [], metadata = {} }, g) => {
     const mean = trajectories.reduce((sum, { reward }) => sum + reward, 0) / trajectories.length
     const isFlat = trajectories.every(({ reward }) => reward === trajectories[0].reward)
     return {
       preview: `group ${g} <img src=x onerror=alert(1)>`,
-      exceptions: 0,
+      exceptions: exceptions.length,
+      ...(exceptions.length === 0
+        ? {}
+        : {
+            failures: Object.fromEntries(
+              exceptions.map(({ type }) => [type, exceptions.filter((each) => each.type === type).length]),
+            ),
+          }),
+      ...(metadata.environment === undefined ? {} : { environment: metadata.environment }),
       trajectories: trajectories.map(({ reward }, t) => {
         if (isFlat)
           return { reward, left_out: trajectories.length === 1 ? 'single_trajectory' : 'equal_rewards', tokens: 0 }

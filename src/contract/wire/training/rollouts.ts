@@ -56,6 +56,10 @@ export const rolloutGroupListSchema = listSchema(rolloutGroupSchema).extend({
   trained_count: count,
   /** Of those that trained: with advantage 0, so that only a KL or entropy term, if any, moved them. */
   zero_advantage_count: count.default(0),
+  /** Failed rollouts by the type of what was thrown, most first. Absent from older servers. */
+  failures: z.array(z.object({ type: z.string(), count })).default([]),
+  /** As groups name them in `metadata.environment`, with how many do. Absent from older servers. */
+  environments: z.array(z.object({ name: z.string(), groups: count })).default([]),
   /** Sequences that trained and of whose tokens nothing is noted: they were too many, or an earlier attempt trained them. */
   unnoted_count: count,
   /** Sequences that were to train, and whose step was not made: the job ended before it. */

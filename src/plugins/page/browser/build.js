@@ -36,6 +36,35 @@ const palette = {
 }
 
 /**
+ * Views that are opened one after the other are one script: a part that two scripts share is a third one, and small ones pack
+ * badly.
+ */
+const TOGETHER = [
+  ['checkpoints', 'evaluations', 'marks', 'watch'],
+  ['rollouts', 'rollout-group', 'trajectory', 'grader'],
+  ['job', 'jobs', 'session'],
+  ['loop', 'loops', 'graders'],
+  ['data', 'train'],
+  ['model', 'compare'],
+]
+const together = {
+  name: 'together',
+  setup(bundler) {
+    bundler.onResolve({ filter: /^\.\/pages\/[\w-]+\.js$/ }, ({ path: file, kind }) => {
+      const view = path.basename(file, '.js')
+      const group = TOGETHER.find((views) => views.includes(view))
+      return kind === 'dynamic-import' && group !== undefined ? { path: group[0], namespace: 'together' } : undefined
+    })
+    bundler.onLoad({ filter: /./, namespace: 'together' }, ({ path: first }) => ({
+      contents: TOGETHER.find(([view]) => view === first)
+        .map((view) => `export * from './${view}.tsx'`)
+        .join('\n'),
+      resolveDir: path.join(import.meta.dirname, 'pages'),
+    }))
+  },
+}
+
+/**
  * Takes out of two packages what they name when they are loaded and the page does not use, so that what hangs on it goes, too:
  * marked's parser and renderer (the page has its lexer), uPlot's bars, steps and splines (it draws lines).
  */
@@ -74,7 +103,7 @@ const common = {
   minify: true,
   legalComments: 'none',
   charset: 'utf8',
-  plugins: [palette, unused],
+  plugins: [palette, unused, together],
   write: false,
   metafile: true,
   logLevel: 'warning',

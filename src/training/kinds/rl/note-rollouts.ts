@@ -3,7 +3,7 @@
  * and why others are left out.
  */
 
-import type { RolloutTrajectory } from '#contract/processes/rollouts.js'
+import { MOST_ENVIRONMENT_LETTERS, MOST_TYPE_LETTERS, type RolloutTrajectory } from '#contract/processes/rollouts.js'
 import type { LeftOutReason } from '#contract/wire/training/rollout-words.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { type GroupLeftOut, whichTrain } from '#formats/rows/which-train.js'
@@ -67,9 +67,12 @@ export function toNotedJob(job: {
     groups: job.groups.map((group, g) => {
       const shaped = job.shaped[g]?.trajectories.map(({ reward }) => reward) ?? []
       const whyGroup = reasons[g] ?? null
+      const environment = group.metadata['environment']
       return {
         preview: previewOf(group.trajectories[0]),
         exceptions: group.exceptions.length,
+        ...(group.exceptions.length === 0 ? {} : { failures: countTypes(group) }),
+        ...(typeof environment === 'string' ? { environment: environment.slice(0, MOST_ENVIRONMENT_LETTERS) } : {}),
         trajectories: group.trajectories.map((trajectory, t): RolloutTrajectory => {
           const found = trained.get(`${g}:${t}`)
           const reward = shaped[t] ?? trajectory.reward
@@ -86,6 +89,16 @@ export function toNotedJob(job: {
       }
     }),
   }
+}
+
+/** Failed rollouts of a group by the type of what was thrown. */
+function countTypes({ exceptions }: TrajectoryGroup): Readonly<Record<string, number>> {
+  const counts = new Map<string, number>()
+  for (const { type } of exceptions) {
+    const name = type.slice(0, MOST_TYPE_LETTERS)
+    counts.set(name, (counts.get(name) ?? 0) + 1)
+  }
+  return Object.fromEntries(counts)
 }
 
 function finiteOrNull(value: number): number | null {

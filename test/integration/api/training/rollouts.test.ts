@@ -119,6 +119,26 @@ describe('what a job trained on', () => {
     expect(await codeOf(service, `${JOBS}/${job.id}/groups?after=9`)).toEqual([422, 'invalid_cursor'])
   })
 
+  it('counts failed rollouts by type, environments, and what trains with advantage 0', async () => {
+    const failed = (type: string) => ({ type, message: 'no answer', traceback: '' })
+    const sent = groups.map((group, g) => ({
+      ...group,
+      metadata: { environment: 'letters', task: `t${g}` },
+      exceptions: g === 0 ? [failed('env_timeout'), failed('env_crashed'), failed('env_timeout')] : [],
+    }))
+    const balanced = await submit(service, model, sent, { advantage_balance: 1 })
+    const list = await get<RolloutGroupList>(service, `${JOBS}/${balanced.id}/groups`)
+    expect(list.failures).toEqual([
+      { type: 'env_timeout', count: 2 },
+      { type: 'env_crashed', count: 1 },
+    ])
+    expect(list.environments).toEqual([{ name: 'letters', groups: 2 }])
+    // of rewards 0, 1, 0 and 0.5 two lie below their mean, and balance 1 leaves them nothing
+    expect(list).toMatchObject({ trained_count: 4, zero_advantage_count: 2 })
+    const plain = await get<RolloutGroupList>(service, `${JOBS}/${job.id}/groups`)
+    expect(plain).toMatchObject({ failures: [], environments: [] })
+  })
+
   it('has every trajectory turn by turn and token by token, as the trainer used it', async () => {
     const group = await get<RolloutGroupDetail>(service, `${JOBS}/${job.id}/groups/0`)
     const [, first] = group.members

@@ -132,12 +132,13 @@ function BySplit(props: {
           lines={lines}
           wants="high"
           smoothing={0}
+          isJoined
           group="evaluations"
         />
       )}
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard */}
       <section class="table" tabIndex={0} aria-label="Evaluations by step">
-        <table>
+        <table class="stacked">
           <thead>
             <tr>
               <th scope="col">Step</th>
@@ -156,11 +157,21 @@ function BySplit(props: {
           <tbody>
             {rows.map((row) => (
               <tr key={row.step}>
-                <th scope="row">{row.step === 0 ? '0, the base model' : row.step}</th>
-                <td class="number">{formatNumber(row.reward)}</td>
-                <td class="number">{formatCount(row.prompts)}</td>
-                <td class="number">{formatCount(row.answers)}</td>
-                <td class="soft nowrap">{formatAgo(row.at, at)}</td>
+                <th scope="row" class="name">
+                  {row.step === 0 ? '0, the base model' : row.step}
+                </th>
+                <td class="number" data-label="Reward">
+                  {formatNumber(row.reward)}
+                </td>
+                <td class="number" data-label="Prompts">
+                  {formatCount(row.prompts)}
+                </td>
+                <td class="number" data-label="Answers">
+                  {formatCount(row.answers)}
+                </td>
+                <td class="soft nowrap" data-label="Logged">
+                  {formatAgo(row.at, at)}
+                </td>
               </tr>
             ))}
           </tbody>

@@ -27,6 +27,7 @@ import { Block, Empty, Failure } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
+import { EpisodesOfJob } from '../parts/episodes.js'
 import { Progress, remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
@@ -90,10 +91,11 @@ function Shown(props: {
   )
   const [isAsking, setIsAsking] = useState(false)
   const missing = missingScope('write')
-  const name = model.data?.name ?? 'model'
+  // named once it is known: nothing stands there for a moment that is not its name
+  const name = model.data?.name ?? null
   return (
     <>
-      <Title text={`${job.kind.toUpperCase()} job of ${name}`}>
+      <Title text={`${job.kind.toUpperCase()} job${name === null ? '' : ` of ${name}`}`}>
         <StatusTag job={job} />
         {props.children}
         {job.group_count !== null && (
@@ -122,14 +124,19 @@ function Shown(props: {
         )}
       </Title>
       <p class="soft">
-        {model.data !== null && <a href={hrefOf(modelPath(model.data))}>{model.data.name}</a>}
-        {job.step === null ? '' : ` · made step ${job.step}`}
-        {job.attempt > 1 ? ` · attempt ${job.attempt}` : ''}
-        {` · created ${formatTime(job.created_at, nowMs())}`}
+        {model.data !== null && (
+          <>
+            <a href={hrefOf(modelPath(model.data))}>{model.data.name}</a>
+            {' · '}
+          </>
+        )}
+        {job.step === null ? '' : `made step ${job.step} · `}
+        {job.attempt > 1 ? `attempt ${job.attempt} · ` : ''}
+        {`created ${formatTime(job.created_at, nowMs())}`}
       </p>
       {isAsking && (
         <Confirm
-          title={`Cancel this job of ${name}?`}
+          title={`Cancel this job${name === null ? '' : ` of ${name}`}?`}
           deed="Cancel the job"
           onClose={() => setIsAsking(false)}
           run={async () => {
@@ -154,6 +161,7 @@ function Shown(props: {
         </ul>
       )}
       <Figures job={job} events={events} />
+      {job.group_count !== null && isFinished(job.status) && <EpisodesOfJob id={job.id} />}
       <GradientCharts events={events} />
       {KINDS[job.kind].data === 'rows' ? (
         <TrainedRows job={job} />
@@ -221,7 +229,9 @@ function Figures({
       ? null
       : Date.parse(job.training_end) - Date.parse(job.training_start)
   const figures: readonly (readonly [string, ComponentChildren])[] = [
-    ['Progress', <Progress key="progress" job={job} />],
+    ...(job.status !== 'running' && job.num_gradient_steps === 0
+      ? []
+      : [['Progress', <Progress key="progress" job={job} />] as const]),
     ...(took === null ? [] : [['Took', formatSeconds(took / 1000)] as const]),
     ...(remaining(job) === '' ? [] : [['Time', remaining(job)] as const]),
     ...(typeof speed === 'number' ? [['Speed', `${formatCount(Math.round(speed))} tokens/s`] as const] : []),
@@ -341,6 +351,30 @@ function GradientCharts({ events }: { readonly events: readonly TrainingEvent[] 
   )
 }
 
+const FIRST_EXAMPLES = 6
+
+/** Where it is as the plan and the log name it, which here is a way there. */
+function LeftOutExample(props: {
+  readonly job: TrainingJob
+  readonly example: string
+  readonly isFirst: boolean
+}): JSX.Element {
+  const [, group, trajectory] = /^trajectory_groups\[(\d+)\](?:\.trajectories\[(\d+)\])?/.exec(props.example) ?? []
+  const below = trajectory === undefined ? `/${group}` : `/${group}/${trajectory}`
+  return (
+    <>
+      {props.isFirst ? '' : ', '}
+      {group === undefined || props.job.group_count === null ? (
+        props.example
+      ) : (
+        <a href={hrefOf(groupsPath(props.job.id, below))}>
+          {trajectory === undefined ? `group ${group}` : `trajectory ${trajectory} of group ${group}`}
+        </a>
+      )}
+    </>
+  )
+}
+
 function LeftOut({ job }: { readonly job: TrainingJob }): JSX.Element | null {
   const left = job.report?.left_out ?? []
   if (left.length === 0) return null
@@ -350,7 +384,13 @@ function LeftOut({ job }: { readonly job: TrainingJob }): JSX.Element | null {
       <ul>
         {left.map(({ reason, count, examples }) => (
           <li key={reason}>
-            {toWords(reason)}: {formatCount(count)} <span class="soft">{examples.join(', ')}</span>
+            {toWords(reason)}: {formatCount(count)}{' '}
+            <span class="soft small">
+              {examples.slice(0, FIRST_EXAMPLES).map((example, i) => (
+                <LeftOutExample key={example} job={job} example={example} isFirst={i === 0} />
+              ))}
+              {examples.length > FIRST_EXAMPLES && ' …'}
+            </span>
           </li>
         ))}
       </ul>

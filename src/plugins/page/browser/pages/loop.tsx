@@ -38,6 +38,7 @@ import { LoopCharts } from '../parts/loops/charts.js'
 import { LoopProgress } from '../parts/loops/progress.js'
 import { Spent } from '../parts/loops/spent.js'
 import { LoopSteps } from '../parts/loops/steps.js'
+import { DoesItLearn } from '../parts/model-header.js'
 
 const POINTS = 500
 
@@ -93,6 +94,7 @@ function Shown({ loop, onChange }: { readonly loop: Loop; readonly onChange: () 
           <p class="soft small">{loop.error.code}</p>
         </div>
       )}
+      {model.data !== null && <DoesItLearn model={model.data} />}
       <Now loop={loop} />
       <Block of={metrics} height="24rem">
         {(known) =>
@@ -235,11 +237,14 @@ function Said({ loop }: { readonly loop: Loop }): JSX.Element {
       <Block of={events} height="8rem">
         {({ data, hasMore }) => (
           <>
-            <LiveLog
-              lines={data.map(({ id, created_at: time, message, level }) => ({
-                ...{ id, time: formatTime(time, at), text: message, isBad: level === 'error' },
-              }))}
-            />
+            {data.length === 0 && <Empty>Nothing was said yet: the numbers of its steps are above.</Empty>}
+            {data.length > 0 && (
+              <LiveLog
+                lines={data.map(({ id, created_at: time, message, level }) => ({
+                  ...{ id, time: formatTime(time, at), text: message, isBad: level === 'error' },
+                }))}
+              />
+            )}
             {hasMore && <p class="soft small">The first {formatCount(data.length)}, there are more.</p>}
           </>
         )}

@@ -56,13 +56,15 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
     { topics: ['job'], modelId: model.id, take: takeProgress, everyMs: isBusy ? RECORD_MS : everyMs },
   )
   const curves = useCurves(model.id, everyMs)
+  // findings stand above the curves: what comes later must not move them
+  const hasJobs = jobs.data !== null || jobs.error !== null
   const active = jobs.data?.data.filter(({ status }) => status === 'running' || status === 'queued') ?? []
   const isActive = active.length > 0
   useEffect(() => setIsBusy(isActive), [isActive])
   return (
     <>
       {/* always there: a loop is between two jobs again and again, and what is below must not move with each */}
-      <section class="card running-now" aria-label="Running">
+      <section class="running-now" aria-label="Running">
         <ul class="plain">
           {active.length === 0 && <li class="job-line soft">Nothing runs now.</li>}
           {active.map((job) => (
@@ -70,7 +72,7 @@ function Learning({ model }: { readonly model: Model }): JSX.Element {
           ))}
         </ul>
       </section>
-      <Block of={curves} height="24rem">
+      <Block of={hasJobs ? curves : { ...curves, data: null }} height="24rem">
         {(known) =>
           known.steps.length === 0 ? (
             <Empty command={command`trainyard train rl ${model.name} --help`}>
@@ -98,6 +100,11 @@ function Charts({ modelId, curves }: { readonly modelId: string; readonly curves
   const keys = chosen.length > 0 ? chosen : defaultKeys(curves)
   const positions = useMemo(() => positionsOf(curves, axis), [curves, axis])
   const boundaries = useMemo(() => boundariesOf(curves), [curves])
+  // between two measurements there is no gap
+  const measured = useMemo(
+    () => new Set(curves.keys.flatMap(({ key, source }) => (source === 'log' ? [key] : []))),
+    [curves],
+  )
   const lines = useMemo(
     () =>
       new Map(
@@ -126,6 +133,7 @@ function Charts({ modelId, curves }: { readonly modelId: string; readonly curves
                 steps={curves.steps}
                 lines={lines.get(key) ?? []}
                 wants={wants}
+                isJoined={measured.has(key)}
                 smoothing={smoothing}
                 isLogarithmic={isLogarithmic}
                 boundaries={boundaries}

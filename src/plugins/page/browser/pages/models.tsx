@@ -2,7 +2,7 @@
  * `/ui/`: what runs now, what needs attention, and all models.
  */
 
-import type { JSX } from 'preact'
+import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import type { List } from '#contract/wire/list.js'
@@ -21,7 +21,7 @@ import { JobLine } from '../parts/job-line.js'
 import { isForPage } from '../parts/keys.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
-import { ModelRows } from '../parts/model-rows.js'
+import { ModelRows, RowOptions } from '../parts/model-rows.js'
 
 const LAST_ACTIVE = '-last_active'
 const ORDERS = [
@@ -125,7 +125,11 @@ function ModelTable(): JSX.Element {
 
   return (
     <section aria-label="All models">
-      <Filters />
+      <Filters>
+        {models.data !== null && models.data.data.length > 0 && (
+          <RowOptions rows={models.data.data} hasOptions={hasOptions} />
+        )}
+      </Filters>
       <Block of={models} height="16rem">
         {({ data: rows, has_more: hasMore }) => {
           if (rows.length === 0) return isFiltered ? <Empty>No model fits.</Empty> : <Start />
@@ -150,7 +154,7 @@ function ModelTable(): JSX.Element {
   )
 }
 
-function Filters(): JSX.Element {
+function Filters({ children }: { readonly children: ComponentChildren }): JSX.Element {
   const bases = useLoad('base-models', (signal) => ask<readonly string[]>('/v1/preview/base-models', { signal }))
   const search = useRef<HTMLInputElement>(null)
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined)
@@ -207,6 +211,7 @@ function Filters(): JSX.Element {
           ))}
         </select>
       </label>
+      {children}
     </search>
   )
 }

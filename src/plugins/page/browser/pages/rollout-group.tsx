@@ -7,7 +7,7 @@ import { command } from '#contract/wire/command-words.js'
 import type { RolloutGroupDetail } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
-import { formatNumber, plural, withoutTurns } from '../data/format.js'
+import { formatNumber, plural, toWords, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
 import { Block, Empty } from '../parts/block.js'
@@ -62,6 +62,7 @@ function Members({ id, group }: { readonly id: string; readonly group: RolloutGr
   return (
     <>
       <p class="raw said-to-all">{withoutTurns(group.prompt_preview)}</p>
+      <Metadata of={group.metadata} />
       <p class="soft">
         {group.trajectories === 1 ? '1 trajectory' : `${group.trajectories} trajectories`} · mean reward{' '}
         {formatNumber(group.mean_reward)}, spread {formatNumber(group.reward_std_dev)}
@@ -120,15 +121,38 @@ function Members({ id, group }: { readonly id: string; readonly group: RolloutGr
       {group.failed.length > 0 && (
         <section class="stack" aria-labelledby="failed">
           <h2 id="failed">Rollouts that failed</h2>
-          <ul>
+          <ul class="plain">
             {group.failed.map(({ type, message }, i) => (
-              <li key={i}>
-                {type}: {message}
+              <li key={i} class="card failed-rollout">
+                <span class="status failed">{withoutTurns(type)}</span>
+                <p class="raw">{withoutTurns(message)}</p>
               </li>
             ))}
           </ul>
         </section>
       )}
     </>
+  )
+}
+
+/** Values that are no line of a heading are in the API's answer. */
+const MOST_FACTS = 6
+const MOST_LETTERS = 120
+
+/** What its sender says of a group: the environment and the task it was played in, among others. */
+function Metadata({ of: metadata }: { readonly of: RolloutGroupDetail['metadata'] }): JSX.Element | null {
+  const facts = Object.entries(metadata)
+    .flatMap(([name, value]) => (typeof value === 'object' || value === '' ? [] : [[name, String(value)] as const]))
+    .slice(0, MOST_FACTS)
+  if (facts.length === 0) return null
+  return (
+    <dl class="figures">
+      {facts.map(([name, value]) => (
+        <div key={name}>
+          <dt>{toWords(withoutTurns(name))}</dt>
+          <dd title={value}>{withoutTurns(value.slice(0, MOST_LETTERS))}</dd>
+        </div>
+      ))}
+    </dl>
   )
 }

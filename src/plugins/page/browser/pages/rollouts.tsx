@@ -16,6 +16,7 @@ import { useLoad } from '../data/load.js'
 import { choiceOf, groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
+import { Episodes } from '../parts/episodes.js'
 import { Title } from '../parts/layout.js'
 import { usePlaces } from '../parts/page-keys.js'
 
@@ -101,6 +102,7 @@ function Shown(props: { readonly id: string; readonly path: string; readonly fir
           </li>
         </ul>
       )}
+      <Episodes of={first} />
       <Histogram list={first} />
       <Filters />
       {rows.length === 0 ? <Empty>No group is like this.</Empty> : <Groups id={id} rows={rows} />}

@@ -161,14 +161,14 @@ function Card(props: {
           onAsk={askFor}
         />
       </div>
-      <details onToggle={(event) => setIsOpen(event.currentTarget.open)}>
-        <summary>All steps</summary>
-        {isOpen && <History path={`${path}/answers`} />}
-      </details>
-      <p class="row end">
+      <div class="row foot">
+        <details onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+          <summary>All steps</summary>
+          {isOpen && <History path={`${path}/answers`} />}
+        </details>
         <button
           type="button"
-          class="danger"
+          class="link"
           disabled={missing !== null}
           title={missing ?? undefined}
           aria-label={`Delete the prompt ${asked.slice(0, 40)}`}
@@ -176,7 +176,7 @@ function Card(props: {
         >
           Delete…
         </button>
-      </p>
+      </div>
       {isDeleting && (
         <Confirm
           title="Watch this prompt no longer?"

@@ -44,7 +44,6 @@ export function Chart(given: ChartProps): JSX.Element {
   const [at, setAt] = useState<number | null>(null)
   const { height = 170, title, steps, lines, positions } = props
   const isLogarithmic = isOnLogScale(props)
-  const colours = look.value
   const zoom = zoomInAddress()
   const shape = JSON.stringify([
     lines.map(({ name, spread }) => [name, spread !== undefined]),
@@ -86,7 +85,7 @@ export function Chart(given: ChartProps): JSX.Element {
       made.destroy()
       plot.current = null
     }
-  }, [colours, height, shape])
+  }, [look.value, height, shape])
 
   useEffect(() => {
     const made = plot.current
@@ -122,6 +121,7 @@ export function Chart(given: ChartProps): JSX.Element {
       <div
         ref={holder}
         class="plot"
+        style={{ minHeight: `${height}px` }}
         role="slider"
         tabIndex={0}
         aria-label={said}

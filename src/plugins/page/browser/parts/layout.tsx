@@ -1,7 +1,7 @@
 /**
  * What surrounds every page: the way to the others, who is signed in, the theme.
  */
-import type { ComponentChildren, JSX } from 'preact'
+import type { ComponentChildren, JSX, RefObject } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import { go, hrefOf, route, views } from '../data/address.js'
 import { apiUrl } from '../data/client.js'
@@ -14,7 +14,20 @@ import { chooseTheme, THEMES, theme } from './theme.js'
 /** Text that travels unencrypted is the sender's to know. */
 const isOpenToOthers = location.protocol === 'http:' && !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname)
 
+/** The way to where one is, on a phone whose row of ways is longer than its window. */
+export function useCurrentInView<Row extends HTMLElement>(current: unknown): RefObject<Row | null> {
+  const row = useRef<Row>(null)
+  useEffect(() => {
+    const link = row.current?.querySelector<HTMLElement>('[aria-current]')
+    if (row.current == null || link == null) return
+    const [ends, own] = [row.current.getBoundingClientRect(), link.getBoundingClientRect()]
+    row.current.scrollLeft += own.left + own.width / 2 - ends.left - ends.width / 2
+  }, [current])
+  return row
+}
+
 export function Layout({ children }: { readonly children: ComponentChildren }): JSX.Element {
+  const nav = useCurrentInView<HTMLElement>(route.value.view?.section)
   return (
     <>
       <a class="skip" href="#content">
@@ -25,7 +38,7 @@ export function Layout({ children }: { readonly children: ComponentChildren }): 
           <span class="mark" aria-hidden="true" />
           Trainyard
         </a>
-        <nav aria-label="Pages">
+        <nav aria-label="Pages" ref={nav}>
           <ul>
             {sectionsOf(views.value).map(({ path, title }) => (
               <li key={path}>

@@ -99,7 +99,7 @@ interface PartProps {
 function Part({ lines, from, to }: PartProps): JSX.Element {
   return useMemo(
     () => (
-      <div class="log-part">
+      <div class={to - from === PART ? 'log-part' : ''}>
         {lines.slice(from, to).map(({ id, time, text, isBad }) => (
           <p key={id} class={isBad === true ? 'wrong' : ''}>
             <time class="soft">{time}</time> {text}

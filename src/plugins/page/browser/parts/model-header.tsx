@@ -15,7 +15,7 @@ import { modelPath } from '../data/match.js'
 import { readCurves, readModel } from '../data/models.js'
 import { SPARK_HEIGHT, SPARK_WIDTH, sparkPoints } from '../data/spark.js'
 import { evaluatedOf, verdictOf } from '../data/verdict.js'
-import { Title } from './layout.js'
+import { Title, useCurrentInView } from './layout.js'
 import { ModelNote } from './model-note.js'
 
 const TABS = [
@@ -48,6 +48,7 @@ export function ModelHeader(props: {
 }): JSX.Element {
   const { project, name, tab } = props
   const model = useModel(project, name)
+  const tabs = useCurrentInView<HTMLUListElement>(tab)
   const full = encodeURIComponent(`${project}/${name}`)
   return (
     <header class="model-header stack">
@@ -69,7 +70,7 @@ export function ModelHeader(props: {
       {model.data !== null && <ModelNote model={model.data} onChange={model.reload} />}
       {model.data !== null && <DoesItLearn model={model.data} />}
       <nav aria-label={`Pages of ${name}`}>
-        <ul class="tabs">
+        <ul class="tabs" ref={tabs}>
           {TABS.map(([below, title]) => (
             <li key={title}>
               <a href={hrefOf(modelPath({ project, name }, below))} aria-current={title === tab ? 'page' : undefined}>
@@ -85,7 +86,7 @@ export function ModelHeader(props: {
 
 const LOOKS = { Learns: 'learns', 'Does not learn': 'not', 'Cannot be said yet': 'unsaid' } as const
 
-function DoesItLearn({ model }: { readonly model: Model }): JSX.Element | null {
+export function DoesItLearn({ model }: { readonly model: Model }): JSX.Element | null {
   const curves = useCurves(model.id)
   const evaluated = useMemo(() => (curves.data === null ? null : evaluatedOf(curves.data)), [curves.data])
   const path =

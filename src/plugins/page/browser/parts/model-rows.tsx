@@ -35,67 +35,76 @@ function Metric({ of: found }: { readonly of: ReturnType<typeof metricOf> }): JS
   if (found === null) return <span class="soft">–</span>
   const [name, metric] = found
   return (
-    <>
+    <span class="spark">
       <Sparkline name={toWords(name)} summary={metric} />
-      {!name.endsWith('reward') && <small class="soft"> loss</small>}
-    </>
+      {!name.endsWith('reward') && <small class="soft">loss</small>}
+    </span>
   )
 }
 
-/** What the list shows beside the usual is in the address. */
-export function ModelRows({
-  rows,
-  hasOptions,
-}: {
+interface Listed {
   readonly rows: readonly ListedModel[]
   readonly hasOptions: boolean
-}): JSX.Element {
+}
+
+/** Options that are columns, of the rows that are not hidden. */
+function shownOf({ rows, hasOptions }: Listed): readonly [shown: readonly ListedModel[], options: readonly string[]] {
   const hidden = query.value.getAll('hide')
   const shown = rows.filter(({ id }) => !hidden.includes(id))
-  const options = hasOptions ? differingOptions(shown).slice(0, MOST_OPTIONS) : []
+  return [shown, hasOptions ? differingOptions(shown).slice(0, MOST_OPTIONS) : []]
+}
+
+/** What the list shows beside the usual is in the address. */
+export function ModelRows(listed: Listed): JSX.Element {
+  const [shown, options] = shownOf(listed)
+  return <Rows groups={groupModels(shown, query.value.get('by'))} options={options} metrics={columns()} />
+}
+
+/** By what rows stand together, and which columns they have. */
+export function RowOptions(listed: Listed): JSX.Element {
+  const { rows, hasOptions } = listed
+  const [, options] = shownOf(listed)
+  const hidden = query.value.getAll('hide')
   const metrics = metricsOf(rows)
   const by = query.value.get('by')
   return (
     <>
-      <div class="row options">
-        <label>
-          Group by{' '}
-          <select value={by ?? ''} onChange={(event) => setQuery({ by: event.currentTarget.value || null })}>
-            <option value="">nothing</option>
-            <option value="base">base model</option>
-            <option value="tag">tag</option>
-            {options.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
-        <details class="picker">
-          <summary>Columns</summary>
-          <fieldset class="menu">
-            <legend class="visually-hidden">Columns</legend>
-            <label>
-              <input
-                type="checkbox"
-                checked={hasOptions}
-                onChange={(event) => setQuery({ options: event.currentTarget.checked ? '1' : null, by: null })}
-              />
-              <span>Options that differ</span>
+      <label>
+        Group by
+        <select value={by ?? ''} onChange={(event) => setQuery({ by: event.currentTarget.value || null })}>
+          <option value="">nothing</option>
+          <option value="base">base model</option>
+          <option value="tag">tag</option>
+          {options.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </label>
+      <details class="picker">
+        <summary>Columns</summary>
+        <fieldset class="menu">
+          <legend class="visually-hidden">Columns</legend>
+          <label>
+            <input
+              type="checkbox"
+              checked={hasOptions}
+              onChange={(event) => setQuery({ options: event.currentTarget.checked ? '1' : null, by: null })}
+            />
+            <span>Options that differ</span>
+          </label>
+          {metrics.map((name) => (
+            <label key={name}>
+              <input type="checkbox" checked={columns().includes(name)} onChange={() => toggleColumn(name)} />
+              <span>{name}</span>
             </label>
-            {metrics.map((name) => (
-              <label key={name}>
-                <input type="checkbox" checked={columns().includes(name)} onChange={() => toggleColumn(name)} />
-                <span>{name}</span>
-              </label>
-            ))}
-          </fieldset>
-        </details>
-        {hidden.length > 0 && (
-          <button type="button" class="link" onClick={() => setQuery({ hide: null })}>
-            Show {formatCount(hidden.length)} hidden
-          </button>
-        )}
-      </div>
-      <Rows groups={groupModels(shown, by)} options={options} metrics={columns()} />
+          ))}
+        </fieldset>
+      </details>
+      {hidden.length > 0 && (
+        <button type="button" class="link" onClick={() => setQuery({ hide: null })}>
+          Show {formatCount(hidden.length)} hidden
+        </button>
+      )}
     </>
   )
 }
@@ -244,7 +253,7 @@ function Row(
           {optionText(model, name)}
         </td>
       ))}
-      <td data-label="Last active">
+      <td data-label="Last active" class="nowrap">
         {formatAgo(model.summary?.last_active_at ?? model.created_at, nowMs())}
         {warnings.length > 0 && (
           <span class="warns" title={warnings.join('\n')}>

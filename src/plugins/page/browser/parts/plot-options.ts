@@ -128,7 +128,7 @@ export function optionsOf(latest: () => ChartProps, frame: Frame): uPlot.Options
         ...axis,
         space: 26,
         values: (_, splits) => splits.map((value) => (value === null ? '' : formatNumber(value))),
-        size: (_, labels) => (labels ?? []).reduce((most, { length }) => Math.max(most, length), 3) * LABEL_WIDTH + 12,
+        size: (_, labels) => (labels ?? []).reduce((most, { length }) => Math.max(most, length), 3) * LABEL_WIDTH + 16,
       },
     ],
     hooks: {

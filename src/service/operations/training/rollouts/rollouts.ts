@@ -127,6 +127,12 @@ class Rollouts implements RolloutService {
       trajectory_count: all.length,
       trained_count: all.filter(({ left_out: reason }) => reason === undefined).length,
       zero_advantage_count: all.filter(({ advantage }) => advantage === 0).length,
+      failures: countNames(head.groups.flatMap(({ failures = {} }) => Object.entries(failures))).map(
+        ([type, count]) => ({ type, count }),
+      ),
+      environments: countNames(
+        head.groups.flatMap(({ environment }) => (environment === undefined ? [] : [[environment, 1] as const])),
+      ).map(([name, groups]) => ({ name, groups })),
       unnoted_count: head.omitted,
       untrained_count: head.untrained ?? 0,
       clip: head.clip,
@@ -352,4 +358,13 @@ function noSuch(name: string, index: number): NotFoundError {
   return new NotFoundError('rollout_not_found', `there is no ${name} ${index}`, {
     hint: 'they are counted from 0: GET …/groups lists the groups of the job',
   })
+}
+
+/** Counts of each name together, the greatest first. */
+function countNames(
+  counts: readonly (readonly [name: string, count: number])[],
+): readonly (readonly [string, number])[] {
+  const sums = new Map<string, number>()
+  for (const [name, count] of counts) sums.set(name, (sums.get(name) ?? 0) + count)
+  return [...sums].sort((a, b) => b[1] - a[1])
 }

@@ -202,7 +202,7 @@ function AddWebhook({ onMade }: { readonly onMade: () => void }): JSX.Element {
           Project <input value={project} placeholder="all" onInput={(event) => setProject(event.currentTarget.value)} />
         </label>
       </div>
-      <fieldset class="row events">
+      <fieldset class="events">
         <legend class="soft small">Told of</legend>
         {WEBHOOK_EVENTS.map((name) => (
           <label class="row small" key={name}>

@@ -13,6 +13,7 @@ import { findFile } from '#service/storage/files.js'
 import { findModel } from '#service/storage/models.js'
 import type { LoopOwner, LoopSpec } from './loop-service.js'
 import { assertFits } from './loops.js'
+import { createToolRules, readEpisode } from './tools.js'
 import type { CreateLoopRequest } from './wire.js'
 
 const DEFAULT_STEPS = 20
@@ -22,17 +23,23 @@ const MOST_ROW_BYTES = 4 * 1024 ** 2
 /** Evaluations of a loop, unless it is said how often. */
 const EVALUATIONS = 10
 
-/** @throws {AppError} `model_not_found`, `file_not_found`, `invalid_prompts`, `invalid_grader` */
+/**
+ * @param toolHosts where tools may be beside public addresses
+ * @throws {AppError} `model_not_found`, `file_not_found`, `invalid_prompts`, `invalid_grader`, `tool_refused`
+ */
 export async function readLoopRequest(
-  context: Pick<ServiceContext, 'db' | 'blobs'>,
+  context: Pick<ServiceContext, 'db' | 'blobs' | 'lookUp'>,
   principal: Principal,
   request: CreateLoopRequest,
+  toolHosts: readonly string[],
 ): Promise<{ readonly owner: LoopOwner; readonly spec: LoopSpec }> {
   const model = await findModel(context.db, request.model_id)
   if (model === null || !isOwn(principal, model)) {
     throw new NotFoundError('model_not_found', `model "${request.model_id}" was not found`, { param: 'model_id' })
   }
   const grader = readGrader(request.grader)
+  const rules = createToolRules(toolHosts, context.lookUp)
+  const episode = readEpisode({ ...request, tools: request.tools ?? undefined }, rules)
   const rows = await checkRows(context, principal, { field: 'prompts_file', id: request.prompts_file, grader })
   const heldOutFile = request.held_out_file ?? null
   if (heldOutFile !== null) {
@@ -62,6 +69,7 @@ export async function readLoopRequest(
     sampling: withoutNulls(request.sampling ?? {}),
     training: withoutNulls(request.config ?? {}),
     limits: { graderTokens: graderTokens ?? null, seconds: seconds ?? null, endpointCalls: endpointCalls ?? null },
+    ...episode,
   }
   return { owner: { entity: model.entity, project: model.project, keyId: principal.keyId }, spec }
 }

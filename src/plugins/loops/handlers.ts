@@ -15,6 +15,7 @@ import type { LoopEvaluation, LoopEvent, LoopExample, LoopStep } from './loop-se
 import { createLoopService } from './loops.js'
 import { listLoopEvents, listLoops, type StoredLoop } from './storage/loops.js'
 import { findExamples, listEvaluations, listNewestEvaluations, listSteps } from './storage/steps.js'
+import { shownTools } from './tools.js'
 import type { Loop, LoopEventBody, LoopMetrics } from './wire.js'
 
 /** Evaluations of a loop that is asked for by itself. */
@@ -22,8 +23,10 @@ const SHOWN_EVALUATIONS = 100
 
 export function loopHandlers({
   context,
-  started: { checkGrader },
-}: PluginService<{ readonly checkGrader: CheckGrader }>): PluginHandlers<typeof loopEndpoints> {
+  started: { checkGrader, toolHosts },
+}: PluginService<{ readonly checkGrader: CheckGrader; readonly toolHosts: readonly string[] }>): PluginHandlers<
+  typeof loopEndpoints
+> {
   const { db } = context
   const loops = createLoopService(context)
   const shown = async (loop: StoredLoop): Promise<Loop> =>
@@ -34,7 +37,7 @@ export function loopHandlers({
       const key = idempotencyKey(c)
       const repeated =
         key === null ? null : { scope: { ...ownerOf(principal), scope: 'loops', key }, digest: digestOf([request]) }
-      const { owner, spec } = await readLoopRequest(context, principal, request)
+      const { owner, spec } = await readLoopRequest(context, principal, request, toolHosts)
       await checkGrader(principal, spec.grader, 'grader')
       return await shown(await loops.create(owner, spec, undefined, repeated))
     },
@@ -107,6 +110,8 @@ function toWire(loop: StoredLoop, evaluations: readonly LoopEvaluation[]): Loop 
     seed: spec.seed,
     sampling: spec.sampling as Loop['sampling'],
     config: spec.training as Loop['config'],
+    tools: shownTools(spec.tools ?? []),
+    max_episode_steps: spec.maxEpisodeSteps ?? null,
     limits: {
       grader_tokens: spec.limits.graderTokens,
       seconds: spec.limits.seconds,

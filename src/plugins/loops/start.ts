@@ -11,7 +11,7 @@ import { DEFAULT_LOOP_TIMING, type LoopTiming } from './timing.js'
 /** Starts it for a service; it ends with the service. */
 export async function startLoops(
   core: PluginStart<typeof webhookSettings>,
-): Promise<{ readonly checkGrader: CheckGrader }> {
+): Promise<{ readonly checkGrader: CheckGrader; readonly toolHosts: readonly string[] }> {
   const { context, lifetimes, isAlone } = core
   const { db, logger } = context
   const timing: LoopTiming = { ...DEFAULT_LOOP_TIMING, ...core.tuning }
@@ -48,5 +48,5 @@ export async function startLoops(
         })
     }, timing.pollMs).unref()
   })
-  return { checkGrader: createGraderCheck(core.ask) }
+  return { checkGrader: createGraderCheck(core.ask), toolHosts: core.settings.webhookHosts }
 }

@@ -12,6 +12,7 @@ import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { postJson } from '#sdk/graders/endpoint.js'
 import { type AddressRules, createAddressRules } from '#service/operations/address-rules.js'
 import type { ServiceContext } from '#service/operations/context.js'
+import type { LoopSpec } from './loop-service.js'
 
 /** Who answers calls of one function. */
 export interface EpisodeTool {
@@ -37,7 +38,7 @@ export type ToolAnswer = { readonly output: string; readonly isError: boolean } 
 const MOST_TOOLS = 64
 const MOST_HEADERS = 32
 const MOST_HEADER = 4096
-export const DEFAULT_EPISODE_STEPS = 10
+const DEFAULT_EPISODE_STEPS = 10
 const MOST_BYTES = 1_000_000
 const RETRIES = 3
 
@@ -54,8 +55,36 @@ export function createToolRules(hosts: readonly string[], lookUp: ServiceContext
   return createAddressRules(hosts, refusal, lookUp)
 }
 
-/** @throws {InvalidRequestError} `invalid_value`, `tool_refused`, by the path of what is wrong */
-export function readTools(given: JsonValue | undefined, rules: AddressRules, path: string): readonly EpisodeTool[] {
+/**
+ * What a request says of episodes. @param prefix how its fields are named in refusals, with the point behind
+ *
+ * @throws {InvalidRequestError} `invalid_value`, `tool_refused`, by the path of what is wrong
+ */
+export function readEpisode(
+  given: { readonly tools?: JsonValue | undefined; readonly max_episode_steps?: number | null | undefined },
+  rules: AddressRules,
+  prefix = '',
+): Pick<LoopSpec, 'tools' | 'maxEpisodeSteps'> {
+  const param = `${prefix}max_episode_steps`
+  const tools = readTools(given.tools, rules, `${prefix}tools`)
+  const steps = given.max_episode_steps ?? null
+  if (tools.length > 0) return { tools, maxEpisodeSteps: steps ?? DEFAULT_EPISODE_STEPS }
+  if (steps === null) return {}
+  throw new InvalidRequestError('invalid_value', `${param} has no effect without tools`, {
+    param,
+    hint: `leave it out, or name ${prefix}tools: an answer without tools is one turn`,
+  })
+}
+
+/** What is shown of tools; headers hold keys: only their names are. */
+export const shownTools = (tools: readonly EpisodeTool[]) =>
+  tools.map(({ name, serverUrl, headers }) => ({
+    name,
+    server_url: serverUrl,
+    headers: Object.fromEntries(Object.keys(headers).map((header) => [header, '***'])),
+  }))
+
+function readTools(given: JsonValue | undefined, rules: AddressRules, path: string): readonly EpisodeTool[] {
   const wrong = (at: string, message: string) =>
     new InvalidRequestError('invalid_value', `${at} ${message}`, {
       param: at,

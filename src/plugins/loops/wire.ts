@@ -41,6 +41,10 @@ export const createLoopRequestSchema = z.object({
   sampling: kept(json()).nullish(),
   /** Configuration of its jobs, as `POST /v1/preview/training-jobs` takes it. */
   config: kept(json()).nullish(),
+  /** `{name, server_url, headers}`: who answers calls of a function, as Azure's reinforcement jobs have it; read by `tools.ts`. */
+  tools: kept(z.array(z.json())).nullish(),
+  /** Turns of the model in an episode with tools; default 10. */
+  max_episode_steps: laxInteger({ min: 1, max: 100 }).nullish(),
   /** At one the loop pauses; resumed it may use as much again. */
   limits: limitsSchema.nullish(),
 })
@@ -69,6 +73,10 @@ export const loopSchema = z.object({
   seed: count(),
   sampling: json(),
   config: json(),
+  /** Without the values of their headers, which are keys. */
+  tools: z.array(z.object({ name: z.string(), server_url: z.string(), headers: z.record(z.string(), z.string()) })),
+  /** Null: no tools, and an answer is one turn. */
+  max_episode_steps: count().nullable(),
   limits: z.object({
     grader_tokens: count().nullable(),
     seconds: count().nullable(),

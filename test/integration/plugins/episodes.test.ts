@@ -6,6 +6,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { AzureOpenAI, BadRequestError, toFile } from 'openai'
 import { afterAll, beforeAll, expect, it } from 'vitest'
+import type { Loop } from '#plugins/loops/wire.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
 
@@ -126,4 +127,53 @@ it('a job of episodes', { timeout: 900_000 }, async () => {
   const counted = metrics.reduce((sum, { tool_calls: count = 0 }) => sum + count, 0)
   expect(counted).toBeGreaterThan(0)
   expect(graded.length).toBeGreaterThan(0)
+})
+
+it('a loop of our own API has the same episodes, shows its tools without their keys, and refuses what it refuses', {
+  timeout: 900_000,
+}, async () => {
+  const rows = CITIES.map((city) => ({
+    messages: [{ role: 'user', content: `What is the weather in ${city}?` }],
+    tools: [{ type: 'function', function: DESCRIBED }],
+    city,
+  }))
+  const body = rows.map((row) => JSON.stringify(row)).join('\n')
+  const file = await service.json<{ id: string }>('/v1/files?filename=prompts.jsonl', { method: 'POST', body })
+  const model = await service.json<{ id: string }>('/v1/preview/models', {
+    json: { project: 'episodes', name: 'native', base_model: 'trainyard/spark' },
+  })
+  const at = { name: 'get_weather', server_url: `http://${host}/tools`, headers: { 'x-key': 'secret' } }
+  const create = (more: object) =>
+    service.json<Loop & { error: { param: string } }>('/v1/preview/loops', {
+      json: {
+        ...{ model_id: model.body.id, prompts_file: file.body.id, held_out_rows: 0, steps: 1, seed: 4 },
+        ...{ prompts_per_step: 3, answers_per_prompt: 4, sampling: { max_completion_tokens: 48 } },
+        grader: { type: 'endpoint', name: 'right', url: `http://${host}/grade` },
+        ...more,
+      },
+    })
+  for (const [more, param] of [
+    [{ tools: [{ ...at, server_url: 'http://10.0.0.1/' }] }, 'tools[0].server_url'],
+    [{ tools: [{ ...at, retries: 3 }] }, 'tools[0].retries'],
+    [{ max_episode_steps: 3 }, 'max_episode_steps'],
+  ] as const) {
+    const { status, body: refused } = await create(more)
+    expect([status, refused.error.param]).toEqual([422, param])
+  }
+  const before = calls.length
+  const { status, body: made } = await create({ tools: [at], max_episode_steps: 2 })
+  expect(status, JSON.stringify(made)).toBe(200)
+  expect(made).toMatchObject({ tools: [{ ...at, headers: { 'x-key': '***' } }], max_episode_steps: 2 })
+  const loop = await until(
+    async () => {
+      const { body: now } = await service.json<Loop>(`/v1/preview/loops/${made.id}`)
+      return now.ended_at === null ? null : now
+    },
+    'the end of the loop',
+    800_000,
+  )
+  expect(loop.status, JSON.stringify(loop.error)).toBe('succeeded')
+  const asked = calls.slice(before)
+  expect(asked.length).toBeGreaterThan(0)
+  expect(new Set(asked.map(({ name }) => name))).toEqual(new Set(['get_weather']))
 })

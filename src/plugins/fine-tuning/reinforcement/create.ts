@@ -10,7 +10,6 @@ import { checkGrader } from '#sdk/graders/check.js'
 import { type Grader, readGrader } from '#sdk/graders/spec.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import { ownerOf } from '#service/operations/access/tenant.js'
-import type { AddressRules } from '#service/operations/address-rules.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { unreadFields } from '#service/operations/generation/chat/chat-request.js'
 import { resolvePolicy } from '#service/operations/generation/chat/served-models.js'
@@ -21,7 +20,7 @@ import { forgetIdempotent, rememberIdempotent } from '#service/storage/idempoten
 import { inTransaction } from '#service/storage/in-transaction.js'
 import type { CheckGrader } from '../../loops/check-grader.js'
 import type { LoopService, LoopSpec } from '../../loops/loop-service.js'
-import { createToolRules, DEFAULT_EPISODE_STEPS, readTools } from '../../loops/tools.js'
+import { createToolRules, readEpisode } from '../../loops/tools.js'
 import { findRepeated, modelOf, requireRows } from '../create-parts.js'
 import {
   deleteFineTuningLoop,
@@ -122,7 +121,8 @@ async function specOf(
   const grader = readGrader(wanted.grader, GRADER)
   checkGrader(grader, GRADER)
   const responseFormat = formatOf(wanted)
-  const tools = toolsOf(wanted, createToolRules(toolHosts, context.lookUp))
+  const rules = createToolRules(toolHosts, context.lookUp)
+  const episode = readEpisode({ ...wanted, tools: wanted.tools ?? undefined }, rules, 'method.reinforcement.')
   const { count, notes } = await checkFile(context, principal, { request, field: 'training_file', grader })
   const heldOut = await checkFile(context, principal, { request, field: 'validation_file', grader })
   const heldOutRows = heldOut.count > 0 ? 0 : heldOutOf(count)
@@ -147,7 +147,7 @@ async function specOf(
         seconds: limits.max_seconds ?? null,
         endpointCalls: limits.max_endpoint_calls ?? null,
       },
-      ...tools,
+      ...episode,
     },
     shown,
     notes: [
@@ -172,20 +172,6 @@ function wantedOf({ method }: CreateFineTuningJobRequest): ReinforcementRequest 
     })
   }
   return wanted
-}
-
-/** @throws {InvalidRequestError} `invalid_value`, `tool_refused` */
-function toolsOf(wanted: ReinforcementRequest, rules: AddressRules): Pick<LoopSpec, 'tools' | 'maxEpisodeSteps'> {
-  const param = 'method.reinforcement.tools'
-  const tools = readTools(wanted.tools ?? undefined, rules, param)
-  const steps = wanted.max_episode_steps ?? null
-  if (tools.length > 0) return { tools, maxEpisodeSteps: steps ?? DEFAULT_EPISODE_STEPS }
-  if (steps === null) return {}
-  const message = 'method.reinforcement.max_episode_steps has no effect without tools'
-  throw new InvalidRequestError('invalid_value', message, {
-    param: 'method.reinforcement.max_episode_steps',
-    hint: `leave it out, or name ${param}: an answer without tools is one turn`,
-  })
 }
 
 /** @throws {InvalidRequestError} `invalid_value` */

@@ -10,6 +10,7 @@ import { findCheckpoint } from '#service/storage/checkpoints.js'
 import type { Database } from '#service/storage/database.js'
 import { unknownCursor } from '#service/storage/paging.js'
 import type { LoopEvaluation, LoopEvent, LoopOwner, LoopRecord, LoopService } from '../../loops/loop-service.js'
+import { shownTools } from '../../loops/tools.js'
 import { fromFineTuningId, toFineTuningId } from '../fine-tuning-id.js'
 import { storeResult } from '../result-file.js'
 import { type FineTuningLoop, fineTuningLoops } from '../storage/loops.js'
@@ -193,15 +194,9 @@ function toJob({ record, loop }: Reinforcement, last: LoopEvaluation | undefined
   }
 }
 
-/** Headers hold keys: only their names are shown. */
 function toolsOf({ tools = [], maxEpisodeSteps }: LoopRecord['spec']) {
   if (tools.length === 0 || maxEpisodeSteps === undefined) return {}
-  const hidden = tools.map(({ name, serverUrl, headers }) => ({
-    name,
-    server_url: serverUrl,
-    headers: Object.fromEntries(Object.keys(headers).map((header) => [header, '***'])),
-  }))
-  return { tools: hidden, max_episode_steps: maxEpisodeSteps }
+  return { tools: shownTools(tools), max_episode_steps: maxEpisodeSteps }
 }
 
 function limitsOf(request: JsonObject): Record<string, never> | null {

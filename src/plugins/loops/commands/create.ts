@@ -6,9 +6,11 @@ import type { JsonValue } from '#base/util/json.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
+import { displayPath, readInput } from '#cli/input/input-file.js'
 import { findModel } from '#cli/names/model-reference.js'
 import { readGraderFile } from '#cli/rollout/grader.js'
 import { readPrompts } from '#cli/rollout/prompt-file.js'
+import { UsageError } from '#cli/terminal/errors.js'
 import { hyperparameterFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
 import { optionFlags } from '#cli/training/option-flags.js'
 import { collectHyperparameters } from '#cli/training/submission.js'
@@ -52,6 +54,8 @@ export const createLoopCommand = defineCommand({
       'steps between evaluations; default a tenth of them',
     ),
     maxTokens: flag.integer(1)('--max-tokens <n>', 'tokens of the longest answer; default 256', { default: 256 }),
+    tools: flag.text('--tools <file>', 'who answers calls of functions: [{"name", "server_url", "headers"}, …]'),
+    episodeSteps: flag.integer(1, 100)('--max-episode-steps <n>', 'turns of the model with tools; default 10'),
     seed: flag.integer(0)('--seed <n>', 'the same seed, prompts and model: the same answers'),
     detach: flag.switch('--detach', 'do not follow it'),
     ...optionFlags('rl'),
@@ -65,7 +69,8 @@ export const createLoopCommand = defineCommand({
     const config = await collectHyperparameters(context, 'rl', flags)
     const prompts = await readRows(context, flags.prompts)
     const heldOut = flags.heldOut === undefined ? null : await readRows(context, flags.heldOut)
-    return { grader: JSON.parse(text) as CreateLoopRequest['grader'], config, prompts, heldOut }
+    const tools = flags.tools === undefined ? null : await readToolServers(flags.tools, io)
+    return { tools, grader: JSON.parse(text) as CreateLoopRequest['grader'], config, prompts, heldOut }
   },
   async run(context) {
     const { connect, output, args, flags, prepared, signal } = context
@@ -83,6 +88,8 @@ export const createLoopCommand = defineCommand({
       prompts_per_step: flags.promptsPerStep,
       answers_per_prompt: flags.answers,
       evaluate_every: flags.evaluateEvery,
+      tools: prepared.tools,
+      max_episode_steps: flags.episodeSteps,
       seed: flags.seed,
       sampling: { max_completion_tokens: flags.maxTokens },
       config: prepared.config as CreateLoopRequest['config'],
@@ -92,6 +99,21 @@ export const createLoopCommand = defineCommand({
     if (!flags.detach) await watchLoop(context, calls, loop.id)
   },
 })
+
+/** The server says what is wrong with a tool. */
+async function readToolServers(path: string, io: CommandContext['io']): Promise<CreateLoopRequest['tools']> {
+  const text = await readInput(path, io)
+  try {
+    const tools = JSON.parse(text) as JsonValue
+    if (Array.isArray(tools)) return tools as NonNullable<CreateLoopRequest['tools']>
+  } catch {
+    // said below
+  }
+  throw new UsageError('invalid_tools', `${displayPath(path)} holds no list of tools`, {
+    param: '--tools',
+    hint: '[{"name": "look_up", "server_url": "https://…", "headers": {}}]; prompts describe the functions under "tools"',
+  })
+}
 
 /** Rows as the server reads them. */
 async function readRows({ io, output }: Pick<CommandContext, 'io' | 'output'>, path: string): Promise<Blob> {

@@ -13,9 +13,6 @@ import { openRun, say } from './run.js'
 import { runStep } from './step.js'
 import { LoopFailedError } from './training.js'
 
-const SOLVED =
-  'Loop completed before its last step: every answer earns the most that there is, so nothing is left to learn'
-
 const link = createLink()
 process.on('disconnect', () => process.exit(0))
 process.on('message', (message: ToProcess) => {
@@ -40,9 +37,9 @@ async function runLoop(start: LoopStart): Promise<void> {
     const run = await openRun(start, link)
     if (!start.isEvaluated) await evaluateFirst(run)
     let step = start.step
-    let isSolved = false
-    while (step < start.spec.steps && !isSolved) isSolved = await runStep(run, step++)
-    const said = isSolved ? say('info', SOLVED, { code: 'solved' }) : say('info', 'Loop completed')
+    let learned: Awaited<ReturnType<typeof runStep>> = null
+    while (step < start.spec.steps && learned === null) learned = await runStep(run, step++)
+    const said = learned === null ? say('info', 'Loop completed') : say('info', learned.message, { code: learned.code })
     await link.report({ events: [said], end: { error: null } })
   } catch (error) {
     const known = toEnd(error)

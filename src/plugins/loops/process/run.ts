@@ -19,6 +19,10 @@ const RETRIES = 6
 export interface Progress {
   /** Steps in a row in which nothing trained. */
   readonly dull: number
+  /** Mean reward of the first step; null before it. */
+  readonly first: number | null
+  /** Whether a step trained. */
+  readonly hasTrained: boolean
   /** The step's groups, once they are graded. */
   readonly graded: GradedStep | null
 }
@@ -54,7 +58,7 @@ export async function openRun(start: LoopStart, link: Link) {
     callTool: link.call,
     ...splitRows(readRows(await textOf(spec.promptsFileId)), given, spec),
     state: {
-      progress: { dull: 0, graded: null, ...start.progress } as Progress,
+      progress: { dull: 0, first: null, hasTrained: false, graded: null, ...start.progress } as Progress,
       /** Step of the model that the step samples from; null: it has not begun. */
       baseStep: start.baseStep,
     },

@@ -21,8 +21,8 @@ const GRADERS_OWN: readonly string[] = [
 /** Of a step's grades. */
 const MOST_ERRED = 0.5
 
-/** @returns whether nothing is left to learn: for some steps every answer earned the most that there is */
-export async function runStep(run: Run, step: number): Promise<boolean> {
+/** @returns why nothing is left to learn, or null: there is */
+export async function runStep(run: Run, step: number): Promise<Learned | null> {
   const { spec, state, heldOut } = run
   const begunMs = performance.now()
   state.baseStep ??= (await run.modelNow()).step
@@ -31,8 +31,10 @@ export async function runStep(run: Run, step: number): Promise<boolean> {
   const trained = graded.trainedGroups === 0 ? null : await train(run, step, graded)
   const checkpointStep = trained?.checkpointStep ?? state.baseStep
   const dull = trained === null ? state.progress.dull + 1 : 0
-  const isSolved = dull >= MOST_DULL && earnsMost(run, graded)
-  const isLast = step + 1 === spec.steps || isSolved
+  const first = state.progress.first ?? graded.facts.reward
+  const hasTrained = state.progress.hasTrained || trained !== null
+  const learned = dull < MOST_DULL ? null : learnedBy(run, graded, hasTrained ? first : null)
+  const isLast = step + 1 === spec.steps || learned !== null
   const isDue = heldOut.length > 0 && ((step + 1) % spec.evaluateEvery === 0 || isLast)
   if (isDue) await run.report({ phase: 'evaluating' })
   const measured = isDue ? await evaluate(run, checkpointStep) : null
@@ -54,7 +56,7 @@ export async function runStep(run: Run, step: number): Promise<boolean> {
   }
   const at = { step: step + 1, totalSteps: spec.steps, times, own }
   const data = metricsData(run.grading.grader, at, graded.facts, valid)
-  state.progress = { dull, graded: null }
+  state.progress = { dull, first, hasTrained, graded: null }
   state.baseStep = null
   await run.report({
     endedStep: step + 1,
@@ -84,7 +86,7 @@ export async function runStep(run: Run, step: number): Promise<boolean> {
   })
   // one that stays is deleted when the process ends
   await run.client.marks.deleteFile(graded.fileId).catch(() => undefined)
-  if (dull < MOST_DULL || isSolved) return isSolved
+  if (dull < MOST_DULL || learned !== null) return learned
   const why = graded.reasons.join('; ')
   throw new LoopFailedError('no_learning_signal', `nothing was left to train in ${MOST_DULL} steps in a row: ${why}`)
 }
@@ -93,8 +95,30 @@ const NOTHING = { code: 'nothing_to_train' }
 /** Of a mean of rewards. */
 const ROUNDING = 1e-9
 
-function earnsMost({ grading }: Pick<Run, 'grading'>, { facts, dropped }: GradedStep): boolean {
-  return grading.best !== null && dropped === 0 && facts.reward !== null && facts.reward >= grading.best - ROUNDING
+interface Learned {
+  readonly code: 'solved' | 'converged'
+  readonly message: string
+}
+
+/**
+ * Why some steps that train nothing are the end of what can be learned. @param first mean reward of the first step; null: no
+ * step trained, so nothing was learned
+ */
+function learnedBy(
+  { grading }: Pick<Run, 'grading'>,
+  { facts, dropped }: GradedStep,
+  first: number | null,
+): Learned | null {
+  const { reward } = facts
+  if (dropped > 0 || reward === null) return null
+  if (grading.best !== null && reward >= grading.best - ROUNDING) {
+    const message = 'every answer earns the most that there is, so nothing is left to learn'
+    return { code: 'solved', message: `Loop completed before its last step: ${message}` }
+  }
+  if (first === null || reward <= first + ROUNDING) return null
+  const gained = `their mean is ${round(reward)}, ${round(first)} in the first step`
+  const message = `all answers to a prompt earn the same, and more than at first (${gained})`
+  return { code: 'converged', message: `Loop completed before its last step: ${message}` }
 }
 
 /** Samples and grades the step's rows, and stores the groups. */

@@ -59,8 +59,6 @@ const ELSEWHERE: readonly (readonly [pattern: RegExp, instead: string])[] = [
   [/^\/v1\/v1\//, 'the path with one /v1: the base URL has another'],
   [/^\/v1\/(?:assistants|threads|conversations)\b/, 'POST /v1/responses, with previous_response_id for what was said'],
   [/^\/v1\/messages\/batches\b/, 'POST /v1/messages, many at once: they are computed together'],
-  [/^\/v1\/evals\b/, 'POST /v1/preview/models/{id}/log, which keeps graded answers as an evaluation'],
-  [/^\/v1\/fine_tuning\/jobs\/[^/]+\/(?:pause|resume)$/, 'POST /v1/fine_tuning/jobs/{id}/cancel'],
   [/^\/v1\/models\/./, '/v1/preview/models/{id} for models that train'],
   [/^\/v1\/organization\b/, 'GET /v1/usage, or /v1/preview/keys for keys'],
   [/^\/v1\/responses\/[^/]+\/cancel$/, 'a closed connection: that ends an answer'],

@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { createToolCalls, createToolRules, type EpisodeTool, readTools } from '#plugins/loops/tools.js'
+import { createToolCalls, createToolRules, type EpisodeTool, readEpisode } from '#plugins/loops/tools.js'
 import { createNameService } from '#service/operations/address-rules.js'
 
 let server: Server
@@ -103,30 +103,34 @@ describe('tools of a request', () => {
   const url = 'https://1.1.1.1/tools'
   it('are read, headers left out or given', () => {
     const rules = rulesOf([])
-    expect(readTools([{ name: 'a', server_url: url }], rules, 't')).toEqual([
-      { name: 'a', serverUrl: url, headers: {} },
-    ])
-    expect(readTools(undefined, rules, 't')).toEqual([])
+    expect(readEpisode({ tools: [{ name: 'a', server_url: url }] }, rules)).toEqual({
+      tools: [{ name: 'a', serverUrl: url, headers: {} }],
+      maxEpisodeSteps: 10,
+    })
+    expect(readEpisode({}, rules)).toEqual({})
+    expect(() => readEpisode({ max_episode_steps: 3 }, rules)).toThrow('no effect without tools')
   })
 
   it.each<[string, unknown, string]>([
-    ['no list', {}, 't'],
-    ['no object', ['x'], 't[0]'],
-    ['no name', [{ server_url: url }], 't[0].name'],
+    ['no list', {}, 'tools'],
+    ['no object', ['x'], 'tools[0]'],
+    ['no name', [{ server_url: url }], 'tools[0].name'],
     [
       'a name twice',
       [
         { name: 'a', server_url: url },
         { name: 'a', server_url: url },
       ],
-      't[1].name',
+      'tools[1].name',
     ],
-    ['no address', [{ name: 'a' }], 't[0].server_url'],
-    ['a private address', [{ name: 'a', server_url: 'http://127.0.0.1/x' }], 't[0].server_url'],
-    ['a field of no tool', [{ name: 'a', server_url: url, timeout: 3 }], 't[0].timeout'],
-    ['a header with a line break', [{ name: 'a', server_url: url, headers: { a: 'x\ny: z' } }], 't[0].headers'],
-    ['too many', Array.from({ length: 65 }, (_, i) => ({ name: `a${i}`, server_url: url })), 't'],
+    ['no address', [{ name: 'a' }], 'tools[0].server_url'],
+    ['a private address', [{ name: 'a', server_url: 'http://127.0.0.1/x' }], 'tools[0].server_url'],
+    ['a field of no tool', [{ name: 'a', server_url: url, timeout: 3 }], 'tools[0].timeout'],
+    ['a header with a line break', [{ name: 'a', server_url: url, headers: { a: 'x\ny: z' } }], 'tools[0].headers'],
+    ['too many', Array.from({ length: 65 }, (_, i) => ({ name: `a${i}`, server_url: url })), 'tools'],
   ])('are refused for %s, by its path', (_, given, param) => {
-    expect(() => readTools(given as never, rulesOf([]), 't')).toThrow(expect.objectContaining({ param }))
+    expect(() => readEpisode({ tools: given as never }, rulesOf([]), 'x.')).toThrow(
+      expect.objectContaining({ param: `x.${param}` }),
+    )
   })
 })

@@ -3,19 +3,20 @@
  * is right, a model when all its files do: they are fetched beside it and renamed together.
  */
 import { createHash } from 'node:crypto'
-import { createWriteStream } from 'node:fs'
+import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { AppError, isFullDisk } from '#base/errors/errors.js'
 import { systemIds } from '#base/util/ids.js'
+import type { ResumedBody } from '#base/util/resumed-body.js'
 import type { BaseModelFiles, WorkerFolders } from '#contract/processes/worker.js'
 
 /** Whoever has the files. */
 export interface BaseModelSource {
   getBaseModelFiles(): Promise<BaseModelFiles>
-  /** Bytes of one of them, as they come. */
-  openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
+  /** Bytes of one of them as they come, behind the first `from` where it can give those. */
+  openBaseModelFile(name: string, from: number): Promise<ResumedBody>
 }
 
 export interface FetchOptions {
@@ -40,8 +41,10 @@ export async function placeOfBaseModel(
   return fetchBaseModel({ ...options, directory: fetched })
 }
 
-/** A connection that breaks on the way is not the end: whoever carries gigabytes meets one. */
-const MAX_TRIES = 5
+/** A connection that breaks on the way is not the end: whoever carries gigabytes meets many. These are those in a row that brought nothing. */
+const MAX_FRUITLESS = 5
+/** How often a file comes whole with another digest. */
+const MAX_DAMAGED = 5
 
 /**
  * Makes sure the job's base model lies in `directory`.
@@ -74,36 +77,64 @@ async function fetchFile(
   { client, onPart }: Pick<FetchOptions, 'client' | 'onPart'>,
 ): Promise<void> {
   await mkdir(dirname(path), { recursive: true })
-  for (let attempt = 1; ; attempt += 1) {
-    const hash = createHash('sha256')
+  let fruitless = 0
+  for (let damaged = 0; damaged < MAX_DAMAGED; ) {
+    const before = await sizeOf(path)
     try {
-      const body = await client.openBaseModelFile(file.name)
-      await pipeline(
-        body,
-        async function* count(parts: AsyncIterable<Uint8Array>) {
-          for await (const part of parts) {
-            onPart()
-            hash.update(part)
-            yield part
-          }
-        },
-        createWriteStream(path),
-      )
+      if (before < file.size_bytes || file.size_bytes === 0) await append(file.name, path, before, { client, onPart })
     } catch (error) {
       // what has a code of ours was decided; everything else is a connection that broke
-      if (error instanceof AppError || isFullDisk(error) || attempt === MAX_TRIES) throw error
+      fruitless = (await sizeOf(path)) > before ? 0 : fruitless + 1
+      if (error instanceof AppError || isFullDisk(error) || fruitless === MAX_FRUITLESS) throw error
       continue
     }
-    if (hash.digest('hex') === file.sha256) return
-    if (attempt === MAX_TRIES) {
-      throw new AppError(
-        'internal',
-        'base_model_damaged',
-        `file "${file.name}" of the base model does not come with its digest from the server`,
-        { hint: 'was it changed while it was fetched? Submit the job again' },
-      )
-    }
+    if ((await digestOf(path, onPart)) === file.sha256) return
+    damaged += 1
+    await rm(path, { force: true })
   }
+  throw new AppError(
+    'internal',
+    'base_model_damaged',
+    `file "${file.name}" of the base model does not come with its digest from the server`,
+    { hint: 'was it changed while it was fetched? Submit the job again' },
+  )
+}
+
+/** Goes on behind what is there, or begins anew where the source knows no ranges. */
+async function append(
+  name: string,
+  path: string,
+  before: number,
+  { client, onPart }: Pick<FetchOptions, 'client' | 'onPart'>,
+): Promise<void> {
+  const { parts, from } = await client.openBaseModelFile(name, before)
+  await pipeline(
+    parts,
+    async function* count(all: AsyncIterable<Uint8Array>) {
+      for await (const part of all) {
+        onPart()
+        yield part
+      }
+    },
+    createWriteStream(path, from === before ? { flags: 'a' } : {}),
+  )
+}
+
+/** Of what is on the disk: a connection that broke may have left less there than came. */
+async function digestOf(path: string, onPart: () => void): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const part of createReadStream(path, { highWaterMark: 1024 * 1024 })) {
+    onPart()
+    hash.update(part as Buffer)
+  }
+  return hash.digest('hex')
+}
+
+async function sizeOf(path: string): Promise<number> {
+  return stat(path).then(
+    ({ size }) => size,
+    () => 0,
+  )
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -34,7 +34,7 @@ interface EngineNodeService {
   report(principal: Principal, report: EngineNodeReport): Promise<EngineNodeLease>
   /** @throws {NotFoundError} `base_model_not_found` */
   baseModelFiles(name: string): Promise<BaseModelFiles>
-  openBaseModelFile(name: string, file: string): ReturnType<ServiceContext['baseModelFiles']['open']>
+  openBaseModelFile(name: string, file: string, from: number): ReturnType<ServiceContext['baseModelFiles']['open']>
   /** @throws {NotFoundError} `adapter_not_found` unless nodes of the key were asked to serve it */
   adapterFiles(principal: Principal, digest: string): EngineAdapterFiles
   openAdapterFile(principal: Principal, digest: string, file: string, mayLink: boolean): Promise<OpenedBlob>
@@ -133,7 +133,7 @@ export function createEngineNodeService(context: Context, rules: EngineNodeRules
       return { report_seconds: rules.reportMs / 1000, lease_seconds: rules.leaseMs / 1000 }
     },
     baseModelFiles: (name) => context.baseModelFiles.describe(baseModelOf(name)),
-    openBaseModelFile: (name, file) => context.baseModelFiles.open(baseModelOf(name), file),
+    openBaseModelFile: (name, file, from) => context.baseModelFiles.open(baseModelOf(name), file, from),
     adapterFiles: (principal, digest) => {
       const { checkpoint, files } = adapterOf(principal, digest)
       return { digest, checkpoint, files: Object.entries(files).map(([name, { sha256 }]) => ({ name, sha256 })) }

@@ -1,7 +1,7 @@
 /**
  * Engine nodes: what they ask with a key of scope `worker` (`contract/processes/engine-node.ts`), and the list of them.
  */
-import { mayLink, sendBlob, sendFile } from '#service/http/file-answer.js'
+import { mayLink, rangeStart, sendBlob, sendModelFile } from '#service/http/file-answer.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
 import type { engineNodeEndpoints } from './endpoints.js'
 import { createEngineNodeService } from './engine-nodes.js'
@@ -17,10 +17,8 @@ export function engineNodeHandlers({
   return {
     'POST /internal/engine/nodes': async ({ principal, body }) => engineNodes.report(principal, await body()),
     'GET /internal/engine/base-models/{base_model}': ({ params }) => engineNodes.baseModelFiles(params.base_model),
-    'GET /internal/engine/base-models/{base_model}/files/{+file}': async ({ params, c }) => {
-      const { stream, sha256, sizeBytes } = await engineNodes.openBaseModelFile(params.base_model, params.file)
-      return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
-    },
+    'GET /internal/engine/base-models/{base_model}/files/{+file}': async ({ params, c }) =>
+      sendModelFile(c, await engineNodes.openBaseModelFile(params.base_model, params.file, rangeStart(c))),
     'GET /internal/engine/adapters/{digest}': ({ principal, params }) =>
       engineNodes.adapterFiles(principal, params.digest),
     'GET /internal/engine/adapters/{digest}/{file}': async ({ principal, params, c }) =>

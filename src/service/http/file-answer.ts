@@ -8,21 +8,45 @@ import { Readable } from 'node:stream'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { DIRECT_HEADER } from '#base/util/direct-reads.js'
 import { releaseBytes } from '#base/util/release-bytes.js'
+import type { OpenedModelFile } from '../operations/base-models/base-model-files.js'
 import type { RequestContext } from './environment.js'
 import { type Connection, connectionOf } from './event-stream.js'
 
-/** Answers with status 200 and the file, from an open stream of bytes; closes it, also when the client leaves or asks for the head only. */
-export function sendFile(c: RequestContext, file: Readable, headers: Readonly<Record<string, string>>): Response {
+/** Answers with the file, from an open stream of bytes; closes it, also when the client leaves or asks for the head only. */
+export function sendFile(
+  c: RequestContext,
+  file: Readable,
+  headers: Readonly<Record<string, string>>,
+  status: 200 | 206 = 200,
+): Response {
   if (c.req.method === 'HEAD') {
     file.destroy()
-    return c.body(null, 200, headers)
+    return c.body(null, status, headers)
   }
   const connection = connectionOf(c)
-  if (connection === null) return c.body(Readable.toWeb(file) as ReadableStream, 200, headers)
+  if (connection === null) return c.body(Readable.toWeb(file) as ReadableStream, status, headers)
   // what middleware and the route have set is among them
-  connection.writeHead(200, Object.fromEntries(c.body(null, 200, headers).headers))
+  connection.writeHead(status, Object.fromEntries(c.body(null, 200, headers).headers))
   void writeFile(connection, file, headers['content-length'])
   return RESPONSE_ALREADY_SENT
+}
+
+/** Where a file is to go on for who has its first bytes, as `range: bytes=500-` says; 0 for all other ranges, which may be ignored (RFC 9110). */
+export function rangeStart(c: RequestContext): number {
+  const start = Number(/^bytes=(\d{1,15})-$/.exec(c.req.header('range') ?? '')?.[1] ?? 0)
+  return c.req.method === 'HEAD' ? 0 : start
+}
+
+/** A file of a base model from where it was asked for; its digest is that of the whole. */
+export function sendModelFile(c: RequestContext, { stream, from, sha256, sizeBytes }: OpenedModelFile): Response {
+  const headers = {
+    'content-type': 'application/octet-stream',
+    'content-length': String(sizeBytes - from),
+    'x-content-sha256': sha256,
+    'accept-ranges': 'bytes',
+  }
+  if (from === 0) return sendFile(c, stream, headers)
+  return sendFile(c, stream, { ...headers, 'content-range': `bytes ${from}-${sizeBytes - 1}/${sizeBytes}` }, 206)
 }
 
 /** A blob: its bytes, or where they are. */

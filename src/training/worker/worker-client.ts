@@ -4,6 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CheckpointError } from '#base/errors/errors.js'
 import { type FileContent, sha256Of, sizeOf } from '#base/util/file-content.js'
+import { type ResumedBody, rangeHeaders, readResumed } from '#base/util/resumed-body.js'
 import {
   type BaseModelFiles,
   baseModelFilesSchema,
@@ -32,7 +33,7 @@ export interface WorkerClient extends JobSource {
   getJob(): Promise<WorkerJob>
   getBaseModelFiles(): Promise<BaseModelFiles>
   /** Bytes of one of them, as they come. */
-  openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
+  openBaseModelFile(name: string, from: number): Promise<ResumedBody>
   /** @param progress what this attempt has done so far, see `WorkerHeartbeat` */
   heartbeat(progress: number): Promise<{ readonly isCancelRequested: boolean; readonly isStopRequested: boolean }>
   postEvents(events: WorkerEvents): Promise<void>
@@ -88,7 +89,8 @@ export function createWorkerClient(
       return sha256 === undefined || bytes === null ? fetchFile(send, `/parent/${file}`) : { bytes, sha256 }
     },
     getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
-    openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? emptyBody(),
+    openBaseModelFile: async (name, from) =>
+      readResumed(await send('GET', `/base-model/${name}`, { headers: rangeHeaders(from) })),
     heartbeat: async (progress) => {
       const reply = heartbeatReplySchema.parse(await (await postJson('/heartbeat', { progress })).json())
       return { isCancelRequested: reply.is_cancel_requested, isStopRequested: reply.is_stop_requested }
@@ -134,5 +136,3 @@ export function createWorkerClient(
     close: kept.close,
   }
 }
-
-async function* emptyBody(): AsyncGenerator<Uint8Array> {}

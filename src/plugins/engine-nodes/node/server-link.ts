@@ -4,6 +4,7 @@
 import { AppError, NotFoundError } from '#base/errors/errors.js'
 import { createDirectReads, DIRECT_HEADER } from '#base/util/direct-reads.js'
 import { isJsonObject } from '#base/util/json.js'
+import { rangeHeaders, readResumed } from '#base/util/resumed-body.js'
 import {
   type EngineAdapterFiles,
   type EngineNodeLease,
@@ -78,7 +79,8 @@ export function createServerLink({
       const path = `/base-models/${encodeURIComponent(name)}`
       return {
         getBaseModelFiles: async () => read(baseModelFilesSchema, await send('GET', path)),
-        openBaseModelFile: (file) => open(`${path}/files/${file}`),
+        openBaseModelFile: async (file, from) =>
+          readResumed(await send('GET', `${path}/files/${file}`, { headers: rangeHeaders(from) })),
       }
     },
     listAdapter: async (digest) => read(engineAdapterFilesSchema, await send('GET', `/adapters/${digest}`)),

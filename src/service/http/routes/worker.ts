@@ -12,7 +12,7 @@ import { parseBearer } from '#service/operations/access/auth.js'
 import { toAttemptClaim } from '#service/operations/training/worker-calls.js'
 import { readBytes, withBody } from '../body.js'
 import type { AppEnvironment, AppOptions, RequestContext } from '../environment.js'
-import { mayLink, sendBlob, sendFile } from '../file-answer.js'
+import { mayLink, rangeStart, sendBlob, sendModelFile } from '../file-answer.js'
 import { handlers } from '../handlers.js'
 import { noteOwner } from '../owner.js'
 
@@ -43,10 +43,8 @@ export function workerHandlers({ services: { workerApi, sessionApi } }: AppOptio
     'GET /internal/worker/jobs/{job_id}/reference/{file}': async ({ params, c }) =>
       sendBlob(c, await workerApi.openReferenceFile(claimOf(c), params.file, mayLink(c)), BYTES['content-type']),
     'GET /internal/worker/jobs/{job_id}/base-model': ({ c }) => workerApi.baseModelFiles(claimOf(c)),
-    'GET /internal/worker/jobs/{job_id}/base-model/{+file}': async ({ params, c }) => {
-      const { stream, sha256, sizeBytes } = await workerApi.openBaseModelFile(claimOf(c), params.file)
-      return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
-    },
+    'GET /internal/worker/jobs/{job_id}/base-model/{+file}': async ({ params, c }) =>
+      sendModelFile(c, await workerApi.openBaseModelFile(claimOf(c), params.file, rangeStart(c))),
     'POST /internal/worker/jobs/{job_id}/heartbeat': async ({ body, c }) =>
       workerApi.heartbeat(claimOf(c), await body()),
     'POST /internal/worker/jobs/{job_id}/events': async ({ body, c }) => {
@@ -80,10 +78,8 @@ export function workerHandlers({ services: { workerApi, sessionApi } }: AppOptio
     },
     'GET /internal/worker/sessions/{session_id}': ({ c }) => sessionApi.session(claimOf(c)),
     'GET /internal/worker/sessions/{session_id}/base-model': ({ c }) => sessionApi.baseModelFiles(claimOf(c)),
-    'GET /internal/worker/sessions/{session_id}/base-model/{+file}': async ({ params, c }) => {
-      const { stream, sha256, sizeBytes } = await sessionApi.openBaseModelFile(claimOf(c), params.file)
-      return sendFile(c, stream, { ...BYTES, 'content-length': String(sizeBytes), 'x-content-sha256': sha256 })
-    },
+    'GET /internal/worker/sessions/{session_id}/base-model/{+file}': async ({ params, c }) =>
+      sendModelFile(c, await sessionApi.openBaseModelFile(claimOf(c), params.file, rangeStart(c))),
     'GET /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) =>
       sendBlob(c, await sessionApi.openFile(claimOf(c), params.file, mayLink(c)), BYTES['content-type']),
     'PUT /internal/worker/sessions/{session_id}/files/{file}': async ({ params, c }) => {

@@ -21,11 +21,20 @@ interface Located {
 export interface BaseModelFilesBook {
   /** @throws {NotFoundError} `base_model_not_found` if its folder is gone */
   describe(model: Located): Promise<BaseModelFiles>
-  /** @throws {NotFoundError} `file_not_found` for one that `describe` does not name */
-  open(
-    model: Located,
-    name: string,
-  ): Promise<{ readonly stream: ReadStream; readonly sha256: string; readonly sizeBytes: number }>
+  /**
+   * Bytes of one of them; `sha256` and `sizeBytes` are the whole file's.
+   *
+   * @param from of the first byte that is asked for; not beyond the last, or all of them come
+   * @throws {NotFoundError} `file_not_found` for one that `describe` does not name
+   */
+  open(model: Located, name: string, from: number): Promise<OpenedModelFile>
+}
+
+export interface OpenedModelFile {
+  readonly stream: ReadStream
+  readonly from: number
+  readonly sha256: string
+  readonly sizeBytes: number
 }
 
 export function createBaseModelFilesBook(): BaseModelFilesBook {
@@ -55,13 +64,14 @@ export function createBaseModelFilesBook(): BaseModelFilesBook {
 
   return {
     describe,
-    open: async (model, name) => {
+    open: async (model, name, asked) => {
       const path = (await locate(model)).paths.get(name)
       if (path === undefined) {
         throw new NotFoundError('file_not_found', `base model "${model.name}" has no file "${name.slice(0, 100)}"`)
       }
       const facts = await digestOf(path)
-      return { stream: (await open(path, 'r')).createReadStream(), ...facts }
+      const from = asked < facts.sizeBytes ? asked : 0
+      return { stream: (await open(path, 'r')).createReadStream({ start: from }), from, ...facts }
     },
   }
 }

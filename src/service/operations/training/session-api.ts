@@ -2,7 +2,6 @@
  * The server's side of the protocol of training sessions (`contract/processes/training-session.ts`): every call is fenced by attempt.
  */
 
-import type { Readable } from 'node:stream'
 import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import {
   SESSION_FILES,
@@ -20,6 +19,7 @@ import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-m
 import type { AttemptClaim } from '#service/queue/lease.js'
 import { type OpenedBlob, openOrLink } from '#service/storage/blobs.js'
 import { findTrainingSession, listSessionFiles } from '#service/storage/training-sessions/training-sessions.js'
+import type { OpenedModelFile } from '../base-models/base-model-files.js'
 import type { ServiceContext } from '../context.js'
 import { assertAdapter } from '../models/uploaded-adapter.js'
 
@@ -34,10 +34,7 @@ export interface SessionApiService {
   /** What a worker fetches that has no folder of the session's base model. */
   baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
   /** @throws {NotFoundError} `file_not_found` */
-  openBaseModelFile(
-    claim: AttemptClaim,
-    name: string,
-  ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
+  openBaseModelFile(claim: AttemptClaim, name: string, from: number): Promise<OpenedModelFile>
   /** A file of its state, or of an order to load, by its digest. @throws {NotFoundError} `file_not_found` */
   openFile(claim: AttemptClaim, sha256: string, mayLink: boolean): Promise<OpenedBlob>
   putFile(claim: AttemptClaim, sha256: string, body: AsyncIterable<Uint8Array>): Promise<void>
@@ -89,7 +86,7 @@ export function createSessionApiService(
   return {
     authorize: async (claim) => ({ owner: sessions.heldBy(claim).id }),
     baseModelFiles: async (claim) => context.baseModelFiles.describe((await open(claim)).base),
-    openBaseModelFile: async (claim, name) => context.baseModelFiles.open((await open(claim)).base, name),
+    openBaseModelFile: async (claim, name, from) => context.baseModelFiles.open((await open(claim)).base, name, from),
     session: async (claim) => {
       const { id, attempt, session, base } = await open(claim)
       const files = await listSessionFiles(db, id)

@@ -1,7 +1,7 @@
 /**
  * What a worker of an attempt may ask of the server, by the calls of its protocol (`contract/processes/worker.ts`).
  */
-import type { Readable } from 'node:stream'
+
 import { AppError, ConflictError } from '#base/errors/errors.js'
 import type {
   BaseModelFiles,
@@ -14,6 +14,7 @@ import type {
 } from '#contract/processes/worker.js'
 import type { AttemptClaim } from '#service/queue/lease.js'
 import type { OpenedBlob } from '#service/storage/blobs.js'
+import type { OpenedModelFile } from '../base-models/base-model-files.js'
 
 export interface WorkerApiService {
   /** Refuses whoever holds no lease; asked before a body is read. @throws what `checkLease` throws */
@@ -30,10 +31,7 @@ export interface WorkerApiService {
   /** What a worker fetches that has no folder of the job's base model. @throws {NotFoundError} `base_model_not_found` */
   baseModelFiles(claim: AttemptClaim): Promise<BaseModelFiles>
   /** @throws {NotFoundError} `file_not_found` */
-  openBaseModelFile(
-    claim: AttemptClaim,
-    name: string,
-  ): Promise<{ readonly stream: Readable; readonly sha256: string; readonly sizeBytes: number }>
+  openBaseModelFile(claim: AttemptClaim, name: string, from: number): Promise<OpenedModelFile>
   heartbeat(claim: AttemptClaim, beat: WorkerHeartbeat): Promise<HeartbeatReply>
   appendEvents(claim: AttemptClaim, events: WorkerEvents): Promise<void>
   putFile(claim: AttemptClaim, name: string, body: AsyncIterable<Uint8Array>, sha256: string): Promise<void>

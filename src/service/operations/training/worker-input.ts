@@ -167,10 +167,10 @@ export function createWorkerInput(context: Context): WorkerInput {
       return context.baseModelFiles.describe((await baseModelOf(context, job)).base)
     },
 
-    openBaseModelFile: async (claim, name) => {
+    openBaseModelFile: async (claim, name, from) => {
       const { job } = await checkLease(db, claim)
       dispatcher.noteContact(claim, 'moved')
-      return context.baseModelFiles.open((await baseModelOf(context, job)).base, name)
+      return context.baseModelFiles.open((await baseModelOf(context, job)).base, name, from)
     },
 
     openResumePoint: async (claim, mayLink) => {

@@ -4,6 +4,7 @@
 import { CheckpointError } from '#base/errors/errors.js'
 import { type FileContent, sha256Of, sizeOf } from '#base/util/file-content.js'
 import { decodeFrame, encodeFrame } from '#base/util/frame.js'
+import { type ResumedBody, rangeHeaders, readResumed } from '#base/util/resumed-body.js'
 import {
   type SessionFile,
   type SessionOrder,
@@ -21,7 +22,7 @@ const BYTES = { 'content-type': 'application/octet-stream' }
 export interface SessionClient {
   getSession(): Promise<TrainingSessionSpec>
   getBaseModelFiles(): Promise<BaseModelFiles>
-  openBaseModelFile(name: string): Promise<AsyncIterable<Uint8Array>>
+  openBaseModelFile(name: string, from: number): Promise<ResumedBody>
   /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
   getFile(file: SessionFile): Promise<FileContent>
   putFile(name: string, content: FileContent): Promise<SessionFile>
@@ -37,7 +38,8 @@ export function createSessionClient(identity: WorkerIdentity): SessionClient {
   return {
     getSession: async () => trainingSessionSpecSchema.parse(await (await send('GET', '')).json()),
     getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
-    openBaseModelFile: async (name) => (await send('GET', `/base-model/${name}`)).body ?? new ReadableStream(),
+    openBaseModelFile: async (name, from) =>
+      readResumed(await send('GET', `/base-model/${name}`, { headers: rangeHeaders(from) })),
     getFile: async ({ name, sha256 }) => {
       const { bytes } = await fetchFile(send, `/files/${sha256}`)
       if (sha256Of(bytes) === sha256) return bytes

@@ -88,6 +88,8 @@ describe('closed lists', () => {
       // loops are made of jobs that learn from rewards
       'src/plugins/loops/commands/create.ts',
       'src/plugins/loops/loops.ts',
+      // which tool makes which job
+      'src/plugins/mcp/tools.ts',
       // a supervised job on answers of a teacher
       'src/plugins/page/browser/data/train/kinds.ts',
       'src/plugins/teacher/command.ts',

@@ -5,7 +5,7 @@
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { JOB_DEFINITIONS } from '#contract/jobs/kinds.js'
 import { advisedOptions, openPasses, sizeDefaults } from '#contract/jobs/size-defaults.js'
-import type { JobKind } from '#contract/wire/job-words.js'
+import { EXAMPLES_KIND, type JobKind } from '#contract/wire/job-words.js'
 import { askFor, type ToolCall } from './tool.js'
 
 /** @returns the call with the options of its job filled in; what was given stays */
@@ -23,7 +23,7 @@ export async function withDefaults(kind: JobKind, given: JsonObject, call: ToolC
   const base = (await askFor(call, 'GET', `/v1/preview/base-models/${name}`).catch(() => ({}))) as JsonObject
   const parameters = typeof base['parameters'] === 'number' ? base['parameters'] : null
   const chosen: JsonObject = { ...options, ...advisedOptions(kind, options) }
-  const rows = kind !== 'sft' ? null : await countRows(String(given['training_data_url']), call)
+  const rows = kind !== EXAMPLES_KIND ? null : await countRows(String(given['training_data_url']), call)
   const hasValidation = (given['validation_data_url'] ?? null) !== null
   // how often rows are gone through is left open by supervised jobs alone
   const passes = rows === null ? {} : openPasses(chosen, { ...rows, parameters, hasValidation })

@@ -7,7 +7,6 @@ import { packageRoot } from '#base/util/package-root.js'
 import { bounded, MOST_BYTES } from './bounded.js'
 import { askFor, type ToolCall, ToolError } from './tool.js'
 
-const MARKDOWN = '.md'
 const SHELVES = ['start', 'guides', 'reference'] as const
 const GUIDE = /^trainyard:\/\/guide\/([\w-]+)$/
 const MODEL = /^trainyard:\/\/models\/([^/]+)\/history$/
@@ -31,7 +30,7 @@ export const RESOURCE_TEMPLATES = [
 /** Pages of the handbook, as they come with the package. */
 export async function listPages() {
   const pages = await Promise.all(
-    SHELVES.map(async (shelf) => (await readdir(docs(shelf))).filter((file) => file.endsWith(MARKDOWN)).sort()),
+    SHELVES.map(async (shelf) => (await readdir(docs(shelf))).filter((file) => /[.]md$/.test(file)).sort()),
   )
   return pages.flat().map((file) => ({
     uri: `trainyard://guide/${parse(file).name}`,
@@ -64,8 +63,8 @@ const docs = (...parts: string[]): string => join(packageRoot(), 'src', 'docs', 
 /** The name was found in a folder's list before: a request's own never becomes a path. */
 async function readPage(name: string): Promise<string> {
   for (const shelf of SHELVES) {
-    if (!(await readdir(docs(shelf))).includes(`${name}${MARKDOWN}`)) continue
-    const text = await readFile(docs(shelf, `${name}${MARKDOWN}`), 'utf8')
+    if (!(await readdir(docs(shelf))).includes(`${name}.md`)) continue
+    const text = await readFile(docs(shelf, `${name}.md`), 'utf8')
     return Buffer.byteLength(text) <= MOST_BYTES ? text : cutPage(text, name)
   }
   throw new ToolError(`there is no page ${name.slice(0, 100)}`, 'resource_not_found', 'resources/list names them')

@@ -12,7 +12,7 @@ import { addGradients, float32Of, gradientsOf } from '../gradients.js'
 import { adapterTensorNames } from '../row-decoder.js'
 import { gradientName, type LossKind } from '../train-graph.js'
 import { createEnginePool, type EngineSource } from './engine-pool.js'
-import type { Learner, LearnerOptions, MarkName, Policy, SavedState, TokenOutputs } from './learner.js'
+import type { Learner, LearnerOptions, LearnerState, MarkName, Policy, SavedState, TokenOutputs } from './learner.js'
 import { adapterFeeds, adapterParameters, copyAdapter } from './parameters.js'
 import { exportState, type Mark, markPrefix, saveState } from './state-files.js'
 
@@ -23,33 +23,12 @@ export function createEngineLearner(options: LearnerOptions, source: EngineSourc
   const { state, rows, isTrained = () => true } = options
   const { adapter, optimizer, gradients } = state
   const engines = createEnginePool(options, source)
-  const parameters = adapterParameters(adapter)
-  const feeds = adapterFeeds(adapter)
+  const weights = createWeights(state)
+  const { parameters, feeds } = weights
   const trained = new Map([...parameters].filter(([name]) => isTrained(name.replace(/\.lora_[AB]\.weight$/, ''))))
   const outputNames = new Set([...adapter.b.keys()].map((path) => adapterTensorNames(path).b))
-  const marks = new Map<MarkName, Mark>()
-  /** Adapter of the base model itself: every B zero. */
-  let zeros: Feeds | null = null
-  /** Where the last update left the weights, once they were blended. */
-  let updated: ReadonlyMap<string, Float32Array> | null = null
-
-  function markOf(name: MarkName): Mark {
-    const mark = marks.get(name)
-    if (mark === undefined) throw new Error(`the learner has no mark "${name}"`)
-    return mark
-  }
-
-  function policyOf(policy: Policy): { readonly form: AdapterForm; readonly values: Feeds } {
-    if (policy === 'current') return { form: adapter.config, values: feeds }
-    if (policy === 'base') {
-      zeros ??= zerosOf(feeds)
-      return { form: adapter.config, values: zeros }
-    }
-    const mark = markOf(policy)
-    return { form: mark.adapter.config, values: adapterFeeds(mark.adapter) }
-  }
-
   return {
+    ...weights.calls,
     get updateCount() {
       return optimizer.stepCount
     },
@@ -90,21 +69,60 @@ export function createEngineLearner(options: LearnerOptions, source: EngineSourc
       if (!Number.isFinite(gradientNorm)) return { gradientNorm }
       const rateRatioOf = (name: string): number => (outputNames.has(name) ? outputRateRatio : 1)
       adamWStep(optimizer, trained, taken, { ...settings, rateRatioOf })
-      updated = null
+      weights.noteChange()
       return { gradientNorm }
     },
     discard: async () => gradients.clear(),
     score: async (batch, policy) => {
-      const { form, values } = policyOf(policy)
+      const { form, values } = weights.policyOf(policy)
       const engine = await engines.score(batch, form)
       return float32Of(await engine.run(batch, values, {}, ['logp']), 'logp')
     },
+    export: async (parts, how) => exportState(parts, state, how),
+    park: async () => {
+      weights.forgetBase()
+      await engines.release()
+    },
+    release: () => engines.release(),
+  }
+}
+
+/** The calls of a learner that change or copy what it holds and compute nothing. */
+type StateCalls = Pick<Learner, 'mark' | 'place' | 'blend' | 'restore' | 'save' | 'load'>
+
+/** Weights with their moments, and copies of earlier ones. */
+function createWeights({ adapter, optimizer }: LearnerState) {
+  const parameters = adapterParameters(adapter)
+  const feeds: Feeds = adapterFeeds(adapter)
+  const marks = new Map<MarkName, Mark>()
+  /** Where the last update left the weights, once they were blended. */
+  let updated: ReadonlyMap<string, Float32Array> | null = null
+  /** Adapter of the base model itself, until the learner is parked. */
+  let zeros: Feeds | null = null
+
+  const noteChange = (): void => {
+    updated = null
+  }
+  const markOf = (name: MarkName): Mark => {
+    const mark = marks.get(name)
+    if (mark === undefined) throw new Error(`the learner has no mark "${name}"`)
+    return mark
+  }
+  const policyOf = (policy: Policy): { readonly form: AdapterForm; readonly values: Feeds } => {
+    if (policy === 'current') return { form: adapter.config, values: feeds }
+    if (policy === 'base') {
+      zeros ??= zerosOf(feeds)
+      return { form: adapter.config, values: zeros }
+    }
+    const mark = markOf(policy)
+    return { form: mark.adapter.config, values: adapterFeeds(mark.adapter) }
+  }
+
+  const calls: StateCalls = {
     mark: async (name, what) => {
-      marks.set(name, {
-        adapter: copyAdapter(adapter),
-        optimizer: what === 'state' ? copyOptimizer(optimizer) : null,
-      })
-      updated = null
+      const moments = what === 'state' ? copyOptimizer(optimizer) : null
+      marks.set(name, { adapter: copyAdapter(adapter), optimizer: moments })
+      noteChange()
     },
     place: async (name, weights) => void marks.set(name, { adapter: weights, optimizer: null }),
     blend: async (name, share) => {
@@ -117,7 +135,7 @@ export function createEngineLearner(options: LearnerOptions, source: EngineSourc
       const values = adapterParameters(mark.adapter)
       for (const [each, target] of parameters) target.set(values.get(each) ?? [])
       if (mark.optimizer !== null) putOptimizer(optimizer, copyOptimizer(mark.optimizer))
-      updated = null
+      noteChange()
     },
     save: async (metadata) => saveState({ adapter, optimizer }, marks, metadata),
     load: async (saved) => {
@@ -127,18 +145,13 @@ export function createEngineLearner(options: LearnerOptions, source: EngineSourc
       for (const [name, updateCount] of Object.entries(saved.marks) as [MarkName, number][]) {
         marks.set(name, readState(adapter, saved, { prefix: markPrefix(name), updateCount }))
       }
-      updated = null
-    },
-    export: async (parts, how) => exportState(parts, state, how),
-    park: async () => {
-      zeros = null
-      await engines.release()
-    },
-    release: async () => {
-      marks.clear()
-      await engines.release()
+      noteChange()
     },
   }
+  const forgetBase = (): void => {
+    zeros = null
+  }
+  return { parameters, feeds, policyOf, noteChange, forgetBase, calls }
 }
 
 /** Outputs of a train graph whose gradients are those of some parameters. */
@@ -146,6 +159,7 @@ function outputsOf({ kind }: LossKind, trained: Iterable<string>): string[] {
   return ['loss', 'logp', 'entropy', ...(kind === 'policy' ? ['ratio'] : []), ...Array.from(trained, gradientName)]
 }
 
+/** Every tensor zero. */
 function zerosOf(feeds: Feeds): Feeds {
   return Object.fromEntries(
     Object.entries(feeds).map(([name, { shape, data }]) => [name, float32Tensor(new Float32Array(data.length), shape)]),

@@ -41,7 +41,7 @@ export interface Player {
  * The trajectory's `turns` counts the model's turns; `is_cut_off` is true when `maxTurns` ended it.
  *
  * @param options.maxTurns turns of the model at most; default 10
- * @param options.turnRewards whether each turn says what it earned, and is not thanked for what was earned before it; default false
+ * @param options.turnRewards whether turns say what they earned, so that none is thanked for what came before it; default false
  * @param options.seed of the first turn; each later turn draws from a seed made of it. The same seed in every turn would be the
  *   same random numbers: turns would rise and fall together, or one against the other, and hide from training what is good
  */

@@ -42,7 +42,7 @@ export interface TrainingSequence {
   readonly trajectoryIndex: number
   /** A trained completion ended by length. */
   readonly isTruncated: boolean
-  /** Advantages of its tokens [T] where turns say what they earned, 0 where nothing trains; absent or null: `advantage` of each. */
+  /** Advantages of its tokens [T] where turns say what they earned, 0 where nothing trains; absent: `advantage` of each. */
   readonly tokenAdvantages?: Float64Array | null
 }
 

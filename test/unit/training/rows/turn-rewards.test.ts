@@ -1,4 +1,4 @@
-/** Rewards of turns and tokens: advantages by what is still to be earned, against sums written out; greedy answers as baselines. */
+/** Rewards of turns and tokens: advantages by what is still to be earned, against sums written out; greedy answers. */
 import { describe, expect, it } from 'vitest'
 import { traceFormula } from '#base/formula/formula.js'
 import { createRng } from '#base/util/rng.js'

@@ -8,7 +8,9 @@
  *
  * Columns follow the tokens whose mask is 1, in order. NaN: the trainer had no such number. The end of a piece is where its bytes end.
  */
+
 import { z } from 'zod'
+import { atMost } from '../wire/maxima.js'
 import { LEFT_OUT_REASONS } from '../wire/training/rollout-words.js'
 
 /**
@@ -43,6 +45,8 @@ const MAX_PIECE_BYTES = 64 * 1024 ** 2
 
 /** Longer names are cut. */
 export const MOST_TYPE_LETTERS = 64
+/** Of a group; the rest is counted under the last of them. */
+export const MOST_TYPES = 64
 export const MOST_ENVIRONMENT_LETTERS = 200
 
 /** Groups, trajectories of one of them, sequences: the head's own bytes bound them together (`rollouts-file.ts`). */
@@ -93,7 +97,7 @@ export const rolloutsHeadSchema = z.object({
         preview: z.string().max(2000),
         exceptions: count,
         /** Of these, by type. Absent in older files, and where there are none. */
-        failures: z.record(z.string().max(MOST_TYPE_LETTERS), count).optional(),
+        failures: atMost(z.record(z.string().max(MOST_TYPE_LETTERS), count), MOST_TYPES).optional(),
         /** As its metadata names it. */
         environment: z.string().max(MOST_ENVIRONMENT_LETTERS).optional(),
         trajectories: z.array(trajectorySchema).max(MAX_ROWS),

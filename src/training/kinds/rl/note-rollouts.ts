@@ -3,7 +3,12 @@
  * and why others are left out.
  */
 
-import { MOST_ENVIRONMENT_LETTERS, MOST_TYPE_LETTERS, type RolloutTrajectory } from '#contract/processes/rollouts.js'
+import {
+  MOST_ENVIRONMENT_LETTERS,
+  MOST_TYPE_LETTERS,
+  MOST_TYPES,
+  type RolloutTrajectory,
+} from '#contract/processes/rollouts.js'
 import type { LeftOutReason } from '#contract/wire/training/rollout-words.js'
 import type { Trajectory, TrajectoryGroup } from '#formats/rows/trajectory.js'
 import { type GroupLeftOut, whichTrain } from '#formats/rows/which-train.js'
@@ -95,7 +100,8 @@ export function toNotedJob(job: {
 function countTypes({ exceptions }: TrajectoryGroup): Readonly<Record<string, number>> {
   const counts = new Map<string, number>()
   for (const { type } of exceptions) {
-    const name = type.slice(0, MOST_TYPE_LETTERS)
+    const own = type.slice(0, MOST_TYPE_LETTERS)
+    const name = counts.has(own) || counts.size < MOST_TYPES ? own : ([...counts.keys()].at(-1) ?? own)
     counts.set(name, (counts.get(name) ?? 0) + 1)
   }
   return Object.fromEntries(counts)

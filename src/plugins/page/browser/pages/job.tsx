@@ -123,17 +123,7 @@ function Shown(props: {
           </p>
         )}
       </Title>
-      <p class="soft">
-        {model.data !== null && (
-          <>
-            <a href={hrefOf(modelPath(model.data))}>{model.data.name}</a>
-            {' · '}
-          </>
-        )}
-        {job.step === null ? '' : `made step ${job.step} · `}
-        {job.attempt > 1 ? `attempt ${job.attempt} · ` : ''}
-        {`created ${formatTime(job.created_at, nowMs())}`}
-      </p>
+      <Made job={job} model={model.data} />
       {isAsking && (
         <Confirm
           title={`Cancel this job${name === null ? '' : ` of ${name}`}?`}
@@ -179,6 +169,23 @@ function Shown(props: {
       <Options job={job} model={model.data} />
       <CopyAs cli={command`trainyard jobs get ${job.id}`} path={`/v1/preview/training-jobs/${job.id}`} />
     </>
+  )
+}
+
+/** Of which model it is, and when it was made. */
+function Made({ job, model }: { readonly job: TrainingJob; readonly model: Model | null }): JSX.Element {
+  return (
+    <p class="soft">
+      {model !== null && (
+        <>
+          <a href={hrefOf(modelPath(model))}>{model.name}</a>
+          {' · '}
+        </>
+      )}
+      {job.step === null ? '' : `made step ${job.step} · `}
+      {job.attempt > 1 ? `attempt ${job.attempt} · ` : ''}
+      {`created ${formatTime(job.created_at, nowMs())}`}
+    </p>
   )
 }
 

@@ -18,6 +18,7 @@ import { literature } from './literature/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { messages } from './messages/plugin.js'
+import { metricsExport } from './metrics-export/plugin.js'
 import { page } from './page/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
@@ -66,6 +67,7 @@ const plugins = [
   ray,
   devices,
   torch,
+  metricsExport,
   page,
 ] as const
 

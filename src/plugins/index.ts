@@ -19,6 +19,7 @@ import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
 import { mcp } from './mcp/plugin.js'
 import { messages } from './messages/plugin.js'
+import { metricsExport } from './metrics-export/plugin.js'
 import { page } from './page/plugin.js'
 import { postgres } from './postgres/plugin.js'
 import { probes } from './probes/plugin.js'
@@ -68,6 +69,7 @@ const plugins = [
   ray,
   devices,
   torch,
+  metricsExport,
   page,
 ] as const
 

@@ -133,8 +133,8 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
     server.app.fetch(request, { ...(onBehalf?.env as object | undefined), incoming: undefined, principal })
   const core = {
     ...{ context, lifetimes, serviceSettings: settings },
-    isAlone: !storage.peers.isShared,
-    onDuty: storage.peers.onDuty,
+    ...{ isAlone: !storage.peers.isShared, onDuty: storage.peers.onDuty },
+    metrics: processes.metrics,
     ask,
     onListening: (begin: (typeof begins)[number]) => begins.push(begin),
   }

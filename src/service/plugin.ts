@@ -62,6 +62,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly pages: readonly (PluginPageRow & { readonly plugin: string })[]
   /** Whether no other server works with the database. */
   readonly isAlone: boolean
+  /** What `GET /metrics` says. */
+  readonly metrics: Pick<AppOptions['metrics'], 'addGauge'>
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   readonly onDuty: Peers['onDuty']
   /**

@@ -15,6 +15,7 @@ export interface Card {
 
 /** A driver that hangs must not hang whoever asks. */
 const ANSWER_MS = 10_000
+const MIB = 1024 ** 2
 
 /** Names of makers by PCI id. */
 const MAKERS: Readonly<Record<string, string>> = { '0x1002': 'AMD', '0x10de': 'NVIDIA', '0x8086': 'Intel' }
@@ -26,13 +27,43 @@ export async function listCards(): Promise<readonly Card[]> {
   return nvidia.length === 0 ? others : [...nvidia, ...others.filter(({ name }) => !name.startsWith('NVIDIA'))]
 }
 
-async function nvidiaCards(): Promise<readonly Card[]> {
+/** What a card of NVIDIA's has to do. */
+interface CardLoad {
+  readonly index: string
+  readonly name: string
+  readonly usedBytes: number
+  readonly memoryBytes: number
+  /** 1: always at work. */
+  readonly utilization: number
+}
+
+/** Cards that say all of it; empty where none is known of. Never rejects. */
+export async function readCardLoads(): Promise<readonly CardLoad[]> {
+  return parseCardLoads(await askNvidia('index,name,memory.used,memory.total,utilization.gpu'))
+}
+
+/** @param text a line for each card: index, name, MiB in use, MiB in all, percent */
+export function parseCardLoads(text: string): readonly CardLoad[] {
+  return text.split('\n').flatMap((line) => {
+    const [index = '', name = '', ...numbers] = line.split(',').map((field) => field.trim())
+    const [used = Number.NaN, memory = Number.NaN, percent = Number.NaN] = numbers.map((each) =>
+      Number.parseInt(each, 10),
+    )
+    if (![used, memory, percent].every(Number.isFinite)) return []
+    return [{ index, name, usedBytes: used * MIB, memoryBytes: memory * MIB, utilization: percent / 100 }]
+  })
+}
+
+const nvidiaCards = async (): Promise<readonly Card[]> =>
+  parseNvidiaCards(await askNvidia('name,driver_version,memory.total'))
+
+/** @returns a line for each card; nothing where its program is not here or does not answer */
+async function askNvidia(fields: string): Promise<string> {
   try {
-    const fields = '--query-gpu=name,driver_version,memory.total'
     const options = { environment: readEnvironment(), needs: ['computing'] as const, timeoutMs: ANSWER_MS }
-    return parseNvidiaCards(await readProgram('nvidia-smi', [fields, '--format=csv,noheader,nounits'], options))
+    return await readProgram('nvidia-smi', [`--query-gpu=${fields}`, '--format=csv,noheader,nounits'], options)
   } catch {
-    return []
+    return ''
   }
 }
 
@@ -42,7 +73,7 @@ export function parseNvidiaCards(text: string): readonly Card[] {
     const [name = '', driver = '', mebibytes = ''] = line.split(',').map((field) => field.trim())
     if (name === '') return []
     const size = Number.parseInt(mebibytes, 10)
-    return [{ name, driver: driver || null, memoryBytes: Number.isFinite(size) ? size * 1024 ** 2 : null }]
+    return [{ name, driver: driver || null, memoryBytes: Number.isFinite(size) ? size * MIB : null }]
   })
 }
 

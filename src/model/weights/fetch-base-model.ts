@@ -41,7 +41,7 @@ export async function placeOfBaseModel(
   return fetchBaseModel({ ...options, directory: fetched })
 }
 
-/** A connection that breaks on the way is not the end: whoever carries gigabytes meets many. These are those in a row that brought nothing. */
+/** Connections in a row that brought nothing: one that breaks is not the end, whoever carries gigabytes meets many. */
 const MAX_FRUITLESS = 5
 /** How often a file comes whole with another digest. */
 const MAX_DAMAGED = 5

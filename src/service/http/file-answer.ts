@@ -31,7 +31,7 @@ export function sendFile(
   return RESPONSE_ALREADY_SENT
 }
 
-/** Where a file is to go on for who has its first bytes, as `range: bytes=500-` says; 0 for all other ranges, which may be ignored (RFC 9110). */
+/** Where a file is to go on, as `range: bytes=500-` says; 0 for all other ranges, which may be ignored (RFC 9110). */
 export function rangeStart(c: RequestContext): number {
   const start = Number(/^bytes=(\d{1,15})-$/.exec(c.req.header('range') ?? '')?.[1] ?? 0)
   return c.req.method === 'HEAD' ? 0 : start

@@ -19,13 +19,20 @@ const REQUEST_BUCKETS = [0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 5
 const TOKEN_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000]
 const SMALL_COUNT_BUCKETS = [1, 2, 5, 10, 20, 50, 100]
 
+/** Of numbers below, at and above 0. */
+const PRIORITIES: readonly Priority[] = ['first', 'normal', 'last']
+
 type Labels = 'model_name' | 'engine'
+
+/** A request's number is anything: of its waits there are three kinds. */
+type Priority = 'first' | 'normal' | 'last'
 
 interface OpenRequest {
   readonly sentMs: number
   readonly n: number
   readonly maxTokens: number | null
   readonly adapter: string | null
+  readonly priority: Priority
   startedMs: number | null
   firstMs: number | null
   lastMs: number
@@ -122,6 +129,7 @@ export function createEngineMetrics(
         case 'started':
           request.startedMs = nowMs
           request.promptTokens = event.promptTokenIds.length
+          metrics.waits.observe({ model_name: baseModel, priority: request.priority }, (nowMs - request.sentMs) / 1000)
           metrics.promptTokens.inc(labels, request.promptTokens)
           metrics.prefixQueries.inc(labels, request.promptTokens)
           metrics.prefixHits.inc(labels, event.cachedTokens)
@@ -149,11 +157,9 @@ export function createEngineMetrics(
           n,
           maxTokens,
           adapter: request.adapter?.digest.slice(0, 12) ?? null,
-          startedMs: null,
-          firstMs: null,
-          lastMs: nowMs,
-          promptTokens: 0,
-          outputTokens: 0,
+          priority: PRIORITIES[Math.sign(request.priority ?? 0) + 1] ?? 'normal',
+          ...{ startedMs: null, firstMs: null, lastMs: nowMs },
+          ...{ promptTokens: 0, outputTokens: 0 },
           lastOfChoice: new Map(),
           finishReason: null,
         })
@@ -258,6 +264,13 @@ function register(registry: Registry) {
     perToken: histogram('request_time_per_output_token_seconds', 'Mean time of a token', NEXT_TOKEN_BUCKETS),
     total: seconds('e2e_request_latency_seconds', 'Request to end'),
     queued: seconds('request_queue_time_seconds', 'Request to start'),
+    waits: new Histogram({
+      name: 'trainyard_request_wait_seconds',
+      help: 'Request to start, by priority: first is below 0, normal 0, last above',
+      labelNames: ['model_name', 'priority'] as const,
+      buckets: FIRST_TOKEN_BUCKETS,
+      registers,
+    }),
     inference: seconds('request_inference_time_seconds', 'Start to end'),
     prefill: seconds('request_prefill_time_seconds', 'Start to first token'),
     decode: seconds('request_decode_time_seconds', 'First to last token'),

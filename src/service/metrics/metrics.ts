@@ -17,9 +17,22 @@ export interface HttpObservation {
   readonly durationMs: number
 }
 
+/** What is read when somebody scrapes. */
+interface ReadGauge {
+  readonly name: string
+  readonly help: string
+  readonly labels: readonly string[]
+  /** Samples with equal labels are added up. */
+  read(): Awaitable<Iterable<{ readonly labels: Readonly<Record<string, string>>; readonly value: number }>>
+}
+
+type Awaitable<T> = T | Promise<T>
+
 export interface Metrics {
   readonly engines: EngineMetrics
   observeHttp(observation: HttpObservation): void
+  /** One more, whose samples are read at each scrape. */
+  addGauge(gauge: ReadGauge): void
   readonly contentType: string
   /** The text of a scrape. */
   text(): Promise<string>
@@ -68,27 +81,29 @@ export function createMetrics(sources: MetricsSources): Metrics {
     buckets: HTTP_BUCKETS,
     registers,
   })
-  new Gauge({
+  const addGauge = ({ name, help, labels, read }: ReadGauge): void => {
+    new Gauge({
+      ...{ name, help, labelNames: labels, registers },
+      async collect() {
+        const samples = await read()
+        this.reset()
+        for (const each of samples) this.inc(each.labels, each.value)
+      },
+    })
+  }
+  addGauge({
     name: 'trainyard_training_jobs',
     help: 'Training jobs, by status',
-    labelNames: ['status'] as const,
-    registers,
-    async collect() {
-      this.reset()
-      for (const [status, count] of await countJobs()) this.set({ status }, count)
-    },
+    labels: ['status'],
+    read: async () => Array.from(await countJobs(), ([status, value]) => ({ labels: { status }, value })),
   })
-  new Gauge({
+  addGauge({
     name: 'trainyard_training_workers',
     help: 'Training workers, by place and state',
-    labelNames: ['place', 'state'] as const,
-    registers,
-    collect() {
-      this.reset()
-      for (const { place, state, count } of countWorkers()) this.set({ place, state }, count)
-    },
+    labels: ['place', 'state'],
+    read: () => countWorkers().map(({ place, state, count: value }) => ({ labels: { place, state }, value })),
   })
-  registerEngineNodes(registry, sources.listEngineNodes)
+  addEngineNodes(addGauge, sources.listEngineNodes)
   const { readFreeBytes } = sources
   if (readFreeBytes !== undefined) {
     new Gauge({
@@ -124,6 +139,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
       requests.inc({ method, handler: route, status: String(status) })
       durations.observe({ method, handler: route }, durationMs / 1000)
     },
+    addGauge,
     contentType: registry.contentType,
     text: () => {
       // watching the garbage collector and the event loop has a cost: it begins when somebody looks
@@ -142,30 +158,25 @@ function watchProcess(registry: Registry): void {
   for (const name of MISNAMED) registry.removeSingleMetric(name)
 }
 
-function registerEngineNodes(registry: Registry, list: MetricsSources['listEngineNodes']): void {
-  const registers = [registry]
-  new Gauge({
+function addEngineNodes(addGauge: Metrics['addGauge'], list: MetricsSources['listEngineNodes']): void {
+  addGauge({
     name: 'trainyard_engine_nodes',
     help: 'Engine nodes, by engine and state',
-    labelNames: ['engine', 'state'] as const,
-    registers,
-    collect() {
-      this.reset()
-      for (const { engine, is_leaving: isLeaving } of list())
-        this.inc({ engine, state: isLeaving ? 'leaving' : 'ready' })
-    },
+    labels: ['engine', 'state'],
+    read: () =>
+      list().map(({ engine, is_leaving: isLeaving }) => ({
+        labels: { engine, state: isLeaving ? 'leaving' : 'ready' },
+        value: 1,
+      })),
   })
-  new Gauge({
+  addGauge({
     name: 'trainyard_engine_node_requests',
     help: 'Requests at engine nodes as they said last, by engine and state',
-    labelNames: ['engine', 'state'] as const,
-    registers,
-    collect() {
-      this.reset()
-      for (const { engine, running, waiting } of list()) {
-        this.inc({ engine, state: 'running' }, running)
-        this.inc({ engine, state: 'waiting' }, waiting)
-      }
-    },
+    labels: ['engine', 'state'],
+    read: () =>
+      list().flatMap(({ engine, running, waiting }) => [
+        { labels: { engine, state: 'running' }, value: running },
+        { labels: { engine, state: 'waiting' }, value: waiting },
+      ]),
   })
 }

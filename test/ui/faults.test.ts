@@ -6,6 +6,7 @@ import type { Browser, Route } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { loggedGroups } from '../support/log-answers.js'
 import { createTestService, sampleGroup, type TestService } from '../support/service/create-test-service.js'
+import { until } from '../support/until.js'
 import { CHROMIUM, launchBrowser, openWindow } from './browser.js'
 
 const LONG_NAME = 'a-model-with-a-name-of-more-than-fifty-letters-in-a-row'
@@ -29,6 +30,15 @@ describe.skipIf(CHROMIUM === null)('the page in ordinary use', () => {
     })
     jobId = body.id
     await service.waitForJob(jobId)
+    const row = {
+      messages: [
+        { role: 'user', content: 'Say a' },
+        { role: 'assistant', content: 'a' },
+      ],
+    }
+    const path = `/v1/files?purpose=fine-tune&filename=${'rows-of-a-long-name-'.repeat(8)}.jsonl`
+    const file = await service.json(path, { method: 'POST', body: JSON.stringify(row) })
+    expect(file.status).toBe(200)
   })
   afterAll(async () => {
     await browser?.close()
@@ -58,6 +68,40 @@ describe.skipIf(CHROMIUM === null)('the page in ordinary use', () => {
           return found
         })`)
       expect(split, path).toEqual([])
+    }
+    await context.close()
+  })
+
+  test('a choice among long names is no wider than a phone', async () => {
+    const { context, page } = await openWindow(browser, service.url, { token, width: 390 })
+    for (const path of ['/ui/train', '/ui/train?kind=dpo', '/ui/graders', '/ui/data', '/ui/play', '/ui/compare']) {
+      await page.goto(path)
+      await page.locator('h1').waitFor()
+      if (path.startsWith('/ui/train') || path === '/ui/graders')
+        await page.locator('option', { hasText: 'rows-of-a-long-name' }).first().waitFor({ state: 'attached' })
+      const over = await page.evaluate<number>(
+        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+      )
+      expect(over, path).toBe(0)
+    }
+    await context.close()
+  })
+
+  test('the way to where one is stands in the window of a phone', async () => {
+    const { context, page } = await openWindow(browser, service.url, { token, width: 390 })
+    for (const [path, row] of [
+      ['/ui/settings', '.top nav'],
+      ['/ui/play', '.top nav'],
+      [`/ui/models/tests/${LONG_NAME}/checkpoints`, '.tabs'],
+    ] as const) {
+      await page.goto(path)
+      const link = page.locator(`${row} [aria-current]`)
+      await link.waitFor()
+      const place = async () => {
+        const box = await link.boundingBox()
+        return box !== null && box.x >= 0 && box.x + box.width <= 390 ? box : null
+      }
+      await until(place, `the current way of ${path}`)
     }
     await context.close()
   })

@@ -424,13 +424,18 @@ function entry(
   path: string,
   summary: string,
   load: () => Promise<Command>,
-  { group, isHidden, plugin }: Pick<CommandEntry, 'group' | 'isHidden' | 'plugin'> = {},
+  {
+    group,
+    isHidden,
+    plugin,
+    hasJobOptions = path.startsWith('train '),
+  }: Pick<CommandEntry, 'group' | 'isHidden' | 'plugin'> & { readonly hasJobOptions?: boolean } = {},
 ): CommandEntry {
   return {
     ...{ path: path.split(' '), summary, group, isHidden, plugin },
     load: async () => {
       await addOwnSettings()
-      if (path.startsWith('train ')) await addOwnLosses()
+      if (hasJobOptions) await addOwnLosses()
       return await load()
     },
   }

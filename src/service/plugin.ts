@@ -105,6 +105,8 @@ interface CommandRow {
   readonly group?: 'begin' | 'train' | 'use'
   /** Not listed: what it shows stands elsewhere as well. */
   readonly isHidden?: boolean
+  /** Whether it shows or sends options of jobs: losses of plugins are among them before it is loaded. */
+  readonly hasJobOptions?: boolean
   /** @returns a command of `cli/command/define-command.ts`, which the service knows nothing of */
   load(): Promise<object>
 }

@@ -27,6 +27,7 @@ export const environments = definePlugin({
       {
         path: 'env train',
         summary: 'Train a model in an environment',
+        hasJobOptions: true,
         load: async () => (await import('./commands/train.js')).trainEnv,
       },
       {

@@ -19,6 +19,7 @@ export const loops = definePlugin({
       {
         path: 'loops create',
         summary: 'Train by a grader on the server, step by step',
+        hasJobOptions: true,
         load: async () => (await import('./commands/create.js')).createLoopCommand,
       },
       {

@@ -5,9 +5,9 @@ import { execFile } from 'node:child_process'
 import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { packageRoot } from '#base/util/package-root.js'
-import { cli, createHome } from '../support/service/cli-process.js'
+import { type CliProcess, cli, createHome, startCli } from '../support/service/cli-process.js'
 import { startFakeHub } from '../support/service/fake-hub.js'
 import { hasTmux, openTerminal } from '../support/service/terminal.js'
 
@@ -131,6 +131,52 @@ describe('the base model', () => {
     } finally {
       hub.close()
     }
+  })
+
+  describe('may be', () => {
+    const spark = join(packageRoot(), 'src/assets/spark')
+    const rows = join(home.path, 'letters.jsonl')
+    let server: CliProcess
+    let url = ''
+    beforeAll(async () => {
+      await linkPackage()
+      const names = 'Anna Tom Mia Omar Lena Ravi Nora Paul Eva Ben'.split(' ')
+      const row = (name: string) => ({
+        messages: [
+          { role: 'user', content: `Greet ${name}.` },
+          { role: 'assistant', content: `Salve, ${name}! ${'Quid agis hodie? '.repeat(8)}` },
+        ],
+      })
+      await writeFile(rows, names.map((name) => `${JSON.stringify(row(name))}\n`).join(''))
+      const data = join(home.path, 'served-data')
+      const serve = ['serve', '--json', '--port', '0', '--data-dir', data, '--base-model', `mine/served=${spark}`]
+      server = startCli([...serve, '--log-level', 'warn'], { home: home.path })
+      url = (JSON.parse((await server.waitForStdout(/\n/)).trim()) as { url: string }).url
+    })
+    afterAll(async () => {
+      server?.child.kill('SIGTERM')
+      await server?.finished
+    })
+
+    /** Spark as llama.cpp has it. */
+    async function ggufFile(): Promise<string> {
+      const there = { home: home.path, env: { TRAINYARD_URL: url } }
+      await cli(['models', 'create', 'for-export', '--base-model', 'mine/served'], there)
+      const download = ['checkpoints', 'download', 'for-export', '--step', '0', '--format', 'gguf', '--json']
+      const made = await cli([...download, '--out', home.path], there)
+      expect(made.exitCode, made.stderr).toBe(0)
+      const { path, files } = JSON.parse(made.stdout) as { path: string; files: { name: string }[] }
+      return join(path, files.find(({ name }) => name.endsWith('.gguf'))?.name ?? '')
+    }
+
+    test.each([['a GGUF file', ggufFile]])('%s, and the task is trained from it to its end', async (what, find) => {
+      const folder = join(home.path, what.replaceAll(' ', '-'))
+      const argv = ['init', rows, folder, '--base-model', await find(), '--run']
+      const run = await cli(argv, { home: home.path, env: { TRAINYARD_URL: url } })
+      expect(run.exitCode, run.stderr).toBe(0)
+      const [, first, last] = /held-out loss ([\d.]+) at first, ([\d.]+) at last/.exec(run.stdout) ?? []
+      expect(Number(last), run.stdout).toBeLessThan(Number(first) / 2)
+    })
   })
 })
 

@@ -59,7 +59,7 @@ export interface GenerationRequest {
   readonly adapter: AdapterSource | null
   /** Salts the prefix cache; null: shared. */
   readonly cacheSalt: string | null
-  /** Requests with a lower number go first; default 0. From `BEHIND_ALL` (`contract/processes`) on they wait while any other is computed. */
+  /** Requests with a lower number go first; default 0. From `BEHIND_ALL` on they wait while any other is computed. */
   readonly priority?: number
   /** Whose request it is: those with different keys take turns. Default: one for all. */
   readonly keyId?: string

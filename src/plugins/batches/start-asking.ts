@@ -12,35 +12,31 @@ const PART = 8
 interface Runner {
   wake(): void
   cancel(id: string): void
-  /** Ends what is asked; it is asked again by the next server. */
   stop(): Promise<void>
 }
 
 interface RunnerParts extends AskingParts {
-  /** Does what one of several servers does at a time, for two would answer the same; null while another does it. Absent: there is no other. */
+  /** What one of several servers does, for two would answer the same. Absent: there is no other. */
   readonly onDuty?: (action: () => Promise<void>) => Promise<unknown>
 }
 
-/** Starts it for a service; it ends with the service. */
 export function startAsking(
   core: PluginStart,
   what: {
     readonly name: 'batches' | 'evals'
-    /** Whether something has not ended. */
     readonly hasOpen: () => Promise<boolean>
-    /** Loads what makes who answers it. */
     readonly load: () => Promise<(parts: RunnerParts) => Runner>
   },
 ): Omit<Runner, 'stop'> {
   const { context, lifetimes, isAlone, onDuty, ask, serviceSettings: settings } = core
-  const { name, hasOpen, load } = what
+  const { name } = what
   let timer: NodeJS.Timeout | null = null
   let runner: Runner | null = null
   let isStopped = false
 
   async function wake(): Promise<void> {
-    if (runner === null && (await hasOpen())) {
-      const create = await load()
+    if (runner === null && (await what.hasOpen())) {
+      const create = await what.load()
       if (isStopped) return
       const places = Math.min(settings.maxConcurrentRequests, settings.maxConcurrentSequences)
       runner ??= create({

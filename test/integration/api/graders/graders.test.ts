@@ -119,7 +119,7 @@ const several = (calculate: string, graders: unknown = { s: check('eq', 'a', 'a'
 })
 type Published = Parameters<OpenAI['fineTuning']['alpha']['graders']['run']>[0]['grader']
 
-/** What OpenAI's guide and the types of its client say of each kind. Sources: its pages on graders and reinforcement, `openai` 7.59. */
+/** What OpenAI says of each kind. Sources: its pages on graders and reinforcement, types of `openai` 7.59. */
 describe('as published', () => {
   it.each<[string, Published, number]>([
     ['eq minds case', check('eq', 'a', 'A'), 0],

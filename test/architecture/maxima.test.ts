@@ -197,6 +197,7 @@ const KEPT = [
   'POST /v1/preview/dpo-training-jobs .config',
   'POST /v1/preview/loops .sampling',
   'POST /v1/preview/loops .config',
+  'POST /v1/preview/loops .tools',
   ...['grader', 'response_format', 'tools'].map((name) => `POST /v1/fine_tuning/jobs .method.reinforcement.${name}`),
   'POST /v1/fine_tuning/jobs .integrations',
   ...['data_source_config', 'data_source_config.item_schema', 'testing_criteria'].map(

@@ -1,5 +1,5 @@
 /**
- * OpenAI's own SDKs for Node.js and Python upload in parts, have a file of requests answered, and measure answers: given ones and a model's.
+ * OpenAI's own SDKs for Node.js and Python upload in parts, have a file of requests answered, and measure answers.
  */
 import { existsSync } from 'node:fs'
 import path from 'node:path'

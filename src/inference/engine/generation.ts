@@ -51,9 +51,6 @@ export interface AdapterSource {
   load(): Promise<AdapterWeights>
 }
 
-/** Requests of this priority or a higher number are computed only while no other is: answers that nobody waits for. */
-export const BEHIND_ALL = 100_000_000
-
 export interface GenerationRequest {
   readonly id: string
   readonly promptTokenIds: readonly number[]

@@ -4,7 +4,7 @@
  */
 import { AppError } from '#base/errors/errors.js'
 import { createTurns } from '#base/util/turns.js'
-import { BEHIND_ALL } from '#inference/engine/generation.js'
+import { BEHIND_ALL } from '#contract/processes/priority.js'
 import { createRateLimiter } from '#service/http/middleware/rate-limit.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import type { PluginStart } from '#service/plugin.js'

@@ -122,8 +122,6 @@ export function createRunRunner(context: Context, parts: RunnerParts) {
   }
 }
 
-export type RunRunner = ReturnType<typeof createRunRunner>
-
 interface Measured {
   readonly status: ItemStatus
   readonly result: ItemResult

@@ -5,7 +5,7 @@
 import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import { createTurns } from '#base/util/turns.js'
-import type { ChatRequest } from '#contract/wire/chat-completions.js'
+import { chatRequestSchema } from '#contract/wire/chat-completions.js'
 import { checkGrader, singlesOf, sourcesOf } from '#sdk/graders/check.js'
 import { createPacer, type EndpointAccess } from '#sdk/graders/endpoint.js'
 import { type GradePython, grade } from '#sdk/graders/grade.js'
@@ -92,7 +92,8 @@ export function createGraderService(
       if (teacher !== undefined) return await teacher(request, { signal })
       const admitted = await chat.create(
         principal,
-        withBounds(request) as ChatRequest,
+        // read as over HTTP, where a seed has 64 bits
+        chatRequestSchema.parse(withBounds(request)),
         requestId,
         signal ?? new AbortController().signal,
       )

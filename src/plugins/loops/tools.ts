@@ -12,7 +12,6 @@ import { isJsonObject, type JsonValue } from '#base/util/json.js'
 import { postJson } from '#sdk/graders/endpoint.js'
 import { type AddressRules, createAddressRules } from '#service/operations/address-rules.js'
 import type { ServiceContext } from '#service/operations/context.js'
-import type { LoopSpec } from './loop-service.js'
 
 /** Who answers calls of one function. */
 export interface EpisodeTool {
@@ -64,7 +63,7 @@ export function readEpisode(
   given: { readonly tools?: JsonValue | undefined; readonly max_episode_steps?: number | null | undefined },
   rules: AddressRules,
   prefix = '',
-): Pick<LoopSpec, 'tools' | 'maxEpisodeSteps'> {
+): { readonly tools?: readonly EpisodeTool[]; readonly maxEpisodeSteps?: number } {
   const param = `${prefix}max_episode_steps`
   const tools = readTools(given.tools, rules, `${prefix}tools`)
   const steps = given.max_episode_steps ?? null

@@ -41,7 +41,7 @@ export const createLoopRequestSchema = z.object({
   sampling: kept(json()).nullish(),
   /** Configuration of its jobs, as `POST /v1/preview/training-jobs` takes it. */
   config: kept(json()).nullish(),
-  /** `{name, server_url, headers}`: who answers calls of a function, as Azure's reinforcement jobs have it; read by `tools.ts`. */
+  /** `{name, server_url, headers}`: who answers calls of a function, as Azure's jobs have it; read by `tools.ts`. */
   tools: kept(z.array(z.json())).nullish(),
   /** Turns of the model in an episode with tools; default 10. */
   max_episode_steps: laxInteger({ min: 1, max: 100 }).nullish(),

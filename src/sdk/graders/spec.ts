@@ -261,8 +261,9 @@ function readSampling(fields: Fields): Sampling {
   // the SDK's types spell the limit so; the guide has it without its second s
   const limits = ['max_completions_tokens', 'max_completion_tokens']
   given.only(['temperature', 'top_p', 'seed', ...limits, 'reasoning_effort'], 'sampling_params of a')
-  const [temperature, topP, seed] = ['temperature', 'top_p', 'seed'].map((name) => given.number(name))
-  const maxTokens = limits.map((name) => given.number(name)).find((limit) => limit !== null)
+  const [temperature, topP] = ['temperature', 'top_p'].map((name) => given.number(name))
+  const seed = given.integer('seed')
+  const maxTokens = limits.map((name) => given.integer(name)).find((limit) => limit !== null)
   const hasEffort = (given.object['reasoning_effort'] ?? null) !== null
   return {
     ...(temperature == null ? {} : { temperature }),
@@ -324,6 +325,12 @@ function fieldsOf(value: unknown, path: string) {
     if (text !== null && typeof text !== 'string') throw expected(name, 'a text')
     return text
   }
+  function number(name: string): number | null {
+    const number = object[name] ?? null
+    const plain = isExactNumber(number) ? valueOfNumber(number) : number
+    if (plain !== null && (typeof plain !== 'number' || !Number.isFinite(plain))) throw expected(name, 'a number')
+    return plain
+  }
   return {
     object,
     at,
@@ -346,10 +353,10 @@ function fieldsOf(value: unknown, path: string) {
       if (text === null) throw expected(name, 'a text')
       return text
     },
-    number: (name: string): number | null => {
-      const number = object[name] ?? null
-      const plain = isExactNumber(number) ? valueOfNumber(number) : number
-      if (plain !== null && (typeof plain !== 'number' || !Number.isFinite(plain))) throw expected(name, 'a number')
+    number,
+    integer: (name: string): number | null => {
+      const plain = number(name)
+      if (plain !== null && !Number.isSafeInteger(plain)) throw expected(name, 'a whole number')
       return plain
     },
     choice: <T extends string>(name: string, words: readonly T[], also: Readonly<Record<string, T>> = {}): T => {

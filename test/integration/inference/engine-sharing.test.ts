@@ -2,7 +2,7 @@
  * Who shares what: prompts computed once, rows and time divided over requests, and answers that do not show it.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { BEHIND_ALL } from '#inference/engine/generation.js'
+import { BEHIND_ALL } from '#contract/processes/priority.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import {
   countingRuntime,

@@ -1,6 +1,6 @@
 /**
- * A loop at two servers on one PostgreSQL database: the one whose process has it is killed, and the other takes it, whatever its phase. It ends with
- * the evaluations, the jobs and the adapter of a loop that nobody disturbed.
+ * A loop at two servers on one PostgreSQL database: the one that has it is killed, and the other takes it. It ends with the
+ * evaluations, the jobs and the adapter of a loop that nobody disturbed.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

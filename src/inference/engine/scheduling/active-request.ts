@@ -2,7 +2,8 @@
  * A request inside the engine, from admission to its last event.
  */
 
-import { BEHIND_ALL, type GenerationListener, type GenerationRequest } from '../generation.js'
+import { BEHIND_ALL } from '#contract/processes/priority.js'
+import type { GenerationListener, GenerationRequest } from '../generation.js'
 import type { KvSequence, LoadedAdapter } from '../model-runner.js'
 import { type Beam, BeamSearch } from '../sampling/beam-search.js'
 import { Choice } from '../sampling/choice.js'

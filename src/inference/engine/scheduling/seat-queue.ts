@@ -56,7 +56,7 @@ export class SeatQueue {
   parkedCount = 0
   #isHolding = false
 
-  /** Takes rows from requests that are behind all others, and gives them none. @param isHolding whether another one is computed */
+  /** Takes rows from requests behind all others, and gives them none. @param isHolding whether another one is computed */
   hold(isHolding: boolean): void {
     this.#isHolding = isHolding
     if (!isHolding) return

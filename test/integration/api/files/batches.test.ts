@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { BEHIND_ALL } from '#inference/engine/generation.js'
+import { BEHIND_ALL } from '#contract/processes/priority.js'
 import {
   createTestService,
   type TestService,

@@ -103,6 +103,82 @@ describe('the OpenAI client for Node', () => {
   })
 })
 
+const ITEM = { a: 'the cat sat on the mat', n: [1, { k: 'v' }], none: null }
+const SAID = 'the cat sat on a mat'
+const check = (operation: 'eq' | 'ne' | 'like' | 'ilike', input: string, reference: string) => ({
+  ...{ type: 'string_check' as const, name: 's' },
+  ...{ operation, input, reference },
+})
+const alike = (metric: string) => ({
+  ...{ type: 'text_similarity' as const, name: 't', evaluation_metric: metric as 'fuzzy_match' },
+  ...{ input: '{{ sample.output_text }}', reference: '{{ item.a }}' },
+})
+const several = (calculate: string, graders: unknown = { s: check('eq', 'a', 'a'), t: alike('fuzzy_match') }) => ({
+  ...{ type: 'multi' as const, name: 'm', calculate_output: calculate },
+  graders: graders as never,
+})
+type Published = Parameters<OpenAI['fineTuning']['alpha']['graders']['run']>[0]['grader']
+
+/** What OpenAI says of each kind. Sources: its pages on graders and reinforcement, types of `openai` 7.59. */
+describe('as published', () => {
+  it.each<[string, Published, number]>([
+    ['eq minds case', check('eq', 'a', 'A'), 0],
+    ['ne', check('ne', 'a', 'A'), 1],
+    ['neq, as its guide also has it', { ...check('eq', 'a', 'A'), operation: 'neq' as never }, 1],
+    ['like: the input contains the reference', check('like', 'the cat', 'cat'), 1],
+    ['like, the other way round', check('like', 'cat', 'the cat'), 0],
+    ['like minds case', check('like', 'the Cat', 'cat'), 0],
+    ['ilike does not', check('ilike', 'the Cat', 'cat'), 1],
+    ['fuzzy_match', alike('fuzzy_match'), 0.95],
+    ['bleu', alike('bleu'), 0.537285],
+    ['gleu', alike('gleu'), 0.611111],
+    ['meteor', alike('meteor'), 0.743333],
+    ['rouge_1', alike('rouge_1'), 0.833333],
+    ['rouge_2', alike('rouge_2'), 0.6],
+    ['rouge_3', alike('rouge_3'), 0.5],
+    ['rouge_4', alike('rouge_4'), 0.333333],
+    ['rouge_5', alike('rouge_5'), 0],
+    ['rouge_l', alike('rouge_l'), 0.833333],
+    ['a path into a list', check('eq', '{{ item.n[1].k }}', 'v'), 1],
+    ['a path in brackets', check('eq', "{{item['n'][1]['k']}}", 'v'), 1],
+    ['a value that is no text', check('eq', '{{item.n}}', '[1,{"k":"v"}]'), 1],
+    ['a value that is null', check('eq', '{{item.none}}', ''), 0],
+    ['a map of graders', several('0.5 * s + t / 2'), 0.975],
+    ['a list of them, by their names', several('max(s, t)', [check('eq', 'a', 'a'), alike('bleu')]), 1],
+    ['one of them, as the type of the client has it', several('2 * s', check('eq', 'a', 'a')), 2],
+    ['all functions', several('min(s, 2) + abs(-s) * floor(1.5) / ceil(0.5) + exp(0) + sqrt(4) + log(1) + 2 ^ 3'), 13],
+  ])('%s', async (_, grader, reward) => {
+    const run = await client.fineTuning.alpha.graders.run({ grader, model_sample: SAID, item: ITEM })
+    expect(run.reward).toBeCloseTo(reward, 5)
+  })
+
+  it.each(['text', 'input_text', 'output_text', 'list'] as const)('messages with content of kind %s', async (kind) => {
+    const text = '{"steps":[],"result":7}'
+    const part = { type: kind === 'output_text' ? kind : ('input_text' as const), text }
+    const content = kind === 'text' ? text : kind === 'list' ? [text.slice(0, -1), part] : part
+    const input = [{ role: 'user' as const, type: 'message' as const, content: content as never }]
+    const grader = {
+      type: 'score_model' as const,
+      name: 'judge',
+      model: 'trainyard/tiny-random',
+      range: [0, 10],
+      input,
+    }
+    const run = await client.fineTuning.alpha.graders.run({ grader, model_sample: 'x' })
+    // the scripted engine repeats what it was asked: a list is joined, and no JSON any more
+    expect(run.metadata.errors.model_grader_parse_error).toBe(kind === 'list')
+    if (kind !== 'list') expect(run.reward).toBe(7)
+  })
+
+  it.each(['input_image', 'input_audio'])('no %s: refused by name', async (type) => {
+    const content = { type, image_url: 'https://1.1.1.1/x.png', input_audio: { data: '', format: 'mp3' } } as never
+    const input = [{ role: 'user' as const, content }]
+    const grader = { type: 'score_model' as const, name: 'judge', model: 'trainyard/tiny-random', input }
+    const refused = client.fineTuning.alpha.graders.validate({ grader })
+    await expect(refused).rejects.toMatchObject({ status: 400, param: 'grader.input[0].content' })
+  })
+})
+
 describe('graders over HTTP', () => {
   it('numbers of rows and answers stand as they were written', async () => {
     const grader = { ...right, input: '{{item.id}} {{item.price}}', reference: '12345678901234567890 5.0' }
@@ -175,6 +251,19 @@ describe('graders that ask a model', () => {
     expect(run.model_grader_token_usage_per_model).toMatchObject({ 'trainyard/tiny-random': tokens })
     const usage = run.metadata.token_usage as unknown as { readonly total_tokens: number }
     expect(usage.total_tokens).toBeGreaterThan(0)
+  })
+
+  it('is asked with all that its sampling_params may say', async () => {
+    const sampling = {
+      ...{ seed: 7, temperature: 0.5, top_p: 0.9 },
+      ...{ max_completions_tokens: 64, reasoning_effort: 'low' as const },
+    }
+    const grader = { ...judge('trainyard/tiny-random', '{"steps":[],"result":0.75}'), sampling_params: sampling }
+    const run = await client.fineTuning.alpha.graders.run({ grader, model_sample: 'x' })
+    expect(run.metadata).toMatchObject({ error_details: [] })
+    expect(run.reward).toBe(0.75)
+    const refused = client.fineTuning.alpha.graders.validate({ grader: { ...grader, sampling_params: { seed: 1.5 } } })
+    await expect(refused).rejects.toMatchObject({ status: 400, param: 'grader.sampling_params.seed' })
   })
 
   it('err by a flag where it cannot be read, and the request succeeds', async () => {

@@ -103,6 +103,8 @@ interface CommandRow {
   readonly summary: string
   /** Group of the short help that shows it; default only `help all` does. */
   readonly group?: 'begin' | 'train' | 'use'
+  /** Its flags are options of jobs, with the losses and advantages of all plugins. */
+  readonly takesJobOptions?: true
   /** Not listed: what it shows stands elsewhere as well. */
   readonly isHidden?: boolean
   /** @returns a command of `cli/command/define-command.ts`, which the service knows nothing of */

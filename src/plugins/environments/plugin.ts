@@ -26,6 +26,7 @@ export const environments = definePlugin({
       },
       {
         path: 'env train',
+        takesJobOptions: true,
         summary: 'Train a model in an environment',
         load: async () => (await import('./commands/train.js')).trainEnv,
       },

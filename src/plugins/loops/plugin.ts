@@ -18,6 +18,7 @@ export const loops = definePlugin({
     rows: [
       {
         path: 'loops create',
+        takesJobOptions: true,
         summary: 'Train by a grader on the server, step by step',
         load: async () => (await import('./commands/create.js')).createLoopCommand,
       },

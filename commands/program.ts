@@ -19,16 +19,6 @@ import type { Fetch } from '#sdk/client/light-fetch.js'
 const OWN: readonly CommandEntry[] = [
   entry('serve', 'Run the service', async () => (await import('./serve.js')).serve, { group: 'begin' }),
   entry('chat', 'Talk to a model, or ask it once', async () => (await import('./chat.js')).chat, { group: 'use' }),
-  entry('compare', 'Compare two models at the same prompts', async () => (await import('./compare.js')).compare),
-  entry(
-    'rollout',
-    'Sample groups of answers with rewards, to train on',
-    async () => (await import('./rollout.js')).rollout,
-  ),
-  entry('eval', 'Measure a model on held-out prompts', async () => (await import('./eval.js')).evaluate, {
-    group: 'use',
-  }),
-  entry('tune', 'Find the learning rate of rewards by short jobs', async () => (await import('./train/tune.js')).tune),
   entry(
     'train rl',
     'Train a model on trajectory groups with rewards',
@@ -129,20 +119,6 @@ const OWN: readonly CommandEntry[] = [
     'Watch a training job to its end',
     async () => (await import('./jobs/watch.js')).watchTrainingJob,
   ),
-  entry('jobs data', 'Print the rows a job trained on', async () => (await import('./jobs/data.js')).jobData, {
-    isHidden: true,
-  }),
-  entry(
-    'jobs groups',
-    'List the trajectory groups a job trained on',
-    async () => (await import('./jobs/groups.js')).jobGroups,
-    { isHidden: true },
-  ),
-  entry(
-    'jobs trajectory',
-    'Show one trajectory a job trained on',
-    async () => (await import('./jobs/trajectory.js')).jobTrajectory,
-  ),
   entry('jobs wait', 'Wait until training jobs are finished', async () => (await import('./jobs/wait.js')).waitForJobs),
   entry(
     'jobs stop',
@@ -161,23 +137,6 @@ const OWN: readonly CommandEntry[] = [
     'Show what happens on the service: jobs, checkpoints, logs, models',
     async () => (await import('./events.js')).events,
   ),
-  entry('keys create', 'Make an API key', async () => (await import('./keys/create.js')).createKey),
-  entry('keys list', 'List API keys', async () => (await import('./keys/list.js')).listKeys),
-  entry('keys usage', 'Show requests and tokens by API key', async () => (await import('./keys/usage.js')).keysUsage),
-  entry('keys revoke', 'Revoke API keys', async () => (await import('./keys/revoke.js')).revokeKeys),
-  entry('usage', 'Show tokens, requests and training time by day', async () => (await import('./usage.js')).usage),
-  entry(
-    'backup',
-    'Save a data directory as one file, also while it is served',
-    async () => (await import('./backup.js')).backup,
-  ),
-  entry('verify', 'Look for missing, damaged and unnamed blobs', async () => (await import('./verify.js')).verify),
-  entry(
-    'move',
-    'Move a service to PostgreSQL and a bucket, or back',
-    async () => (await import('./service/move.js')).move,
-  ),
-  entry('restore', 'Restore a data directory from a backup', async () => (await import('./restore.js')).restore),
   entry(
     'system-check',
     'Check this machine and the service',
@@ -212,7 +171,7 @@ const OWN: readonly CommandEntry[] = [
 ]
 
 /** Every command, in the order of help. */
-export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own, INSTALLED.plugins)])
+export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own.path.join(' '))])
 
 /** Settings of the package's plugins are in the table before a command that reads it is loaded. */
 async function addOwnSettings(): Promise<void> {
@@ -248,12 +207,16 @@ async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<
   }
 }
 
-function commandsBehind({ path }: CommandEntry, plugins: typeof INSTALLED.plugins): readonly CommandEntry[] {
-  return plugins
+/** Commands of plugins that stand behind one, each with those that stand behind it. */
+function commandsBehind(path: string): readonly CommandEntry[] {
+  return INSTALLED.plugins
     .flatMap(({ name, commands }) =>
-      commands?.after === path.join(' ') ? commands.rows.map((row) => ({ ...row, plugin: name })) : [],
+      commands?.after === path ? commands.rows.map((row) => ({ ...row, plugin: name })) : [],
     )
-    .map((row) => entry(row.path, row.summary, async () => (await row.load()) as Command, row))
+    .flatMap((row) => [
+      entry(row.path, row.summary, async () => (await row.load()) as Command, row),
+      ...commandsBehind(row.path),
+    ])
 }
 
 export interface ProgramOptions {

@@ -4,9 +4,11 @@
  */
 import type { Installed, SettingsOf } from '#service/plugin.js'
 import { azure } from './azure/plugin.js'
+import { backup } from './backup/plugin.js'
 import { batches } from './batches/plugin.js'
 import { demo } from './demo/plugin.js'
 import { devices } from './devices/plugin.js'
+import { docs } from './docs/plugin.js'
 import { engineNodes } from './engine-nodes/plugin.js'
 import { environments } from './environments/plugin.js'
 import { evals } from './evals/plugin.js'
@@ -14,6 +16,8 @@ import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
 import { graders } from './graders/plugin.js'
 import { init } from './init/plugin.js'
+import { jobData } from './job-data/plugin.js'
+import { keys } from './keys/plugin.js'
 import { literature } from './literature/plugin.js'
 import { loops } from './loops/plugin.js'
 import { marks } from './marks/plugin.js'
@@ -27,6 +31,7 @@ import { ray } from './ray/plugin.js'
 import { recording } from './recording/plugin.js'
 import { remoteWorkers } from './remote-workers/plugin.js'
 import { responses } from './responses/plugin.js'
+import { rollout } from './rollout/plugin.js'
 import { s3 } from './s3/plugin.js'
 import { servers } from './servers/plugin.js'
 import { teacher } from './teacher/plugin.js'
@@ -41,6 +46,9 @@ const plugins = [
   responses,
   vllmGenerate,
   messages,
+  docs,
+  rollout,
+  jobData,
   recording,
   fineTuning,
   azure,
@@ -54,6 +62,8 @@ const plugins = [
   literature,
   marks,
   probes,
+  keys,
+  backup,
   webhooks,
   engineNodes,
   remoteWorkers,

@@ -177,7 +177,7 @@ export function checkTogether(
       if (!core.sections.includes(after)) throw pluginInvalid(name, `there is no section "${after}" to stand behind`)
     }
     for (const { after, rows } of runs) {
-      if (!Object.hasOwn(core.endpoints, after)) throw pluginInvalid(name, `there is no "${after}" to stand behind`)
+      if (!keys.has(after)) throw pluginInvalid(name, `there is no "${after}" to stand behind`)
       for (const key of Object.keys(rows)) {
         if (keys.has(key)) throw pluginInvalid(name, `endpoint "${key}" is served already`, 'give it another path')
         keys.add(key)

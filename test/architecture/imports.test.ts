@@ -194,8 +194,8 @@ describe('imports', () => {
     expect(starting.map(({ path: file }) => file)).toEqual([home])
     const unfiltered = files.filter(({ path: file, code }) => file !== home && /needs: 'everything'/.test(code))
     expect(unfiltered.map(({ path: file }) => file).sort()).toEqual([
-      'src/cli/local/server-process.ts',
       'src/cli/local/user-program.ts',
+      'src/plugins/demo/server-process.ts',
       // what it was given was chosen for it, and it starts vLLM alone
       'src/plugins/engine-nodes/node/group-leader.ts',
       // what is seen was chosen for it: PATH, HOME, LANG and what was named

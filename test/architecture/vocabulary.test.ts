@@ -66,7 +66,6 @@ describe('closed lists', () => {
       'commands/train/dpo.ts',
       'commands/train/rl.ts',
       'commands/train/sft.ts',
-      'commands/train/tune.ts',
       // what other trainers call a loss of it
       'src/contract/jobs/dpo.ts',
       // the kind that has advantages
@@ -92,6 +91,7 @@ describe('closed lists', () => {
       'src/plugins/mcp/tools.ts',
       // a supervised job on answers of a teacher
       'src/plugins/page/browser/data/train/kinds.ts',
+      'src/plugins/rollout/commands/tune.ts',
       'src/plugins/teacher/command.ts',
       'src/plugins/teacher/distill-examples.ts',
       // learns at the rate of rewards

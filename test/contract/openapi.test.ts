@@ -6,11 +6,11 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
+import { createOpenApiDocument, described } from '#plugins/docs/openapi.js'
 import { INSTALLED } from '#plugins/index.js'
 import { handlersLater, loadPlugins } from '#service/assembly/plugins.js'
 import { createApp } from '#service/http/app.js'
 import { patternOf } from '#service/http/handlers.js'
-import { createOpenApiDocument, described } from '#service/http/openapi/document.js'
 import { createPublicAddress } from '#service/http/public-address.js'
 import { API_ROUTES, ROUTES, TABLE } from '../support/service/with-plugins.js'
 

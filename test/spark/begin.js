@@ -3,7 +3,7 @@
  */
 
 import { createRng } from '#base/util/rng.js'
-import { decoderParameters } from '#model/architectures/parameters.js'
+import { decoderParameters } from '#plugins/torch/parameters.js'
 import { openWeights } from '#model/weights/base-weights.js'
 import { initialState } from '../../dist/test/spark/training/full-trainer.js'
 

@@ -1,6 +1,6 @@
 /**
  * Which learning rate suits a model and its prompts: short jobs from one checkpoint at neighbouring rates, on the same answers, and what
- * each does to held-out prompts. Chooses and says why; `commands/train/tune.ts` is the command.
+ * each does to held-out prompts. Chooses and says why; `trainyard tune` is the command.
  */
 import { comparePairs, type PairedMeans } from '#base/statistics/paired.js'
 import type { TrajectoryGroup } from '#sdk/rl/trajectory.js'

@@ -1,5 +1,5 @@
 /**
- * Endpoints of API keys, sessions of browsers, downloads by a signed address, and usage.
+ * Endpoints of sessions of browsers, of downloads by a signed address, and of whose key it is.
  */
 import {
   apiKeyListSchema,
@@ -33,34 +33,6 @@ import { endpoints } from './endpoint.js'
 const ours = { tag: 'Keys and usage', origin: 'ours' } as const
 
 export const ACCESS = endpoints({
-  'POST /v1/preview/keys': {
-    ...ours,
-    summary: 'Create an API key',
-    scope: 'admin',
-    body: small(createKeyRequestSchema),
-    answer: createdKeySchema,
-  },
-  'GET /v1/preview/keys': {
-    ...ours,
-    summary: 'List API keys',
-    scope: 'admin',
-    query: listKeysQuerySchema,
-    answer: apiKeyListSchema,
-  },
-  'GET /v1/preview/keys/usage': {
-    ...ours,
-    summary: 'Report what each API key asked for',
-    scope: 'admin',
-    query: keyUsageQuerySchema,
-    answer: keyUsageResponseSchema,
-  },
-  'GET /v1/preview/keys/{key_id}': { ...ours, summary: 'Get an API key', scope: 'admin', answer: apiKeySchema },
-  'DELETE /v1/preview/keys/{key_id}': {
-    ...ours,
-    summary: 'Revoke an API key',
-    scope: 'admin',
-    answer: deletedKeySchema,
-  },
   'POST /v1/preview/sessions': {
     ...ours,
     summary: 'Begin a session of a browser with an API key',
@@ -105,6 +77,42 @@ export const ACCESS = endpoints({
     body: small(createDownloadRequestSchema),
     answer: downloadSchema,
   },
+  'GET /v1/whoami': { ...ours, summary: 'Show whose key this is', scope: 'read', answer: whoamiResponseSchema },
+})
+
+/** Of a plugin. */
+export const KEYS = endpoints({
+  'POST /v1/preview/keys': {
+    ...ours,
+    summary: 'Create an API key',
+    scope: 'admin',
+    body: small(createKeyRequestSchema),
+    answer: createdKeySchema,
+  },
+  'GET /v1/preview/keys': {
+    ...ours,
+    summary: 'List API keys',
+    scope: 'admin',
+    query: listKeysQuerySchema,
+    answer: apiKeyListSchema,
+  },
+  'GET /v1/preview/keys/usage': {
+    ...ours,
+    summary: 'Report what each API key asked for',
+    scope: 'admin',
+    query: keyUsageQuerySchema,
+    answer: keyUsageResponseSchema,
+  },
+  'GET /v1/preview/keys/{key_id}': { ...ours, summary: 'Get an API key', scope: 'admin', answer: apiKeySchema },
+  'DELETE /v1/preview/keys/{key_id}': {
+    ...ours,
+    summary: 'Revoke an API key',
+    scope: 'admin',
+    answer: deletedKeySchema,
+  },
+})
+
+export const USAGE = endpoints({
   'GET /v1/usage': {
     ...ours,
     summary: 'Report usage by day, project and model',
@@ -112,5 +120,4 @@ export const ACCESS = endpoints({
     query: usageQuerySchema,
     answer: usageResponseSchema,
   },
-  'GET /v1/whoami': { ...ours, summary: 'Show whose key this is', scope: 'read', answer: whoamiResponseSchema },
 })

@@ -1,5 +1,5 @@
 /**
- * Endpoints of the server itself: health, version, metrics, events, its documentation. Most are open to anybody;
+ * Endpoints of the server itself: health, version, metrics, events. Most are open to anybody;
  * a row that needs a key says its scope.
  */
 import { z } from 'zod'
@@ -45,13 +45,6 @@ export const SERVER = endpoints({
       model_id: 'Only what is about this model, or about none',
     },
   },
-  'POST /v1/preview/verify': {
-    ...ours,
-    summary: 'Read all blobs: which are missing, damaged or named by no row',
-    scope: 'admin',
-    answer: 'text/event-stream',
-    stream: storageReportSchema,
-  },
   'GET /health': {
     ...ours,
     summary: 'Say that server and engines live',
@@ -76,6 +69,20 @@ export const SERVER = endpoints({
     summary: 'Say what this is',
     answer: z.looseObject({ name: z.string(), version: z.string() }),
   },
+})
+
+/** Of plugins. */
+export const VERIFY = endpoints({
+  'POST /v1/preview/verify': {
+    ...ours,
+    summary: 'Read all blobs: which are missing, damaged or named by no row',
+    scope: 'admin',
+    answer: 'text/event-stream',
+    stream: storageReportSchema,
+  },
+})
+
+export const DOCS = endpoints({
   'GET /openapi.json': {
     ...ours,
     summary: 'This description',

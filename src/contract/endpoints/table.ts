@@ -3,7 +3,7 @@
  * paths fit a request, the first is served.
  */
 import type { z } from 'zod'
-import { ACCESS } from './access.js'
+import { ACCESS, type KEYS, type USAGE } from './access.js'
 import { type Endpoint, type JsonBody, type Key, type Method, TAGS } from './endpoint.js'
 import type { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
 import { FILES } from './files.js'
@@ -11,8 +11,8 @@ import { GENERATION } from './generation.js'
 import type { FILE_FROM_MARKS, MARKS_OF_ANSWERS } from './marks.js'
 import { MODELS } from './models.js'
 import type { PROBES } from './probes.js'
-import { ROLLOUTS } from './rollouts.js'
-import { SERVER } from './server.js'
+import type { ROLLOUTS } from './rollouts.js'
+import { type DOCS, SERVER, type VERIFY } from './server.js'
 import { TRAINING } from './training.js'
 import type { LOOPS } from './training-loops.js'
 import type { WEBHOOKS } from './webhooks.js'
@@ -23,7 +23,6 @@ export const ENDPOINTS = Object.freeze({
   ...GENERATION,
   ...MODELS,
   ...TRAINING,
-  ...ROLLOUTS,
   ...FILES,
   ...ACCESS,
   ...SERVER,
@@ -36,6 +35,11 @@ type OfPlugins = typeof PROBES &
   typeof FILE_FROM_MARKS &
   typeof WEBHOOKS &
   typeof LOOPS &
+  typeof ROLLOUTS &
+  typeof VERIFY &
+  typeof DOCS &
+  typeof KEYS &
+  typeof USAGE &
   typeof WORKER_CLAIMS &
   OfNodes
 type OfNodes = typeof ENGINE_NODE & typeof ENGINE_NODE_LIST
@@ -95,8 +99,8 @@ export interface Route extends Endpoint {
 
 /** Rows of a plugin that stand together in the table. */
 export interface EndpointRun<T extends Rows = Rows> {
-  /** The row of the core that they stand behind. */
-  readonly after: keyof typeof ENDPOINTS
+  /** The row that they stand behind: the core's, or another plugin's. */
+  readonly after: EndpointKey
   readonly rows: T
 }
 
@@ -120,10 +124,12 @@ export interface EndpointTable {
 
 /** The core's rows with those of plugins between them. */
 export function createEndpointTable(runs: readonly EndpointRun[] = [], added: readonly Section[] = []): EndpointTable {
-  const entries = Object.entries<Endpoint>(ENDPOINTS).flatMap((entry) => [
-    entry,
-    ...runs.filter(({ after }) => after === entry[0]).flatMap(({ rows }) => Object.entries<Endpoint>(rows)),
-  ])
+  const withRowsBehind = (rows: Rows): (readonly [string, Endpoint])[] =>
+    Object.entries<Endpoint>(rows).flatMap((entry) => [
+      entry,
+      ...runs.filter(({ after }) => after === entry[0]).flatMap((run) => withRowsBehind(run.rows)),
+    ])
+  const entries = withRowsBehind(ENDPOINTS)
   const routes = entries.flatMap(([key, row]) =>
     Object.entries<string>({ [key]: row.summary, ...row.aliases }).map(([name, summary]) => {
       const [method, path] = name.split(' ') as [Method, string]

@@ -2,7 +2,7 @@
  * LoRA adapters in the layout of the PEFT library: `adapter_config.json` and `adapter_model.safetensors`.
  *
  * The layer computes y = x W^T + scale * (x A^T) B^T, with rank and scale of the module (`adapter-config.ts`). What comes from elsewhere
- * is read by `given/given-adapter.ts`.
+ * is read by whoever takes adapters of other programs in.
  * Source: https://huggingface.co/docs/peft, "LoRA" and "Checkpoint format"; LoRA is arXiv:2106.09685.
  */
 import { join } from 'node:path'

@@ -26,8 +26,8 @@ export const environments = definePlugin({
       },
       {
         path: 'env train',
-        summary: 'Train a model in an environment',
         sendsJobs: true,
+        summary: 'Train a model in an environment',
         load: async () => (await import('./commands/train.js')).trainEnv,
       },
       {

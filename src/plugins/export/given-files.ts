@@ -6,8 +6,8 @@ import { WeightsError } from '#base/errors/errors.js'
 import { ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE } from '#formats/checkpoint-manifest.js'
 import { MAX_CONFIG_BYTES } from '#model/weights/adapter.js'
 import { decodeUtf8, openByteFile } from '#model/weights/byte-file.js'
-import { type GivenAdapter, readGivenAdapter } from '#model/weights/given/given-adapter.js'
 import { parseStrictJsonObject } from '#model/weights/strict-json.js'
+import { type GivenAdapter, readGivenAdapter } from './given-adapter.js'
 import type { ImportRequest } from './requests.js'
 
 const MAX_WEIGHTS_BYTES = 2 ** 31

@@ -19,8 +19,8 @@ import {
   encodeAdapter,
 } from '#model/weights/adapter.js'
 import { openWeights } from '#model/weights/base-weights.js'
-import type { GivenAdapter, LowRankChange } from '#model/weights/given/given-adapter.js'
 import type { ImportedAdapter } from '#service/operations/models/exporter.js'
+import type { GivenAdapter, LowRankChange } from './given-adapter.js'
 import { readGivenFiles } from './given-files.js'
 import type { ImportRequest } from './requests.js'
 import { compareSaved } from './saved-tensors.js'

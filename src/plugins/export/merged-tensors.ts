@@ -7,8 +7,8 @@
  */
 import type { AdapterWeights } from '#model/weights/adapter.js'
 import { rankOf, scaleOf } from '#model/weights/adapter-config.js'
-import type { LowRankChange } from '#model/weights/given/given-adapter.js'
 import type { WeightSource } from '#model/weights/weight-source.js'
+import type { LowRankChange } from './given-adapter.js'
 
 /** A tensor to be written; its values are read when they are wanted. */
 export interface ExportTensor {

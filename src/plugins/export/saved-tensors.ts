@@ -5,11 +5,11 @@
  * PEFT saves embedding and head whenever it thinks that the vocabulary grew (`save_embedding_layers`).
  */
 import { WeightsError } from '#base/errors/errors.js'
-import type { GivenAdapter } from '#model/weights/given/given-adapter.js'
 import { toFloat32 } from '#model/weights/safetensors.js'
 import { assertFinite, type WeightSource } from '#model/weights/weight-source.js'
 import { bfloat16ToFloat32, float16ToFloat32, float32ToBfloat16, float32ToFloat16 } from '#numerics/tensor/half.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
+import type { GivenAdapter } from './given-adapter.js'
 
 const EMBEDDING = 'model.embed_tokens.weight'
 const HEAD = 'lm_head.weight'

@@ -4,12 +4,13 @@
  */
 import { idempotencyKey } from '#service/http/headers.js'
 import type { PluginHandlers, PluginService } from '#service/plugin.js'
+import { createRolloutService } from '../job-data/rollouts.js'
 import type { markEndpoints } from './endpoints.js'
 import { createMarkService } from './marks.js'
 import { createMarksFileService } from './marks-file.js'
 
 export function markHandlers({ context, app: { services } }: PluginService): PluginHandlers<typeof markEndpoints> {
-  const marks = createMarkService(context, services)
+  const marks = createMarkService(context, { rollouts: createRolloutService(context) })
   const marksFile = createMarksFileService(context, services)
   return {
     'PUT /v1/preview/training-jobs/{training_job_id}/groups/{group}/trajectories/{trajectory}/mark': async ({

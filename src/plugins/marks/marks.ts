@@ -15,7 +15,7 @@ import type {
 import { ownerOf } from '#service/operations/access/tenant.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { requireModel } from '#service/operations/models/models.js'
-import type { RolloutService, TrajectoryPlace } from '#service/operations/training/rollouts/rollouts.js'
+import type { RolloutService, TrajectoryPlace } from '../job-data/rollouts.js'
 import { plain } from './mark-content.js'
 import { deleteMark, findMark, listMarks, type MarkContent } from './storage/marks.js'
 import { assertComparable, assertEdit, storeMark, toWireMark } from './store-mark.js'

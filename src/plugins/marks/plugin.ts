@@ -5,6 +5,7 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const marks = definePlugin({
   name: 'marks',
+  needs: ['job-data'],
   endpoints: async () => (await import('./endpoints.js')).markEndpoints,
   handlers: async (service) => (await import('./handlers.js')).markHandlers(service),
   tables: async () => (await import('./storage/schema-part.js')).markSchema,

@@ -5,12 +5,12 @@
 import { WeightsError } from '#base/errors/errors.js'
 import { adapterModules } from '#model/architectures/decoder-config.js'
 import { hfConfigOf, hfLayerTypes } from '#model/architectures/hf-config-of.js'
-import { decoderParameters } from '#model/architectures/parameters.js'
 import type { PreparedModel } from '#model/architectures/prepare.js'
 import { readRotaryFrequencies, readSlidingFrequencies } from '#model/architectures/rotary-frequencies.js'
 import type { PreparedTensor } from '#model/architectures/tensor-file.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import type { Message } from './frames.js'
+import { decoderParameters } from './parameters.js'
 
 /** What the frozen layers are computed in; the adapter, the log-softmax and the loss are float32 always. */
 export type TorchDtype = 'float32' | 'bfloat16'

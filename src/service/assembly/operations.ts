@@ -145,7 +145,6 @@ type Late = Omit<AppOptions['services'], 'auth' | 'usage' | 'activity' | 'baseMo
 /** Those that are loaded by the first call of one. */
 function operationsLater(context: ServiceContext, peers: Storage['peers']): Late {
   return {
-    keys: later(async () => (await import('../operations/access/keys.js')).createKeyService(context)),
     sessions: later(async () => (await import('../operations/access/sessions.js')).createSessionService(context)),
     downloads: later(async () => (await import('../operations/access/downloads.js')).createDownloadService(context)),
     models: later(async () => (await import('../operations/models/models.js')).createModelService(context)),
@@ -165,9 +164,6 @@ function operationsLater(context: ServiceContext, peers: Storage['peers']): Late
     trainingOptions: later(async () =>
       (await import('../operations/training/training-options.js')).createTrainingOptionsService(context),
     ),
-    rollouts: later(async () =>
-      (await import('../operations/training/rollouts/rollouts.js')).createRolloutService(context),
-    ),
     trajectoryLog: later(async () =>
       (await import('../operations/trajectory-log.js')).createTrajectoryLogService(context),
     ),
@@ -181,7 +177,6 @@ function operationsLater(context: ServiceContext, peers: Storage['peers']): Late
     ),
     tokens: later(async () => (await import('../operations/generation/text/tokens.js')).createTokenService(context)),
     systemCheck: later(async () => (await import('../operations/system-check.js')).createSystemCheckService(context)),
-    verify: later(async () => (await import('../operations/backup/verify-storage.js')).createVerifyService(context)),
     workerApi: later(async () =>
       (await import('../operations/training/worker-api.js')).createWorkerApiService(context),
     ),

@@ -22,11 +22,9 @@ import { activityHandlers } from './routes/activity.js'
 import { baseModelHandlers } from './routes/base-models.js'
 import { chatHandlers } from './routes/chat-completions.js'
 import { checkpointHandlers } from './routes/checkpoints.js'
-import { docsHandlers } from './routes/docs.js'
 import { fileHandlers } from './routes/files.js'
 import { healthHandlers } from './routes/health.js'
 import { completionHandlers } from './routes/inference/completions.js'
-import { rolloutHandlers } from './routes/inference/rollouts.js'
 import { tokenHandlers } from './routes/inference/tokens.js'
 import { logHandlers } from './routes/log.js'
 import { modelHandlers } from './routes/models.js'
@@ -45,12 +43,10 @@ function createHandlers(options: AppOptions): Handlers {
     ...chatHandlers(options),
     ...checkpointHandlers(options),
     ...completionHandlers(options),
-    ...docsHandlers(options),
     ...fileHandlers(options),
     ...healthHandlers(options),
     ...logHandlers(options),
     ...modelHandlers(options),
-    ...rolloutHandlers(options),
     ...rootHandlers(options),
     ...sessionHandlers(options),
     ...tokenHandlers(options),

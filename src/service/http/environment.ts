@@ -11,11 +11,9 @@ import type { BodyStore } from '#service/bodies/body-store.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
 import type { DownloadService } from '#service/operations/access/downloads.js'
-import type { KeyService } from '#service/operations/access/keys.js'
 import type { SessionService } from '#service/operations/access/sessions.js'
 import type { UsageService } from '#service/operations/access/usage.js'
 import type { ActivityFeed } from '#service/operations/activity/feed.js'
-import type { VerifyService } from '#service/operations/backup/verify-storage.js'
 import type { BaseModelService } from '#service/operations/base-models/base-models.js'
 import type { Principal } from '#service/operations/context.js'
 import type { FileService } from '#service/operations/files.js'
@@ -28,7 +26,6 @@ import type { ModelMetricsService } from '#service/operations/models/model-metri
 import type { ModelNotes } from '#service/operations/models/model-notes.js'
 import type { ModelService } from '#service/operations/models/models.js'
 import type { SystemCheckService } from '#service/operations/system-check.js'
-import type { RolloutService } from '#service/operations/training/rollouts/rollouts.js'
 import type { SessionApiService } from '#service/operations/training/session-api.js'
 import type { TrainingJobService } from '#service/operations/training/training-jobs.js'
 import type { TrainingOptionsService } from '#service/operations/training/training-options.js'
@@ -84,7 +81,6 @@ export interface AppOptions {
   readonly errorForms: readonly ErrorForm[]
   readonly services: {
     readonly auth: AuthService
-    readonly keys: KeyService
     readonly sessions: SessionService
     readonly downloads: DownloadService
     readonly usage: UsageService
@@ -97,14 +93,12 @@ export interface AppOptions {
     readonly logComparison: LogComparisonService
     readonly trainingPlans: TrainingPlanService
     readonly trainingOptions: TrainingOptionsService
-    readonly rollouts: RolloutService
     readonly trajectoryLog: TrajectoryLogService
     readonly files: FileService
     readonly chat: ChatService
     readonly completions: CompletionService
     readonly tokens: TokenService
     readonly systemCheck: SystemCheckService
-    readonly verify: VerifyService
     readonly workerApi: WorkerApiService
     readonly sessionApi: SessionApiService
     readonly modelMetrics: ModelMetricsService

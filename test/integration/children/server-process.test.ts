@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { startServerProcess } from '#cli/local/server-process.js'
+import { startServerProcess } from '#plugins/demo/server-process.js'
 
 test('it stops in order when it is told to, without a signal', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'trainyard-test-'))

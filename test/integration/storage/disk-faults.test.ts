@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
 import { reportError } from '#cli/terminal/errors.js'
-import { createBackup, restoreBackup } from '#plugins/data-directory.js'
+import { createBackup, restoreBackup } from '#plugins/backup/data-directory.js'
 import { createTestService, sampleGroup, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
 

@@ -6,7 +6,6 @@
  * as rows, which `fullGradients` adds up on the host: a scatter in the graph took 2 to 4% of a step.
  */
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
-import { decoderParameters } from '#model/architectures/parameters.js'
 import { backward } from '#numerics/autodiff/backward.js'
 import { blocksByScope } from '#numerics/autodiff/recompute.js'
 import { GraphBuilder } from '#numerics/graph/builder.js'
@@ -16,6 +15,7 @@ import { reshape } from '#numerics/graph/ops/shape.js'
 import { crossEntropy } from '#numerics/nn/cross-entropy.js'
 import { fusedHead, placeRows } from '#numerics/nn/fused-head.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
+import { decoderParameters } from '#plugins/torch/parameters.js'
 import { float32Of, gradientsOf } from '#training/trainer/gradients.js'
 import type { RowBatch } from '#training/trainer/row-batch.js'
 import { emitBareDecoder } from '#training/trainer/row-decoder.js'

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { PALETTE } from '#base/palette.js'
 import { packageRoot } from '#base/util/package-root.js'
-import { STYLE } from '#service/http/docs/page.js'
+import { STYLE } from '#plugins/docs/page.js'
 
 const FOLDER = join(packageRoot(), 'src/plugins/page/browser/style')
 

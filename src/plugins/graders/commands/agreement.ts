@@ -3,13 +3,13 @@
  */
 import { parseExact } from '#base/json/exact-json.js'
 import { isExactNumber, valueOfNumber } from '#base/json/exact-number.js'
-import { type Correlation, pearson, spearman } from '#base/statistics/correlation.js'
 import { type Interval, wilsonInterval } from '#base/statistics/interval.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { displayPath } from '#cli/input/input-file.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import type { Graded } from '#sdk/graders/grade.js'
+import { type Correlation, pearson, spearman } from '../correlation.js'
 
 /** An answer with the score that somebody gave it. */
 interface ScoredRow {

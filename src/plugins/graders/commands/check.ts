@@ -12,8 +12,8 @@ import { graderMeans, readGraderFile } from '#cli/rollout/grader.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import { grade } from '#sdk/graders/grade.js'
-import { toRunResult } from '#sdk/graders/run-result.js'
 import { toSample } from '#sdk/graders/sample.js'
+import { toRunResult } from '../run-result.js'
 import { measureAgreement, readScoredRows, sayAgreement } from './agreement.js'
 
 export const checkGraderCommand = defineCommand({

@@ -1,13 +1,9 @@
 /**
- * Whether the server lives, whether its parts work, and whether what it stored is whole.
+ * Whether the server lives, and whether its parts work.
  */
 import { AppError } from '#base/errors/errors.js'
-import type { VerifyEvent } from '#service/operations/backup/verify-storage.js'
 import type { AppOptions } from '../environment.js'
-import { connectionOf, sendEvents } from '../event-stream.js'
 import { handlers } from '../handlers.js'
-
-const PING_MS = 15_000
 
 export function healthHandlers(options: AppOptions) {
   return handlers({
@@ -24,23 +20,5 @@ export function healthHandlers(options: AppOptions) {
       const { isHealthy, body } = await options.services.systemCheck.run()
       return c.json(body, isHealthy ? 200 : 503)
     },
-    'POST /v1/preview/verify': async ({ principal, c }) => {
-      options.eventStreams.enter(connectionOf(c), principal.entity)
-      const gone = new AbortController()
-      const signal = AbortSignal.any([c.req.raw.signal, options.closing, gone.signal])
-      const events = await options.services.verify.run(principal, signal)
-      return sendEvents(c, format(events, options), { pingMs: PING_MS, onCancel: () => gone.abort() })
-    },
   })
-}
-
-/** An error after the first byte is the last event. */
-async function* format(events: AsyncIterable<VerifyEvent>, { translateError }: Pick<AppOptions, 'translateError'>) {
-  try {
-    for await (const event of events) yield { event: event.object, data: JSON.stringify(event) }
-  } catch (error) {
-    const known = error instanceof AppError ? error : translateError(error)
-    const { code, message } = known ?? { code: 'verify_failed', message: 'the blobs could not be verified' }
-    yield { event: 'error', data: JSON.stringify({ error: { code, message } }) }
-  }
 }

@@ -5,7 +5,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.j
 import type { Rng } from '#base/util/rng.js'
 import type { Key } from '#contract/endpoints/endpoint.js'
 import type { Route } from '#contract/endpoints/table.js'
-import { toSchema } from '#service/http/openapi/document.js'
+import { toSchema } from '#plugins/docs/openapi.js'
 import { createChooser } from './chooser.js'
 import { EXAMPLES } from './examples.js'
 import { createByteMutator } from './mutated-bytes.js'

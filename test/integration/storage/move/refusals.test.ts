@@ -6,7 +6,7 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
-import { moveService } from '#plugins/data-directory.js'
+import { moveService } from '#plugins/backup/data-directory.js'
 import { loadDriver } from '#plugins/postgres/storage/driver.js'
 import { createShelf } from '#service/operations/base-models/shelf.js'
 import { openSqlite } from '#service/storage/sqlite.js'

@@ -1,9 +1,9 @@
 /** Ranks and scales of an adapter by pattern: of the names that its file has, and of those that its modules have here. */
 import { expect, test } from 'vitest'
 import type { JsonObject } from '#base/util/json.js'
-import { readGivenAdapter } from '#model/weights/given/given-adapter.js'
 import { encodeSafetensors } from '#model/weights/safetensors.js'
 import { float32Tensor } from '#numerics/tensor/host-tensor.js'
+import { readGivenAdapter } from '#plugins/export/given-adapter.js'
 
 const HERE = 'model.layers.0.self_attn.q_proj'
 const BY_FILE = 'model.language_model.layers.0.self_attn.q_proj'

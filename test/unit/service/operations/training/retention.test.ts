@@ -3,7 +3,7 @@
  */
 import { expect, it, onTestFinished } from 'vitest'
 import { createLogger } from '#base/logging/logger.js'
-import { dropOldTrainingData } from '#service/operations/training/rollouts/retention.js'
+import { dropOldTrainingData } from '#service/operations/training/retention.js'
 import { createJob } from '#service/queue/queue.js'
 import { insertKeptData, listEndedKeptData, setKeptDataBytes } from '#service/storage/jobs/kept-data.js'
 import { createJobFixture, ONCE } from '../../../../support/service/job-fixture.js'

@@ -3,8 +3,8 @@
  */
 
 import { createRng } from '#base/util/rng.js'
-import { decoderParameters } from '#plugins/torch/parameters.js'
 import { openWeights } from '#model/weights/base-weights.js'
+import { decoderParameters } from '#plugins/torch/parameters.js'
 import { initialState } from '../../dist/test/spark/training/full-trainer.js'
 
 /** Rows of one direction, by the cosine with their neighbour. */

@@ -10,11 +10,11 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { parameterCount } from '#model/architectures/decoder-config.js'
 import { fromHfConfig } from '#model/architectures/hf-config.js'
-import { toHfTensors } from '#plugins/torch/parameters.js'
 import { encodeSafetensors } from '#model/weights/safetensors.js'
 import { rotaryFrequencies } from '#numerics/nn/rotary-embedding.js'
 import { warmupCosine } from '#numerics/optim/learning-rate-schedule.js'
 import { createOrtRuntime } from '#numerics/runtime/ort-runtime.js'
+import { toHfTensors } from '#plugins/torch/parameters.js'
 import {
   createFullTrainer,
   decodeFullState,

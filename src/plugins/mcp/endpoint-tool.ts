@@ -6,7 +6,7 @@ import { describeParameter } from '#contract/endpoints/parameters.js'
 import type { EndpointTable, Route } from '#contract/endpoints/table.js'
 import { type KeyScope, scopeContains } from '#contract/wire/access/key-words.js'
 import type { JobKind } from '#contract/wire/job-words.js'
-import { toSchema } from '#service/http/openapi/document.js'
+import { toSchema } from '#plugins/docs/openapi.js'
 import { withDefaults } from './defaults.js'
 import { askFor, pause, type Tool, type ToolCall, ToolError } from './tool.js'
 

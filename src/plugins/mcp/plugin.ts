@@ -5,6 +5,8 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const mcp = definePlugin({
   name: 'mcp',
+  // schemas of endpoints as JSON Schema
+  needs: ['docs'],
   commands: {
     after: 'usage',
     rows: [

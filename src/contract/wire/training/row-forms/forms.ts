@@ -108,7 +108,8 @@ export const ROW_FORMS: readonly RowForm[] = [
     name: LABELLED_NAME,
     kind: 'preference',
     matches: isLabelled,
-    convert: 'pair a good and a bad answer to each prompt: trainyard data convert rows.jsonl --to dpo --out pairs.jsonl',
+    convert:
+      'pair a good and a bad answer to each prompt: trainyard data convert rows.jsonl --to dpo --out pairs.jsonl',
   },
   {
     name: 'a ShareGPT row (conversations of from and value)',

@@ -174,7 +174,7 @@ async function adapterTask(config, { runtime, directory }) {
   const { SFT_OPTIMIZER } = await load('training/trainer/optimizer-settings')
   const { prepareBaseModel } = await load('model/architectures/prepare')
   const { initialState } = await import('../../dist/test/spark/training/full-trainer.js')
-  const { toHfTensors } = await load('model/architectures/parameters')
+  const { toHfTensors } = await load('plugins/torch/parameters')
   const { writeSafetensors } = await load('model/weights/safetensors')
   const { sparkConfig } = await import('../spark/text-model/model-config.js')
   const { mkdirSync, writeFileSync } = await import('node:fs')

@@ -5,7 +5,7 @@
  */
 import type { ChatChunk, ChatRequestBody } from '#contract/wire/chat-completions.js'
 import type { Model } from '#contract/wire/models.js'
-import { isRepeating, REPEATING_CHARACTERS, TALK_SAMPLING } from '#contract/wire/talk.js'
+import { isRepeating, REPEATING_CHARACTERS, TALK_SAMPLING } from '#contract/wire/talk-words.js'
 import type { Client } from '#sdk/client/client.js'
 import { ApiError } from '#sdk/client/errors.js'
 

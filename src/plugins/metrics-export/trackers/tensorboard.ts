@@ -20,7 +20,7 @@ export function createTensorboard(place: string): Tracker {
   return {
     name: `tensorboard=${place}`,
     open: async ({ entity, project, name, createdAtMs }) => {
-      const folder = join(root, ...[entity, project, name].map(asFileName))
+      const folder = join(root, asFileName(entity), asFileName(project), asFileName(name))
       await mkdir(folder, { recursive: true })
       for (const file of await readdir(folder)) {
         if (file.startsWith('events.out.tfevents.') && file.endsWith(OURS)) await rm(join(folder, file))

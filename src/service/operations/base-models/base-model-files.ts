@@ -10,7 +10,6 @@ import { open, readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { NotFoundError } from '#base/errors/errors.js'
 import type { BaseModelFiles } from '#contract/processes/worker.js'
-import { isModelFile, TOOL_TEMPLATE } from './hub-files.js'
 
 /** A base model and where it lies: a folder, or a GGUF file. */
 interface Located {
@@ -85,6 +84,7 @@ async function locate({
     throw new NotFoundError('base_model_not_found', `the files of base model "${name}" are gone`, { cause })
   })
   if (!facts.isDirectory()) return { layout: 'file', paths: new Map([[fileName(sourcePath), sourcePath]]) }
+  const { isModelFile, TOOL_TEMPLATE } = await import('./hub-files.js')
   const names = (await readdir(sourcePath)).filter(isModelFile)
   const hasToolTemplate = await stat(join(sourcePath, TOOL_TEMPLATE)).then(
     () => true,

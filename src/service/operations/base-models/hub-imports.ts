@@ -9,8 +9,6 @@ import type { Clock } from '#base/util/clock.js'
 import { removeTree } from '#base/util/move-file.js'
 import type { ModelInspector } from '#service/processes/model-inspector.js'
 import type { HubConnection } from './hub-connection.js'
-import { downloadHubFile } from './hub-download.js'
-import { chooseHubFiles, listHubFiles } from './hub-files.js'
 import type { Shelf, ShelfEntry } from './shelf.js'
 
 /** What is asked for. */
@@ -166,6 +164,7 @@ class HubDownloads implements HubImports {
     const { commit, files, repository } = entry.source
     try {
       await mkdir(directory, { recursive: true, mode: 0o700 })
+      const { downloadHubFile } = await import('./hub-download.js')
       for (const file of files) {
         await downloadHubFile(file, {
           connection: this.#options.connection,
@@ -218,6 +217,7 @@ class HubDownloads implements HubImports {
         param: 'revision',
       })
     }
+    const { chooseHubFiles, listHubFiles } = await import('./hub-files.js')
     const listing = await listHubFiles(this.#options.connection, { ...wish, signal })
     const files = chooseHubFiles(listing, wish.repository, wish.file)
     const { repository, revision, file } = wish

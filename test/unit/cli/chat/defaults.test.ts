@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { untilRepeating } from '#cli/chat/defaults.js'
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
-import { isRepeating } from '#contract/wire/talk.js'
+import { isRepeating } from '#contract/wire/talk-words.js'
 import { readOwnSampling } from '#model/inspection/own-sampling.js'
 
 test.each([

@@ -5,7 +5,7 @@
 
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 import { shownAs, toSampled } from '#contract/wire/sampling-words.js'
-import { isRepeating, REPEATING_CHARACTERS } from '#contract/wire/talk.js'
+import { isRepeating, REPEATING_CHARACTERS } from '#contract/wire/talk-words.js'
 import { ApiError } from '../api-error.js'
 import { open } from '../client.js'
 import { nowMs } from '../clock.js'

@@ -3,7 +3,7 @@
  */
 import { signal } from '@preact/signals'
 import type { BaseModel, ServedModel } from '#contract/wire/models.js'
-import { TALK_SAMPLING } from '#contract/wire/talk.js'
+import { TALK_SAMPLING } from '#contract/wire/talk-words.js'
 import { query, setQuery } from '../address.js'
 import { ask } from '../client.js'
 import { type PlaySettings, readSettings, type Sampling } from './request.js'

@@ -2,8 +2,7 @@
  * Which test runs when, and how.
  *
  * A *tier* is when: `quick` (`npm test`, minutes), `all` (`npm run test:all`, the rest of what each change is held to), `nightly`
- * (`npm run test:nightly`, what is long or heavy). `vitest run --mode TIER` runs one, `--mode ci` the first two as one run; without a mode every
- * file runs, so that any can be named.
+ * (`npm run test:nightly`, what is long or heavy). `vitest run --mode TIER` runs one; without a mode every file runs, so that any can be named.
  * A *project* is how, by what a test needs: unit (nothing), api (the service), integration (disk, ONNX Runtime), e2e (the binary, a port),
  * kills (processes that are killed), alone (any of these, and no other test beside it), ui (a browser). `test/architecture/tiers.test.ts` finds a file that is in two, or in none.
  *
@@ -17,11 +16,19 @@ import { LongestFirst } from './test/support/longest-first.js'
 const root = import.meta.dirname
 const resolve = { alias: [{ find: /^#(.*)\.js$/, replacement: `${root}/src/$1.ts` }] }
 
-/** What runs one file at a time: it measures processor time, or does less where a machine is busy; the nights' do much at once. */
+/**
+ * What runs one file at a time: it measures memory or processor time, fills a disk, sets the clock, or keeps both cores of a small machine busy
+ * by itself.
+ */
 const ALONE = [
-  'test/integration/inference/core-sharing.test.ts',
-  'test/plugins/engine-nodes/vllm.test.ts',
-  'test/e2e/{cli,memory-limit,node-versions}.test.ts',
+  'test/integration/devices/**/*.test.ts',
+  'test/plugins/engine-nodes/{engine-node,vllm}.test.ts',
+  'test/integration/api/access/limits.test.ts',
+  'test/integration/inference/{core-sharing,engine-memory}.test.ts',
+  'test/integration/storage/{clock-jumps,disk-faults}.test.ts',
+  'test/integration/storage/postgres/{access,full-disk}.test.ts',
+  'test/integration/training/rollouts.test.ts',
+  'test/e2e/{cli,demo,memory-limit,node-versions,privacy,proxy,terminal}.test.ts',
   'test/nightly/**/*.test.ts',
 ]
 
@@ -34,7 +41,6 @@ const KILLS = [
   'test/integration/storage/{crashes,s3-faults}.test.ts',
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
-  'test/plugins/engine-nodes/engine-node.test.ts',
   'test/plugins/environments/kills.test.ts',
   'test/plugins/export/adapter-checks.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
@@ -43,7 +49,7 @@ const KILLS = [
 /** What lists tests as another run would: of the sources, and too long for those of them. */
 const LISTS = ['test/architecture/unfetched.test.ts']
 
-/** What none of the projects by need has: everything else runs three files at a time, with ports, folders and databases of its own. */
+/** What none of the projects by need has: everything else runs two files at a time, with ports, folders and databases of its own. */
 const APART = [...ALONE, ...KILLS]
 
 /**
@@ -59,8 +65,9 @@ const OWN_PROCESS = [
 
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
-// More than the cores of a small machine: for a third of its time and more a file waits, for a process to start, a page to draw, a lease to end.
-const AT_ONCE = { ...times, maxWorkers: 3 }
+const PAIRS = { ...times, maxWorkers: 2 }
+/** More than the cores of a small machine: most of its time such a file waits, for a process to start or a lease to end. */
+const THREE = { ...times, maxWorkers: 3 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
 
 type Files = readonly string[]
@@ -96,7 +103,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/api/training/{fine-tuning-lists,options,size-defaults,uploaded-rows}.test.ts',
       'test/integration/api/wandb/{tenancy,wandb}.test.ts',
     ],
-    options: { ...AT_ONCE, isolate: false, sequence: { groupOrder: 3 } },
+    options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
     files: ['test/{integration,plugins}/**/*.test.ts', ...LISTS],
@@ -117,14 +124,14 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     ],
     // each builds the whole package once more
     nightly: ['test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts'],
-    options: { ...AT_ONCE, sequence: { groupOrder: 4 } },
+    options: { ...PAIRS, sequence: { groupOrder: 4 } },
   },
   e2e: {
     files: ['test/e2e/**/*.test.ts'],
     but: APART,
     quick: ['test/e2e/{openai-sdk,package}.test.ts'],
     nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
-    options: { ...AT_ONCE, testTimeout: 600_000, sequence: { groupOrder: 4 } },
+    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
   kills: {
     files: KILLS,
@@ -135,15 +142,16 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/storage/postgres/processes.test.ts',
       'test/integration/workers/ray.test.ts',
     ],
-    options: { ...AT_ONCE, testTimeout: 600_000, sequence: { groupOrder: 5 } },
+    options: { ...THREE, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },
   alone: {
     files: ALONE,
+    quick: ['test/integration/api/access/limits.test.ts'],
     // hours of kills, other versions of Node.js, and what needs gigabytes of Python
     nightly: ['test/nightly/**/*.test.ts', 'test/e2e/node-versions.test.ts', 'test/plugins/engine-nodes/vllm.test.ts'],
     options: { ...times, fileParallelism: false, testTimeout: 600_000 },
   },
-  ui: { files: ['test/ui/**/*.test.ts'], options: { ...AT_ONCE, sequence: { groupOrder: 4 } } },
+  ui: { files: ['test/ui/**/*.test.ts'], options: { ...PAIRS, sequence: { groupOrder: 4 } } },
 }
 
 /** @returns what the mode has of a project: a tier's files, or all */
@@ -154,8 +162,7 @@ function filesOf(
   if (mode === 'quick') return { include: quick, exclude: but }
   if (mode === 'nightly') return { include: nightly, exclude: but }
   if (mode === 'all') return { include: files, exclude: [...but, ...quick, ...nightly] }
-  if (mode === 'ci') return { include: files, exclude: [...but, ...nightly] }
-  if (mode !== 'test') throw new Error(`mode "${mode}" is no tier: quick, all, nightly or ci, or none for every file`)
+  if (mode !== 'test') throw new Error(`mode "${mode}" is no tier: quick, all or nightly, or none for every file`)
   return { include: files, exclude: but }
 }
 

@@ -16,7 +16,7 @@ export const addSkill = defineCommand({
   details: 'A folder `trainyard` with SKILL.md: measure, examples, rewards, compare, and the traps on the way.',
   examples: [
     ['trainyard skills add', 'below .agents/skills of this folder'],
-    ['trainyard skills add .claude/skills', 'where another agent looks'],
+    ['trainyard skills add ./agent/skills', 'where another agent looks'],
   ],
   args: { folder: argument.optional('folder of skills; default .agents/skills') },
   flags: { force: flag.switch('--force', 'write over a file that was changed') },

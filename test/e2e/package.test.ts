@@ -53,7 +53,9 @@ describe('contents', () => {
       paths.filter(
         (path) =>
           path.startsWith('src/') &&
-          !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\/|\/python\/\w+\.py$/.test(path),
+          !/^src\/(assets|docs|plugins\/torch\/trainyard_torch)\/|\/python\/\w+\.py$|^src\/plugins\/mcp\/SKILL\.md$/.test(
+            path,
+          ),
       ),
     ).toEqual([])
   })

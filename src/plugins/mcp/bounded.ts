@@ -55,9 +55,10 @@ function cut(value: JsonValue, limits: Limits, at: string, notes: string[]): Jso
   }
   if (Array.isArray(value)) {
     const items = value as readonly JsonValue[]
-    const shown = items.slice(0, limits.items).map((item, i) => cut(item, limits, `${at}[${i}]`, notes))
+    const shown = items.slice(0, limits.items)
+    // before those of what is in it, as notes are few
     if (shown.length < items.length) notes.push(`${at}: ${items.length - shown.length} of ${items.length} items`)
-    return shown
+    return shown.map((item, i) => cut(item, limits, `${at}[${i}]`, notes))
   }
   if (typeof value !== 'object' || value === null) return value
   return Object.fromEntries(

@@ -15,10 +15,10 @@ interface Limits {
   readonly characters: number
 }
 
-/** From what fits nearly everything to what fits always. */
-const STEPS: readonly Limits[] = [200, 100, 50, 25, 12, 6, 3, 1].flatMap((items) =>
-  [4000, 1000, 250, 60].map((characters) => ({ items, characters })),
-)
+/** Widest first. */
+const STEPS: readonly Limits[] = [200, 100, 50, 25, 12, 6, 3, 1]
+  .flatMap((items) => [4000, 1000, 250, 60].map((characters) => ({ items, characters })))
+  .sort((a, b) => b.items * b.characters - a.items * a.characters)
 
 const sizeOf = (text: string): number => Buffer.byteLength(text)
 
@@ -37,10 +37,15 @@ export function bounded(value: JsonValue, hint: string): string {
     const text = JSON.stringify({ result, left_out: said.map((note) => note.slice(0, 120)), next: hint.slice(0, 300) })
     return sizeOf(text) <= MOST_BYTES ? text : null
   }
-  // widest first: of two limits that fit, the one that shows more
-  const text = [...STEPS]
-    .sort((a, b) => b.items * b.characters - a.items * a.characters)
-    .reduce<string | null>((found, limits) => found ?? fits(limits), null)
+  // halves instead of one after the other: each is a pass over all of it
+  let text: string | null = null
+  for (let from = 0, to = STEPS.length; from < to; ) {
+    const middle = (from + to) >> 1
+    const fitting = fits(STEPS[middle] as Limits)
+    text = fitting ?? text
+    if (fitting === null) from = middle + 1
+    else to = middle
+  }
   if (text !== null) return text
   // an object of very many names: its text as far as it goes
   const start = whole.slice(0, Math.floor((MOST_BYTES - NOTE_BYTES) / 4))

@@ -126,7 +126,8 @@ describe('what a job trained on', () => {
       metadata: { environment: 'letters', task: `t${g}` },
       exceptions: g === 0 ? [failed('env_timeout'), failed('env_crashed'), failed('env_timeout')] : [],
     }))
-    const balanced = await submit(service, model, sent, { advantage_balance: 1 })
+    // of a model of its own: what follows is of the first one's steps
+    const balanced = await submit(service, await service.createModel('balanced'), sent, { advantage_balance: 1 })
     const list = await get<RolloutGroupList>(service, `${JOBS}/${balanced.id}/groups`)
     expect(list.failures).toEqual([
       { type: 'env_timeout', count: 2 },

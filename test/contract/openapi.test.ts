@@ -43,10 +43,10 @@ const operations = Object.entries(document['paths'] as JsonObject).flatMap(([pat
 )
 
 describe('openapi.json', () => {
-  it('has every route of the application but those of workers and nodes, and no other', async () => {
+  it('has every route of the application but those of workers, nodes and other protocols, and no other', async () => {
     expect((await boundRoutes()).sort()).toEqual(ROUTES.map((route) => `${route.method} ${patternOf(route)}`).sort())
     for (const { path } of ROUTES.filter((route) => !API_ROUTES.includes(route)))
-      expect(path).toMatch(/^\/internal\/(worker|engine)\//)
+      expect(path).toMatch(/^\/internal\/(worker|engine)\/|^\/mcp$/)
     const listed = API_ROUTES.map(described).map(({ method, path }) => `${method} ${path}`)
     expect(operations.map(({ method, path }) => `${method} ${path}`).sort()).toEqual(listed.sort())
   })

@@ -11,7 +11,8 @@ const message = byBody(z.looseObject({}))
 
 const ROWS = endpoints({
   'POST /mcp': {
-    tag: 'Server',
+    // another protocol: its messages and errors are no JSON of ours, and OpenAPI has no words for them
+    tag: null,
     summary: 'Use the service as tools of the Model Context Protocol',
     origin: 'mcp',
     scope: 'read',

@@ -66,8 +66,6 @@ const OWN_PROCESS = [
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
 const PAIRS = { ...times, maxWorkers: 2 }
-/** More than the cores of a small machine: most of its time such a file waits, for a process to start or a lease to end. */
-const THREE = { ...times, maxWorkers: 3 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
 
 type Files = readonly string[]
@@ -142,7 +140,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/storage/postgres/processes.test.ts',
       'test/integration/workers/ray.test.ts',
     ],
-    options: { ...THREE, testTimeout: 600_000, sequence: { groupOrder: 5 } },
+    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },
   alone: {
     files: ALONE,

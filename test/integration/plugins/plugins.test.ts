@@ -112,9 +112,8 @@ describe('the core without a plugin', () => {
 
   test('makes its tables, serves its endpoints, and nothing else', async () => {
     service = await createTestService({ installed: { plugins: [], bodyThread } })
-    const { status, body } = await service.json<{ paths: object }>('/openapi.json')
-    expect([status, Object.keys(body.paths).length > 20]).toEqual([200, true])
-    expect(Object.keys(body.paths)).not.toContain('/graphql')
+    expect((await service.json('/v1/preview/models')).status).toBe(200)
+    expect((await service.json('/openapi.json')).status).toBe(404)
     expect((await service.json('/graphql', { json: { query: '{viewer{id}}' } })).status).toBe(404)
     const modelId = await service.createModel('alone')
     const large = { model_id: modelId, trajectory_groups: [], note: 'x'.repeat(100_000) }

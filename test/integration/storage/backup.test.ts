@@ -141,7 +141,8 @@ describe('the command line', () => {
   ])('%s names %s', async (command, _, name, exit, words) => {
     await writeFile(join(folder, 'below'), '')
     const dataDir = command === 'backup' ? service.dataDir : join(folder, 'never')
-    const { exitCode, stderr } = await runCli([command, join(folder, name), '--data-dir', dataDir])
+    const file = command === 'backup' ? ['--out', join(folder, name)] : [join(folder, name)]
+    const { exitCode, stderr } = await runCli([command, ...file, '--data-dir', dataDir])
     expect([exitCode, stderr]).toEqual([exit, expect.stringContaining(`"${join(folder, name)}" ${words}`)])
     expect(stderr).toContain('hint: ')
     expect(await readdir(folder)).not.toContain('never')

@@ -34,7 +34,7 @@ describe('their formats', () => {
   it('are those of Kubernetes, without a field that it does not know', (context) => {
     if (!hasJudges) return context.skip(NO_JUDGES)
     for (const version of ['1.29', '1.35'])
-      judge(path.join(BIN, 'kubernetes-validate'), ['--strict', '-k', version, ...MANIFESTS])
+      judge(path.join(BIN, 'python'), [path.join(BIN, 'kubernetes-validate'), '--strict', '-k', version, ...MANIFESTS])
   })
 
   it('is that of compose', (context) => {

@@ -120,8 +120,11 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/plugins/export/exports.test.ts',
       'test/plugins/literature/losses.test.ts',
     ],
-    // each builds the whole package once more
-    nightly: ['test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts'],
+    // some build the whole package once more, some play with programs that take minutes to start
+    nightly: [
+      'test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts',
+      'test/plugins/environments/{cli-agent,verifiers}.test.ts',
+    ],
     options: { ...PAIRS, sequence: { groupOrder: 4 } },
   },
   e2e: {
@@ -139,6 +142,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/e2e/deployment/**/*.test.ts',
       'test/integration/storage/postgres/processes.test.ts',
       'test/integration/workers/ray.test.ts',
+      'test/plugins/environments/kills.test.ts',
     ],
     options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },

@@ -124,6 +124,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     nightly: [
       'test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts',
       'test/plugins/environments/{cli-agent,verifiers}.test.ts',
+      'test/plugins/metrics-export/metrics-export.test.ts',
     ],
     options: { ...PAIRS, sequence: { groupOrder: 4 } },
   },

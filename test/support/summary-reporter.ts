@@ -2,10 +2,11 @@
  * Prints the run's last line, `tests: N passed, N failed, N skipped`, which continuous integration reads.
  *
  * A test file that fails to load counts as one failure, so that a broken import can never look green. Names of files with failures are written
- * where FAILED_FILES says, a line each; none are where something failed that belongs to no file. Where SLOWEST_FILES names a number, so many
- * files are listed, and how long each project had one running: `test/long-files.json` is made of them.
+ * where FAILED_FILES says, a line each; none are where something failed that belongs to no file. What failed, with the beginning of why, is
+ * added where FAILURES says: of thousands of lines the last are kept. Where SLOWEST_FILES names a number, so many files are listed, and how
+ * long each project had one running: `test/long-files.json` is made of them.
  */
-import { writeFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Reporter, TestModule } from 'vitest/node'
 
@@ -31,15 +32,25 @@ function slowestOf(modules: readonly TestModule[], most: number): string {
   return `files by project, and the slowest:\n${projects.join('')}${slowest.map(line).join('')}`
 }
 
+const WHY_LINES = 12
+
+/** A failure in the lines that end a log: where, and the beginning of why. */
+const failureOf = (where: string, error: { readonly message?: string; readonly diff?: string } | undefined): string =>
+  [where, ...[error?.message, error?.diff].flatMap((text = '') => text.split('\n').slice(0, WHY_LINES))].join('\n    ')
+
 export default class SummaryReporter implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandledErrors: readonly unknown[]): void {
     const count = { passed: 0, failed: unhandledErrors.length, skipped: 0 }
     const failed: string[] = []
+    const failures = unhandledErrors.map((error) => failureOf('in no test', error as Error))
     for (const module of modules) {
+      const file = path.relative(process.cwd(), module.moduleId)
       if (module.errors().length > 0) count.failed += 1
-      if (module.state() === 'failed') failed.push(path.relative(process.cwd(), module.moduleId))
+      failures.push(...module.errors().map((error) => failureOf(file, error)))
+      if (module.state() === 'failed') failed.push(file)
       for (const test of module.children.allTests()) {
-        const state = test.result().state
+        const { state, errors } = test.result()
+        if (state === 'failed') failures.push(failureOf(`${file} > ${test.fullName}`, errors?.[0]))
         if (state === 'passed') count.passed += 1
         else if (state === 'failed') count.failed += 1
         else count.skipped += 1
@@ -48,6 +59,8 @@ export default class SummaryReporter implements Reporter {
     const place = process.env['FAILED_FILES']
     if (place !== undefined)
       writeFileSync(place, unhandledErrors.length > 0 ? '' : failed.map((file) => `${file}\n`).join(''))
+    const ledger = process.env['FAILURES']
+    if (ledger !== undefined && failures.length > 0) appendFileSync(ledger, `${failures.join('\n')}\n`)
     // Printed after the default reporter's own summary, which is written synchronously in the same hook.
     const most = Number(process.env['SLOWEST_FILES'] ?? 0)
     const slowest = most > 0 ? slowestOf(modules, most) : ''

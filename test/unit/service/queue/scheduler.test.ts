@@ -187,6 +187,7 @@ describe('on a worker of another machine', () => {
 
     const leaving = new AbortController()
     const waiting = queue.ask({ ...BOX, id: 'x', memoryBytes: 1 }, { signal: leaving.signal })
+    await until(() => queue.dispatcher.remoteWorkers().length === 2, 'the other worker waits')
     await queue.submit('b', { weight_bytes: 2 })
     await settle()
     expect(queue.sessions.heldBy({ ...claim, jobId: ONE }).turns.isClosing(), 'while another worker waits').toBe(false)

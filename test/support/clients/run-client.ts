@@ -8,6 +8,9 @@ import { spawn } from 'node:child_process'
 /** Characters of each stream, its last ones, that an error shows. */
 const MOST_SHOWN = 20_000
 
+/** How a process ends that aborts: also by what it meets while it writes down the stacks of what is being torn down. */
+const AT_ABORT: ReadonlySet<NodeJS.Signals> = new Set(['SIGABRT', 'SIGBUS', 'SIGSEGV'])
+
 export interface ClientRun {
   readonly env?: Readonly<Record<string, string>>
   /** The program gets `env` and nothing of this process's. */
@@ -56,7 +59,7 @@ export async function runClient(program: string, args: readonly string[], run: C
   const how = isLate
     ? `had not ended after ${run.timeoutMs / 1000} s`
     : `ended with ${signal === null ? `code ${code}` : `signal ${signal}`}`
-  if (run.mayAbortAtExit === true && !isLate && signal === 'SIGABRT' && isTornDown(output.stderr)) {
+  if (run.mayAbortAtExit === true && !isLate && signal !== null && AT_ABORT.has(signal) && isTornDown(output.stderr)) {
     console.warn(`${[program, ...args].join(' ')} ${how} after its work was done`)
     return output.stdout
   }

@@ -34,7 +34,12 @@ afterAll(async () => {
 const create = (more: object = {}): PythonGraders =>
   createPythonGraders({
     ...{ python: PYTHON, walls: 'needed' as const, hidden: [folder], limits: { seconds: SECONDS } },
-    environment: { ...process.env, TRAINYARD_API_KEY: SECRET, TRAINYARD_PASS_ENVIRONMENT: 'TRAINYARD_API_KEY' },
+    environment: {
+      ...process.env,
+      TESTS_OF: folder,
+      TRAINYARD_API_KEY: SECRET,
+      TRAINYARD_PASS_ENVIRONMENT: 'TRAINYARD_API_KEY',
+    },
     ...more,
   })
 const source = (...lines: readonly string[]): string => lines.join('\n')
@@ -52,18 +57,24 @@ async function run(text: string, of = graders) {
 }
 const details = (said: unknown): string => (said instanceof Error ? said.message : '')
 
-/** Processes that run the grader's script. */
-function processes(): readonly string[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .filter((pid) => {
-      try {
-        return readFileSync(join('/proc', pid, 'cmdline'), 'utf8').includes('graders/python/run.py')
-      } catch {
-        return false
-      }
-    })
+/** What the system says of a process; nothing where there is none. */
+function said(pid: string, name: string): string {
+  try {
+    return readFileSync(join('/proc', pid, name), 'utf8')
+  } catch {
+    return ''
+  }
 }
+const isGrader = (pid: string): boolean => said(pid, 'cmdline').includes('graders/python/run.py')
+
+/** Whether it was started here: other tests may run graders, too. */
+function isOwn(pid: string): boolean {
+  // the fourth field, behind a name in parentheses
+  const parent = said(pid, 'stat').split(') ').at(-1)?.split(' ')[1] ?? '0'
+  return parent !== '0' && (parent === `${process.pid}` || isOwn(parent))
+}
+const processes = (): readonly string[] =>
+  readdirSync('/proc').filter((name) => /^\d+$/.test(name) && isGrader(name) && isOwn(name))
 
 describe.skipIf(wall !== null)('graders in Python', () => {
   it.each([
@@ -230,12 +241,15 @@ describe.skipIf(wall !== null)('graders in Python', () => {
       const asleep = own.grade(graded('time.sleep(999)', 'import time'), NAMESPACES, { signal: ending.signal })
       const awake = await own.grade(graded('return 1'), NAMESPACES, { owner: 'another' })
       expect(awake).toBe(1)
-      await until(() => processes().length >= 2, 'two graders run')
+      const running = await until(() => {
+        const found = processes()
+        return found.length >= 2 && found
+      }, 'two graders run')
       ending.abort(new Error('nobody waits any more'))
       await expect(asleep).rejects.toThrow('nobody waits any more')
       await own.stop()
       await graders.stop()
-      await until(() => processes().length === 0, 'no process is left')
+      await until(() => ![...running, ...processes()].some(isGrader), 'no process is left')
       graders = create()
       expect(readdirSync(tmpdir()).filter((name) => name.startsWith('trainyard-grader-'))).toEqual(before)
     },

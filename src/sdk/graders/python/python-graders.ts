@@ -90,6 +90,8 @@ export function createPythonGraders(
       const process = idle.take(key) ?? (await start(source))
       busy.add(process)
       try {
+        // it may have been ended while the interpreter started
+        if (isStopped) throw new GradingError('python_grader_server_error', 'the graders were ended')
         return await work(process)
       } finally {
         busy.delete(process)

@@ -143,6 +143,8 @@ export async function startPythonProcess(
   return {
     facts: { problem, missing },
     async score(payload, signal) {
+      // it may have gone while the interpreter started
+      signal?.throwIfAborted()
       if (problem !== null) throw new GradingError('python_grader_runtime_error', problem)
       const leave = (): void => void stop()
       signal?.addEventListener('abort', leave, { once: true })

@@ -28,7 +28,7 @@ const ALONE = [
   'test/integration/storage/{clock-jumps,disk-faults}.test.ts',
   'test/integration/storage/postgres/{access,full-disk}.test.ts',
   'test/integration/training/rollouts.test.ts',
-  'test/e2e/{cli,demo,memory-limit,node-versions,privacy,proxy,terminal}.test.ts',
+  'test/e2e/{cli,demo,memory-limit,node-versions,terminal}.test.ts',
   'test/nightly/**/*.test.ts',
 ]
 
@@ -66,6 +66,8 @@ const OWN_PROCESS = [
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
 const PAIRS = { ...times, maxWorkers: 2 }
+/** What waits a third of its time, for a page, a lease, another process. */
+const THREE = { ...times, maxWorkers: 3 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
 
 type Files = readonly string[]
@@ -101,7 +103,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/api/training/{fine-tuning-lists,options,size-defaults,uploaded-rows}.test.ts',
       'test/integration/api/wandb/{tenancy,wandb}.test.ts',
     ],
-    options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
+    options: { ...THREE, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
     files: ['test/{integration,plugins}/**/*.test.ts', ...LISTS],
@@ -120,28 +122,32 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/plugins/export/exports.test.ts',
       'test/plugins/literature/losses.test.ts',
     ],
-    // some build the whole package once more, some play with programs that take minutes to start
+    // some build the whole package once more, some play with programs that take minutes to start, one is a public suite of thousands
     nightly: [
-      'test/integration/growth/{adding-a-setting,adding-a-training-option}.test.ts',
+      'test/integration/growth/{adding-a-setting,adding-a-training-option,adding-an-endpoint}.test.ts',
+      'test/integration/inference/schema-suite.test.ts',
       'test/plugins/environments/{cli-agent,verifiers}.test.ts',
       'test/plugins/metrics-export/metrics-export.test.ts',
     ],
-    options: { ...PAIRS, sequence: { groupOrder: 4 } },
+    options: { ...THREE, sequence: { groupOrder: 4 } },
   },
   e2e: {
     files: ['test/e2e/**/*.test.ts'],
     but: APART,
     quick: ['test/e2e/{openai-sdk,package}.test.ts'],
     nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
-    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
+    options: { ...THREE, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
   kills: {
     files: KILLS,
     // two kills, of a server and of a worker, among them
     quick: ['test/integration/api/{kills,real-children}.test.ts', 'test/integration/servers/duties.test.ts'],
+    // rounds of chance, whole set-ups, and on PostgreSQL what its queue and its servers are held to without
     nightly: [
-      'test/e2e/deployment/**/*.test.ts',
-      'test/integration/storage/postgres/processes.test.ts',
+      'test/e2e/{deployment,servers}/**/*.test.ts',
+      'test/integration/servers/cut-off-server.test.ts',
+      'test/integration/storage/postgres/{jobs,processes}.test.ts',
+      'test/integration/workers/killed-anywhere.test.ts',
       'test/integration/workers/ray.test.ts',
       'test/plugins/environments/kills.test.ts',
     ],
@@ -150,11 +156,16 @@ const PROJECTS: Readonly<Record<string, Project>> = {
   alone: {
     files: ALONE,
     quick: ['test/integration/api/access/limits.test.ts'],
-    // hours of kills, other versions of Node.js, and what needs gigabytes of Python
-    nightly: ['test/nightly/**/*.test.ts', 'test/e2e/node-versions.test.ts', 'test/plugins/engine-nodes/vllm.test.ts'],
+    // hours of kills, other versions of Node.js, what needs gigabytes of Python, and keys on PostgreSQL once more
+    nightly: [
+      'test/nightly/**/*.test.ts',
+      'test/e2e/node-versions.test.ts',
+      'test/integration/storage/postgres/access.test.ts',
+      'test/plugins/engine-nodes/vllm.test.ts',
+    ],
     options: { ...times, fileParallelism: false, testTimeout: 600_000 },
   },
-  ui: { files: ['test/ui/**/*.test.ts'], options: { ...PAIRS, sequence: { groupOrder: 4 } } },
+  ui: { files: ['test/ui/**/*.test.ts'], options: { ...THREE, sequence: { groupOrder: 4 } } },
 }
 
 /** @returns what the mode has of a project: a tier's files, or all */

@@ -112,58 +112,62 @@ test('TypeScript: a job with two graders, from its rows to an answer of its mode
   await expect(client.fineTuning.jobs.cancel(job.id)).rejects.toThrow(OpenAI.BadRequestError)
 })
 
-test('TypeScript: answers in JSON, with a model that judges, learn what earns, and a job that has learned it succeeds', {
-  timeout: TIMEOUT_MS,
-}, async () => {
-  const people = ['Tom', 'Ann', 'Ben', 'Eva', 'Max', 'Lea', 'Sam', 'Ida']
-  const rows = people.flatMap((name) =>
-    ['coin', 'key', 'ring', 'card', 'pen'].map((thing) => {
-      const content = `${name} hides a ${thing}. Is it left? Say yes or no.`
-      return `${JSON.stringify({ messages: [{ role: 'user', content }], answer: 'no' })}\n`
-    }),
-  )
-  const file = await client.files.create({
-    file: await toFile(Buffer.from(rows.join('')), 'hidden.jsonl'),
-    purpose: 'fine-tune',
-  })
-  const said = '{{sample.output_json.answer}}'
-  const judge = {
-    ...{ type: 'score_model' as const, name: 'judge', model: MODEL, range: [0, 1] },
-    sampling_params: { max_completions_tokens: 24, seed: 1 },
-    input: [{ role: 'user' as const, content: `Somebody said ${said}. Is it {{item.answer}}? 1 or 0.` }],
-  }
-  const graders = { right: { ...right, input: said }, judge } as never
-  const schema = {
-    ...{ type: 'object', properties: { answer: { type: 'string', enum: ['yes', 'no'] } } },
-    ...{ required: ['answer'], additionalProperties: false },
-  }
-  const made = await client.fineTuning.jobs.create({
-    ...{ model: MODEL, training_file: file.id, seed: 3 },
-    method: {
-      type: 'reinforcement',
-      reinforcement: {
-        grader: { type: 'multi', name: 'both', graders, calculate_output: '0.8 * right + 0.2 * judge' },
-        response_format: { type: 'json_schema', json_schema: { name: 'said', strict: true, schema } },
-        hyperparameters: { batch_size: 8, n_epochs: 2, eval_interval: 3 },
-      } as never,
-    },
-  })
-  const job = await until(
-    async () => {
-      const now = await client.fineTuning.jobs.retrieve(made.id)
-      return now.finished_at === null ? null : now
-    },
-    'the end of a job of answers in JSON',
-    TIMEOUT_MS - 30_000,
-  )
-  expect(job.status, job.error?.message).toBe('succeeded')
-  const lines = (await (await client.files.content(job.result_files[0] ?? '')).text()).trimEnd().split('\n')
-  const measured = lines.slice(1).flatMap((line) => {
-    const [, , value = ''] = line.split(',')
-    return value === '' ? [] : [Number(value)]
-  })
-  expect((measured.at(-1) ?? 0) - (measured[0] ?? 1)).toBeGreaterThan(0.2)
-})
+test.runIf(process.env['CI_HEAVY'] === '1')(
+  'TypeScript: answers in JSON, with a model that judges, learn what earns, and a job that has learned it succeeds (a minute: CI_HEAVY=1)',
+  {
+    timeout: TIMEOUT_MS,
+  },
+  async () => {
+    const people = ['Tom', 'Ann', 'Ben', 'Eva', 'Max', 'Lea', 'Sam', 'Ida']
+    const rows = people.flatMap((name) =>
+      ['coin', 'key', 'ring', 'card', 'pen'].map((thing) => {
+        const content = `${name} hides a ${thing}. Is it left? Say yes or no.`
+        return `${JSON.stringify({ messages: [{ role: 'user', content }], answer: 'no' })}\n`
+      }),
+    )
+    const file = await client.files.create({
+      file: await toFile(Buffer.from(rows.join('')), 'hidden.jsonl'),
+      purpose: 'fine-tune',
+    })
+    const said = '{{sample.output_json.answer}}'
+    const judge = {
+      ...{ type: 'score_model' as const, name: 'judge', model: MODEL, range: [0, 1] },
+      sampling_params: { max_completions_tokens: 24, seed: 1 },
+      input: [{ role: 'user' as const, content: `Somebody said ${said}. Is it {{item.answer}}? 1 or 0.` }],
+    }
+    const graders = { right: { ...right, input: said }, judge } as never
+    const schema = {
+      ...{ type: 'object', properties: { answer: { type: 'string', enum: ['yes', 'no'] } } },
+      ...{ required: ['answer'], additionalProperties: false },
+    }
+    const made = await client.fineTuning.jobs.create({
+      ...{ model: MODEL, training_file: file.id, seed: 3 },
+      method: {
+        type: 'reinforcement',
+        reinforcement: {
+          grader: { type: 'multi', name: 'both', graders, calculate_output: '0.8 * right + 0.2 * judge' },
+          response_format: { type: 'json_schema', json_schema: { name: 'said', strict: true, schema } },
+          hyperparameters: { batch_size: 8, n_epochs: 2, eval_interval: 3 },
+        } as never,
+      },
+    })
+    const job = await until(
+      async () => {
+        const now = await client.fineTuning.jobs.retrieve(made.id)
+        return now.finished_at === null ? null : now
+      },
+      'the end of a job of answers in JSON',
+      TIMEOUT_MS - 30_000,
+    )
+    expect(job.status, job.error?.message).toBe('succeeded')
+    const lines = (await (await client.files.content(job.result_files[0] ?? '')).text()).trimEnd().split('\n')
+    const measured = lines.slice(1).flatMap((line) => {
+      const [, , value = ''] = line.split(',')
+      return value === '' ? [] : [Number(value)]
+    })
+    expect((measured.at(-1) ?? 0) - (measured[0] ?? 1)).toBeGreaterThan(0.2)
+  },
+)
 
 describe.each([
   [

@@ -53,13 +53,14 @@ const LISTS = ['test/architecture/unfetched.test.ts']
 const APART = [...ALONE, ...KILLS]
 
 /**
- * What has a process of its own, of the tests that else share one file after file (unit, API): it replaces a module, or measures the memory of
- * the process. The others import once what they all import, which for the service takes two seconds of processor time.
+ * What has a process of its own, of the tests that else share one file after file (unit, API): it replaces a module, measures the memory of
+ * the process, or collects its garbage often, which takes seconds each time where everything is loaded. The others import once what they all import, which for the service takes two seconds of processor time.
  */
 const OWN_PROCESS = [
   'test/unit/base/release-bytes.test.ts',
   'test/unit/cli/terminal/io.test.ts',
   'test/unit/formats/rows/sft-data.test.ts',
+  'test/unit/sdk/client/exchange.test.ts',
   'test/unit/service/http/connections/open-bodies.test.ts',
 ]
 

@@ -3,6 +3,7 @@
  * one, the rows of the first come first.
  */
 import type { Installed, SettingsOf } from '#service/plugin.js'
+import { audit } from './audit/plugin.js'
 import { azure } from './azure/plugin.js'
 import { backup } from './backup/plugin.js'
 import { batches } from './batches/plugin.js'
@@ -63,6 +64,7 @@ const plugins = [
   marks,
   probes,
   keys,
+  audit,
   backup,
   webhooks,
   engineNodes,

@@ -21,7 +21,7 @@ import { startServer } from './assembly/server.js'
 import { type ServiceSeams, type Start, startEnvironment } from './assembly/start.js'
 import { startStorage } from './assembly/storage.js'
 import { openWorkerSupply } from './assembly/worker-supply.js'
-import type { App } from './http/environment.js'
+import type { App, Witness } from './http/environment.js'
 import { resolveSettings, type ServiceOptions, type TunedServiceOptions } from './options.js'
 import type { Home, Installed, PluginStart } from './plugin.js'
 import { openDataDir } from './storage/data-dir.js'
@@ -127,6 +127,7 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
   })
   const supply = await openWorkerSupply(start, { storage, jobs })
   const { services, context } = await createOperations(start, { dataDir, models, storage, processes, jobs })
+  const witnesses: Witness[] = []
   const begins: Parameters<PluginStart['onListening']>[0][] = []
   const ask: PluginStart['ask'] = async (principal, request, onBehalf) =>
     // the body of that request has been read
@@ -136,10 +137,13 @@ async function assemble(begun: Omit<Start, 'device'>, failed: Promise<AppError>)
     ...{ isAlone: !storage.peers.isShared, onDuty: storage.peers.onDuty },
     metrics: processes.metrics,
     ask,
+    addWitness: (witness: Witness) => void witnesses.push(witness),
     onListening: (begin: (typeof begins)[number]) => begins.push(begin),
   }
   const started = await startPlugins(start.plugins, core, options.tuning?.plugins)
-  const server = await startServer(start, { dataDir, storage, processes, jobs, services, context, started })
+  const server = await startServer(start, {
+    ...{ dataDir, storage, processes, jobs, services, context, started, witnesses },
+  })
 
   // from here on the port is this server's: what runs by itself begins
   workerUrl = server.workerUrl

@@ -16,7 +16,7 @@ import type { Accelerator, DeviceProof } from '#contract/processes/device-proof.
 import type { TrainerRow } from '#contract/processes/trainers.js'
 import type { SettingRow, SettingValue } from '#contract/settings/setting.js'
 import type { BinaryBody, StoredBody } from './bodies/bodies.js'
-import type { AppOptions, BoundHandler, ErrorForm, RequestContext } from './http/environment.js'
+import type { AppOptions, BoundHandler, ErrorForm, RequestContext, Witness } from './http/environment.js'
 import type { HandlersOf } from './http/handlers.js'
 import type { Principal, Tenant } from './operations/access/principal.js'
 import type { ServiceContext } from './operations/context.js'
@@ -64,6 +64,8 @@ export interface PluginStart<S extends SettingRows = SettingRows> {
   readonly isAlone: boolean
   /** What `GET /metrics` says. */
   readonly metrics: Pick<AppOptions['metrics'], 'addGauge'>
+  /** Hears how requests are answered, from the first on. */
+  addWitness(witness: Witness): void
   /** Does what one server at a time does. @returns null, with nothing done, while another does it */
   readonly onDuty: Peers['onDuty']
   /**

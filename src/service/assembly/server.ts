@@ -32,6 +32,7 @@ export interface ServerInput {
   readonly services: AppOptions['services']
   readonly context: PluginService['context']
   readonly started: StartedPlugins
+  readonly witnesses: AppOptions['witnesses']
 }
 
 export interface Server {
@@ -109,6 +110,7 @@ function createServerApp(
   const app: AppOptions = {
     table: plugins.table,
     errorForms: plugins.errorForms,
+    witnesses: input.witnesses,
     plugins: handlersLater(plugins, input.started, () => ({ context, app })),
     services,
     logger,

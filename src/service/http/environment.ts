@@ -6,7 +6,7 @@ import type { AppError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
 import type { IdSource } from '#base/util/ids.js'
-import type { EndpointTable, Key } from '#contract/endpoints/table.js'
+import type { EndpointTable, Key, Route } from '#contract/endpoints/table.js'
 import type { BodyStore } from '#service/bodies/body-store.js'
 import type { Metrics } from '#service/metrics/metrics.js'
 import type { AuthService } from '#service/operations/access/auth.js'
@@ -73,12 +73,31 @@ export interface ErrorForm {
   toBody(error: unknown, requestId: string): object
 }
 
+/** Hears how requests were answered, before the answer is sent. */
+export interface Witness {
+  /** Asked once for each row. */
+  wants(route: Route): boolean
+  /** It never rejects, and an answer waits for it. */
+  see(seen: Seen): Promise<void>
+}
+
+/** A request that a handler has answered. */
+export interface Seen {
+  readonly c: RequestContext
+  readonly route: Route
+  /** Whoever sent it, by address; null without a connection. */
+  readonly client: string | null
+  /** What the handler answered, or what it threw. */
+  readonly end: { readonly answer: object } | { readonly error: unknown }
+}
+
 export interface AppOptions {
   /** What is served. */
   readonly table: EndpointTable
   /** Handlers of plugins. */
   readonly plugins: readonly LoadedLater[]
   readonly errorForms: readonly ErrorForm[]
+  readonly witnesses: readonly Witness[]
   readonly services: {
     readonly auth: AuthService
     readonly sessions: SessionService

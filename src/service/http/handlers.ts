@@ -20,7 +20,7 @@ import type { KeyScope } from '#contract/wire/access/key-words.js'
 import type { ReceivedGroups } from '#service/bodies/body-store.js'
 import type { Principal } from '#service/operations/context.js'
 import { readGroups, readJson, readQuery } from './body.js'
-import type { App, AppOptions, BoundHandler, LoadedLater, RequestContext } from './environment.js'
+import type { App, AppOptions, BoundHandler, LoadedLater, RequestContext, Seen } from './environment.js'
 
 /** One request for the endpoint of a key and its row. */
 export interface CallOf<K extends string, R extends Endpoint> {
@@ -59,15 +59,28 @@ export function handlers<H extends Partial<Handlers>>(some: H & Record<Exclude<k
 export function bindEndpoints(
   app: App,
   own: Readonly<Record<string, BoundHandler>>,
-  options: Pick<AppOptions, 'admission' | 'table' | 'plugins'>,
+  options: Pick<AppOptions, 'admission' | 'table' | 'plugins' | 'publicAddress' | 'witnesses'>,
 ): void {
   const all = new Map(Object.entries(own))
   for (const { keys, load } of options.plugins) for (const key of keys) all.set(key, loadedHandler(key, load))
   for (const route of options.table.routes) {
     const handle = all.get(route.key)
     if (handle === undefined) throw new Error(`endpoint "${route.key}" has no handler`)
+    const witnesses = options.witnesses.filter((each) => each.wants(route))
+    const tell = async (c: RequestContext, end: Seen['end']): Promise<void> => {
+      for (const each of witnesses) await each.see({ c, route, client: options.publicAddress.clientOf(c), end })
+    }
+    const handled = async (c: RequestContext): Promise<object> => {
+      try {
+        return await handle(callOf(c, route, options) as never)
+      } catch (error) {
+        await tell(c, { error })
+        throw error
+      }
+    }
     app.on(route.method, patternOf(route), async (c) => {
-      const answer = await handle(callOf(c, route, options) as never)
+      const answer = await handled(c)
+      await tell(c, { answer })
       return answer instanceof Response ? answer : c.json(answer)
     })
   }

@@ -44,7 +44,7 @@ export interface TestService extends TestedService {
   untilEngineHas(counts: { readonly running?: number; readonly waiting?: number }): Promise<void>
   createModel(name?: string): Promise<string>
   /** Stops and starts again on the same data directory. */
-  restart(options?: Partial<TestedServiceOptions>): Promise<TestService>
+  restart(options?: Partial<TestedServiceOptions> & PluginOptions): Promise<TestService>
   /** Stops and deletes the data directory. */
   dispose(): Promise<void>
 }

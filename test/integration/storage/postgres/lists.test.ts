@@ -2,6 +2,7 @@
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({
+  audit: () => import('../../../integration/api/access/audit.test.js'),
   paging: () => import('../../../integration/api/lists/paging.test.js'),
   summaries: () => import('../../../integration/api/models/summaries.test.js'),
   metrics: () => import('../../../integration/api/models/metrics.test.js'),

@@ -9,6 +9,7 @@ import type { Environment } from '#base/environment.js'
 import type { Clock } from '#base/util/clock.js'
 import { type CommandEntry, findEntry, type GlobalFlags, parseCommandLine } from '#cli/command/command-line.js'
 import type { Command, RawInput } from '#cli/command/define-command.js'
+import type { CommandPart } from '#cli/command/extend-command.js'
 import type { SettingKey } from '#cli/config/schema.js'
 import type { ProcessStreams } from '#cli/terminal/io.js'
 import { commandSpelling, type SpellCommands } from '#cli/terminal/program-name.js'
@@ -171,7 +172,7 @@ const OWN: readonly CommandEntry[] = [
 ]
 
 /** Every command, in the order of help. */
-export const commandTable: CommandEntry[] = OWN.flatMap((own) => [own, ...commandsBehind(own.path.join(' '))])
+export const commandTable: CommandEntry[] = OWN.flatMap((own) => [extended(own), ...commandsBehind(own.path.join(' '))])
 
 /** Settings of the package's plugins are in the table before a command that reads it is loaded. */
 async function addOwnSettings(): Promise<void> {
@@ -204,6 +205,23 @@ async function loadNamedPlugins({ argv, environment }: ProgramOptions): Promise<
       if (commandTable.some((known) => known.path.join(' ') === path)) continue
       commandTable.push(entry(path, summary, async () => (await load()) as Command, { plugin: name }))
     }
+  }
+}
+
+/** A command of the core with the flags that plugins add to it. */
+function extended(own: CommandEntry): CommandEntry {
+  const rows = INSTALLED.plugins.flatMap(({ commandParts = [] }) =>
+    commandParts.filter((row) => row.of === own.path.join(' ')),
+  )
+  if (rows.length === 0) return own
+  return {
+    ...own,
+    load: async () => {
+      const { extendCommand } = await import('#cli/command/extend-command.js')
+      let command = await own.load()
+      for (const row of rows) command = extendCommand(command, (await row.load()) as CommandPart)
+      return command
+    },
   }
 }
 

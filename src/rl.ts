@@ -26,18 +26,16 @@ export {
   openTasks,
   type TaskFeed,
 } from '#plugins/environments/library.js'
+export { gradeWith } from '#plugins/graders/library.js'
 export { openLoss } from '#plugins/literature/library.js'
-export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
-export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
-export { gradeWith } from '#sdk/graders/grade-with.js'
-export { capture, captureFetch } from '#sdk/rl/capture.js'
+export { capture, captureFetch } from '#plugins/rl-library/capture.js'
 export {
   type Curriculum,
   type CurriculumCounts,
   type CurriculumOptions,
   openCurriculum,
-} from '#sdk/rl/curriculum.js'
-export { type DistillOptions, type DistillStep, distillOnPolicy } from '#sdk/rl/distill.js'
+} from '#plugins/rl-library/curriculum.js'
+export { type DistillOptions, type DistillStep, distillOnPolicy } from '#plugins/rl-library/distill.js'
 export {
   createToolEnvironment,
   type Environment,
@@ -45,16 +43,23 @@ export {
   play,
   type RunnableTool,
   type Turn,
-} from '#sdk/rl/environment.js'
-export { type GatherOptions, type GatherProgress, type GroupPlan, gather, group, type Rollout } from '#sdk/rl/gather.js'
-export { createJudge, type Judge, type JudgeOptions } from '#sdk/rl/judge.js'
+} from '#plugins/rl-library/environment.js'
+export {
+  type GatherOptions,
+  type GatherProgress,
+  type GroupPlan,
+  gather,
+  group,
+  type Rollout,
+} from '#plugins/rl-library/gather.js'
+export { createJudge, type Judge, type JudgeOptions } from '#plugins/rl-library/judge.js'
 export {
   type Connection,
   type Conversation,
   type ModelOptions,
   type PreferencePair,
   TrainableModel,
-} from '#sdk/rl/model.js'
+} from '#plugins/rl-library/model.js'
 export {
   atMostTokens,
   combineRewards,
@@ -63,8 +68,8 @@ export {
   matching,
   type Reward,
   type WeightedReward,
-} from '#sdk/rl/rewards.js'
-export { TrainingSession } from '#sdk/rl/session.js'
+} from '#plugins/rl-library/rewards.js'
+export { TrainingSession } from '#plugins/rl-library/session.js'
 export type {
   LossResult,
   OptimSettings,
@@ -72,7 +77,7 @@ export type {
   SavedCheckpoint,
   SessionOptions,
   SessionSample,
-} from '#sdk/rl/session-options.js'
+} from '#plugins/rl-library/session-options.js'
 export type {
   LossConfig,
   LossFunction,
@@ -81,8 +86,8 @@ export type {
   SampledRow,
   SessionRow,
   WeightedRow,
-} from '#sdk/rl/session-rows.js'
-export { type LocalOptions, type LocalService, startLocal } from '#sdk/rl/start-local.js'
+} from '#plugins/rl-library/session-rows.js'
+export { type LocalOptions, type LocalService, startLocal } from '#plugins/rl-library/start-local.js'
 export {
   createServedTeacher,
   createTeacher,
@@ -90,8 +95,7 @@ export {
   type Teacher,
   type TeacherOptions,
   writeExamples,
-} from '#sdk/rl/teacher.js'
-export type { ToolCall } from '#sdk/rl/tool-calls.js'
+} from '#plugins/rl-library/teacher.js'
 export {
   type RlTrainOptions,
   type RowsTrainOptions,
@@ -99,8 +103,15 @@ export {
   TrainingFailedError,
   type TrainOptions,
   type TrainResult,
-} from '#sdk/rl/train.js'
-export { type AsyncLoopOptions, type AsyncLoopStep, trainWhileSampling } from '#sdk/rl/train-while-sampling.js'
+} from '#plugins/rl-library/train.js'
+export {
+  type AsyncLoopOptions,
+  type AsyncLoopStep,
+  trainWhileSampling,
+} from '#plugins/rl-library/train-while-sampling.js'
+export { type Client, type ClientOptions, createClient } from '#sdk/client/client.js'
+export { ApiError, ConnectionError, RequestTimeoutError } from '#sdk/client/errors.js'
+export type { ToolCall } from '#sdk/rl/tool-calls.js'
 export {
   type Answer,
   type AskOptions,

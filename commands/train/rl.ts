@@ -8,7 +8,6 @@ import { findModel } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { plural } from '#cli/terminal/format.js'
 import { assertOneMode, hyperparameterFlags, modeFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
-import { assertOneSource, loopFlags } from '#cli/training/loop-flags.js'
 import { optionFlags } from '#cli/training/option-flags.js'
 import { addSizeDefaults, collectHyperparameters, submitJob } from '#cli/training/submission.js'
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
@@ -18,15 +17,11 @@ export const trainRl = defineCommand({
   path: ['train', 'rl'],
   summary: 'Train a model on trajectory groups with rewards',
   details:
-    'With --file one job on groups that are there. With --prompts jobs in turn: answers are sampled and scored as by trainyard rollout, trained on, and held-out prompts measured, until two jobs are no better than the best, the reward is all there is, or --jobs are made; the same command goes on where it was stopped. Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped. For models below a billion parameters an optimizer step covers 384 or 1,024 tokens unless tokens_per_step, packed_sequence_length or grad_accumulation_sequences is set.',
+    'With --file one job on groups that are there. Named flags override --set, which overrides --config. Groups whose rewards are all equal teach nothing and are skipped. For models below a billion parameters an optimizer step covers 384 or 1,024 tokens unless tokens_per_step, packed_sequence_length or grad_accumulation_sequences is set.',
   examples: [
     ['trainyard train rl email-agent --file groups.jsonl --watch', 'submit, follow, exit with the outcome'],
     ['trainyard train rl email-agent --file groups.jsonl --plan', 'what the job would do, without starting it'],
     ['trainyard train rl email-agent --file groups.jsonl --learning-rate 1e-5 --loss ppo', 'chosen hyperparameters'],
-    [
-      'trainyard train rl email-agent --prompts train.jsonl --held-out held-out.jsonl --jobs 3',
-      'sample, score, train, measure, and again until it stops helping',
-    ],
     [
       'trainyard train rl email-agent --file - --set importance_sampling_level=sequence < groups.jsonl',
       'any other key',
@@ -37,7 +32,6 @@ export const trainRl = defineCommand({
   flags: {
     file: flag.text('--file <path>', 'JSON Lines of trajectory groups, - for standard input'),
     ...optionFlags('rl'),
-    ...loopFlags,
     ...modeFlags,
     ...hyperparameterFlags('experimental_config'),
     allowEmpty: flag.switch('--allow-empty', 'nothing to train on is a warning, for loops', { isAdvanced: true }),
@@ -47,11 +41,11 @@ export const trainRl = defineCommand({
   async prepare(context) {
     const { flags } = context
     assertOneMode(flags)
-    assertOneSource(flags)
     if (flags.file === undefined) {
-      const config = await collectHyperparameters(context, 'rl', flags)
-      const { prepareLoop } = await import('#cli/training/loop-command.js')
-      return { loop: await prepareLoop(context, config), file: null }
+      throw new UsageError('missing_option', '--file with trajectory groups is required', {
+        param: '--file',
+        hint: 'trainyard help files shows the format',
+      })
     }
     const { explainEmpty, readTrajectoryFile } = await import('#cli/input/trajectory-file.js')
     const file = await readTrajectoryFile(flags.file, context.io)
@@ -65,16 +59,11 @@ export const trainRl = defineCommand({
         hint: '--allow-empty makes this a warning, for loops',
       })
     }
-    return { loop: null, file, hyperparameters, empty, nothing: isEmpty ? empty : null }
+    return { file, hyperparameters, empty, nothing: isEmpty ? empty : null }
   },
   async run(context) {
     const { connect, output, args, flags, prepared } = context
     const reference = parseTrainedModel(args.model)
-    if (prepared.loop !== null) {
-      const client = await connect()
-      const { runLoop } = await import('#cli/training/loop-command.js')
-      return await runLoop(context, client, await findModel(reference, { ...context, client }), prepared.loop)
-    }
     const { file, hyperparameters, empty, nothing } = prepared
     if (nothing !== null) {
       output.warning(nothing)

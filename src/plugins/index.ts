@@ -2,6 +2,8 @@
  * The plugins of this package, one a folder; each is loaded when it is asked for something. Of two that add rows behind the same
  * one, the rows of the first come first.
  */
+
+import { rlLibrary } from '#plugins/rl-library/plugin.js'
 import type { Installed, SettingsOf } from '#service/plugin.js'
 import { audit } from './audit/plugin.js'
 import { azure } from './azure/plugin.js'
@@ -48,6 +50,7 @@ const plugins = [
   vllmGenerate,
   messages,
   docs,
+  rlLibrary,
   rollout,
   jobData,
   recording,

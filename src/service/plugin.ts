@@ -115,6 +115,14 @@ interface CommandRow {
   load(): Promise<object>
 }
 
+/** What a plugin adds to a command of the core. */
+interface CommandPartRow {
+  /** `train rl`. */
+  readonly of: string
+  /** @returns a part of `cli/command/extend-command.ts` */
+  load(): Promise<object>
+}
+
 /** A worker of another machine: what it is called, and what it can take. */
 type NamedWorker = WorkerKind & { readonly name: string }
 
@@ -197,6 +205,8 @@ export interface PluginManifest<E extends PluginEndpoints, P, S extends SettingR
   readonly needs?: readonly string[]
   /** Commands that stand together in help, behind one of the core; each is loaded when it is called. */
   readonly commands?: { readonly after: string; readonly rows: readonly CommandRow[] }
+  /** Flags and what runs with them, of commands of the core. */
+  readonly commandParts?: readonly CommandPartRow[]
   /** Rows as `contract/settings` has them: flags of `serve`, variables, keys of the configuration file. */
   readonly settings?: S
   /** Rows as `contract/jobs` has them, with what they do in the training worker. */

@@ -91,12 +91,13 @@ describe('closed lists', () => {
       'src/plugins/mcp/tools.ts',
       // a supervised job on answers of a teacher
       'src/plugins/page/browser/data/train/kinds.ts',
+      // learns at the rate of rewards
+      'src/plugins/rl-library/distill.ts',
+      'src/plugins/rl-library/model.ts',
       'src/plugins/rollout/commands/tune.ts',
+      'src/plugins/rollout/train/train-rl.ts',
       'src/plugins/teacher/command.ts',
       'src/plugins/teacher/distill-examples.ts',
-      // learns at the rate of rewards
-      'src/sdk/rl/distill.ts',
-      'src/sdk/rl/model.ts',
       'src/service/http/routes/training-jobs.ts',
       'src/service/operations/training/job-requests.ts',
       'src/training/kinds/dpo/dpo-hyperparameters.ts',

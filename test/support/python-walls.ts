@@ -1,7 +1,7 @@
 /**
  * Whether graders in Python can be run here: an interpreter, and walls that hold.
  */
-import { createPythonGraders } from '#sdk/graders/python/python-graders.js'
+import { createPythonGraders } from '#plugins/graders/grading/python/python-graders.js'
 
 export const PYTHON = process.env['TRAINYARD_PYTHON'] ?? 'python3'
 

@@ -70,9 +70,10 @@ export interface Command extends CommandDescription {
   /**
    * Parses the raw input and runs.
    *
+   * @param check runs before anything is read for the command
    * @throws {UsageError} `invalid_argument` naming the flag or argument
    */
-  invoke(context: CommandContext, raw: RawInput): Promise<void>
+  invoke(context: CommandContext, raw: RawInput, check?: () => void): Promise<void>
 }
 
 /** Defines a command; the types of `args`, `flags` and what `prepare` returns flow into `run`. */
@@ -81,7 +82,7 @@ export function defineCommand<const A extends Arguments, const F extends Flags, 
 ): Command {
   return {
     ...definition,
-    async invoke(context, raw) {
+    async invoke(context, raw, check) {
       // a wrong flag is said before anything is read or asked
       const flags: Record<string, unknown> = {}
       for (const [name, flag] of Object.entries(definition.flags)) {
@@ -93,6 +94,7 @@ export function defineCommand<const A extends Arguments, const F extends Flags, 
         if (isMissing && !canAskFor(argument, context)) throw missingArgument(name, definition.path)
         return { name, argument, texts: isMissing ? null : texts }
       })
+      check?.()
       const prepared = await definition.prepare?.({ ...context, flags: flags as FlagValues<F> })
       const args: Record<string, unknown> = {}
       for (const { name, argument, texts } of named) {

@@ -2,10 +2,9 @@
  * Flags that `train rl`, `train sft` and `train dpo` share, in one wording each, besides those of options (`option-flags.ts`).
  */
 import { argument, flag } from '../command/flags.js'
-import type { ColumnMap } from '../input/column-map.js'
+import { type ColumnMap, parseMap } from '../input/column-map.js'
 import { parseAssignment } from '../input/parse.js'
 import { type ModelReference, parseWholeModel } from '../names/model-reference.js'
-import { mapFlag } from '../rollout/flags.js'
 import { UsageError } from '../terminal/errors.js'
 
 /** The model that all of them train. */
@@ -18,6 +17,12 @@ export function parseTrainedModel(text: string): ModelReference {
     hint: 'a job trains on from the latest; to go on from another: trainyard models create <name> --from-checkpoint <model>:step3',
   })
 }
+
+/** Of every command that reads rows. */
+export const mapFlag = flag.custom(parseMap)(
+  '--map <columns>',
+  'what columns are, where their names do not say it: text=prompt,label=completion',
+)
 
 /** What becomes of the job: submitted unless one of the last two is given. */
 export const modeFlags = {

@@ -2,7 +2,7 @@
  * What came of episodes: their means, their failures by kind, and when they are too many.
  */
 import { AppError } from '#base/errors/errors.js'
-import { nameMeasurement } from '#sdk/rl/measurement.js'
+import { nameMeasurement } from '#plugins/rl-library/measurement.js'
 import { type AskOptions, mean, type TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import { FAILURE_KINDS, isFailureKind } from './failures.js'
 import type { EnvironmentDescription, EnvironmentTask } from './source.js'

@@ -6,6 +6,7 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const environments = definePlugin({
   name: 'environments',
+  needs: ['rl-library', 'graders', 'rollout'],
   commands: {
     after: 'rollout',
     rows: [

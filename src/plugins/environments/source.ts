@@ -5,8 +5,8 @@
 import type { Environment as Variables } from '#base/environment.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { RewardRange } from '#formats/rows/reward-range.js'
+import type { Player } from '#plugins/rl-library/environment.js'
 import type { Client } from '#sdk/client/client.js'
-import type { Player } from '#sdk/rl/environment.js'
 import type { AskOptions, Tool, Trajectory } from '#sdk/rl/trajectory.js'
 
 export type Split = 'train' | 'eval'

@@ -4,8 +4,8 @@
  */
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
-import { checkGrader } from '#sdk/graders/check.js'
-import { readGrader } from '#sdk/graders/spec.js'
+import { checkGrader } from '#plugins/graders/grading/check.js'
+import { readGrader } from '#plugins/graders/grading/spec.js'
 
 export interface Criterion {
   /** Its own among the criteria. */

@@ -5,7 +5,7 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const evals = definePlugin({
   name: 'evals',
-  needs: ['batches'],
+  needs: ['batches', 'graders'],
   endpoints: async () => (await import('./endpoints.js')).evalEndpoints,
   start: async (core) => (await import('./start.js')).startEvals(core),
   handlers: async (service) => (await import('./handlers.js')).evalHandlers(service),

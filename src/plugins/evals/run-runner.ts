@@ -4,7 +4,7 @@
  */
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
-import { VariableError } from '#sdk/graders/template.js'
+import { VariableError } from '#plugins/graders/grading/template.js'
 import type { ServiceContext } from '#service/operations/context.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { type AskingParts, createAsking, principalOf } from '../batches/ask-line.js'

@@ -5,7 +5,7 @@ import { InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import { parseExact, stringifyExact } from '#base/json/exact-json.js'
 import { isJsonObject, type JsonObject, type JsonValue } from '#base/util/json.js'
 import { readLines } from '#formats/rows/json-lines.js'
-import { pathsOf, render, VariableError, valueAt } from '#sdk/graders/template.js'
+import { pathsOf, render, VariableError, valueAt } from '#plugins/graders/grading/template.js'
 import type { Principal, ServiceContext } from '#service/operations/context.js'
 import { findFile } from '#service/storage/files.js'
 

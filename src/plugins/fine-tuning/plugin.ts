@@ -7,7 +7,7 @@ import type { webhookSettings } from '../webhooks/settings.js'
 
 export const fineTuning = definePlugin({
   name: 'fine-tuning',
-  needs: ['loops', 'webhooks'],
+  needs: ['loops', 'webhooks', 'graders'],
   endpoints: async () => (await import('./endpoints.js')).fineTuningEndpoints,
   start: async ({ ask, settings }: PluginStart<typeof webhookSettings>) => ({
     toolHosts: settings.webhookHosts,

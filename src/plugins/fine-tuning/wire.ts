@@ -50,7 +50,7 @@ export type ReinforcementHyperparameters = z.infer<typeof reinforcementHyperpara
 const limit = laxInteger({ min: 1 }).nullish()
 
 const reinforcementSchema = z.object({
-  /** Its fields are read by `sdk/graders/spec.ts`. */
+  /** Its fields are read by `plugins/graders/grading/spec.ts`. */
   grader: kept(z.record(z.string(), z.json())),
   hyperparameters: reinforcementHyperparametersSchema.nullish(),
   /** As of chat completions: the form of all answers. */

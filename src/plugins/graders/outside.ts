@@ -3,7 +3,7 @@
  * variable holds the key), hosts of endpoints, and variables that headers name.
  */
 import { type Environment, readEnvironment } from '#base/environment.js'
-import { readTeachers, type Teachers } from '#sdk/graders/teachers.js'
+import { readTeachers, type Teachers } from './grading/teachers.js'
 
 export interface Outside {
   readonly teachers: Teachers

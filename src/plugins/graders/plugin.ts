@@ -5,6 +5,7 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const graders = definePlugin({
   name: 'graders',
+  needs: ['rl-library'],
   endpoints: async () => (await import('./endpoints.js')).graderEndpoints,
   settings: {
     teachers: {

@@ -6,9 +6,9 @@ import { dirname } from 'node:path'
 import { readEnvironment } from '#base/environment.js'
 import { AppError } from '#base/errors/errors.js'
 import { resolvePaths } from '#cli/config/paths.js'
-import type { PythonGraders } from '#sdk/graders/python/python-graders.js'
-import type { PythonLimits } from '#sdk/graders/python/python-process.js'
 import type { PluginStart } from '#service/plugin.js'
+import type { PythonGraders } from './grading/python/python-graders.js'
+import type { PythonLimits } from './grading/python/python-process.js'
 
 export interface PythonAccess {
   /** @throws {AppError} `python_graders_disabled`, also where walls are needed and there are none */
@@ -27,7 +27,7 @@ export function createPythonAccess(
   let opening: Promise<PythonGraders> | null = null
 
   async function load(): Promise<PythonGraders> {
-    const { createPythonGraders } = await import('#sdk/graders/python/python-graders.js')
+    const { createPythonGraders } = await import('./grading/python/python-graders.js')
     const graders = createPythonGraders({
       ...{ python, environment, walls: allowed === 'unconfined' ? 'none' : 'needed' },
       hidden: [dirname(context.preparedDir), dirname(resolvePaths(environment).configFile)],

@@ -1,10 +1,10 @@
 /**
  * What was graded, in the form that OpenAI answers with: the server and the command line say the same.
  */
-import type { Graded } from '#sdk/graders/grade.js'
-import { toErrorFields } from '#sdk/graders/grade-errors.js'
-import type { TokenUsage } from '#sdk/graders/model-grader.js'
-import type { Grader } from '#sdk/graders/spec.js'
+import type { Graded } from './grading/grade.js'
+import { toErrorFields } from './grading/grade-errors.js'
+import type { TokenUsage } from './grading/model-grader.js'
+import type { Grader } from './grading/spec.js'
 
 /** @param seconds how long it took */
 export function toRunResult(grader: Grader, graded: Graded, seconds: number) {

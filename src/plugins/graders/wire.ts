@@ -1,5 +1,5 @@
 /**
- * OpenAI's graders/run and graders/validate. A grader's own fields are read by `sdk/graders/spec.ts`, which names
+ * OpenAI's graders/run and graders/validate. A grader's own fields are read by `plugins/graders/grading/spec.ts`, which names
  * what is wrong by its path.
  */
 import { z } from 'zod'

@@ -7,12 +7,12 @@ import { createRng } from '#base/util/rng.js'
 import type { ColumnMap } from '#cli/input/column-map.js'
 import { createProblems, displayPath, openInput } from '#cli/input/input-file.js'
 import { readMappedRows } from '#cli/input/mapped-rows.js'
-import { hasAnswer } from '#cli/rollout/reward.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import type { Io } from '#cli/terminal/io.js'
 import { createRowConverter, purposeOf } from '#contract/wire/training/row-forms/convert-rows.js'
 import { isLabelled } from '#contract/wire/training/row-forms/forms.js'
 import type { RowPurpose } from '#contract/wire/training/row-forms/purposes.js'
+import { hasAnswer } from '#plugins/rollout/reward.js'
 import type { Source } from './task.js'
 
 /** Rows that a small base model trains on in about ten minutes of two cores. */

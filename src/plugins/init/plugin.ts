@@ -5,6 +5,7 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const init = definePlugin({
   name: 'init',
+  needs: ['rollout'],
   commands: {
     after: 'serve',
     rows: [

@@ -6,7 +6,7 @@ import { AppError } from '#base/errors/errors.js'
 import { formulaGradient } from '#base/formula/evaluate.js'
 import { composeFormula, type Formula, inputsOf, traceFormula } from '#base/formula/formula.js'
 import type { LossDefinition } from '#contract/jobs/losses.js'
-import { inputOf, type LossFunction, type SampledRow } from '#sdk/rl/session-rows.js'
+import { inputOf, type LossFunction, type SampledRow } from '#plugins/rl-library/session-rows.js'
 
 /** Of losses that clip and name no range of their own, as in jobs. */
 const RANGE = 0.2

@@ -5,6 +5,7 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const literature = definePlugin({
   name: 'literature',
+  needs: ['rl-library'],
   losses: async () => [
     ...(await import('./policy.js')).POLICY_LOSSES,
     ...(await import('./preference.js')).PREFERENCE_LOSSES,

@@ -21,7 +21,7 @@ export interface LoopSpec {
   /** The same form; null: `heldOutRows` rows of the prompts are held out, chosen by the seed. */
   readonly heldOutFileId: string | null
   readonly heldOutRows: number
-  /** A grader of `sdk/graders/spec.ts`, checked. */
+  /** A grader of `plugins/graders/grading/spec.ts`, checked. */
   readonly grader: JsonObject
   /** Of chat completions; null: text. */
   readonly responseFormat: JsonObject | null

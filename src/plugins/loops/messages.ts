@@ -3,7 +3,7 @@
  * it does is asked of the public API.
  */
 import type { JsonObject } from '#base/util/json.js'
-import type { Graded } from '#sdk/graders/grade.js'
+import type { Graded } from '#plugins/graders/grading/grade.js'
 import type { LoopEvent, LoopExamples, LoopPhase, LoopSpec, LoopStep } from './loop-service.js'
 import type { ToolCallRequest } from './tools.js'
 

@@ -7,7 +7,7 @@ import type { webhookSettings } from '../webhooks/settings.js'
 
 export const loops = definePlugin({
   name: 'loops',
-  needs: ['webhooks'],
+  needs: ['webhooks', 'rl-library', 'graders', 'rollout'],
   endpoints: async () => (await import('./endpoints.js')).loopEndpoints,
   start: async (core: PluginStart<typeof webhookSettings>) => (await import('./start.js')).startLoops(core),
   handlers: async (service) => (await import('./handlers.js')).loopHandlers(service),

@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import { isJsonObject, type JsonValue } from '#base/util/json.js'
-import { postJson } from '#sdk/graders/endpoint.js'
+import { postJson } from '#plugins/graders/grading/endpoint.js'
 import { type AddressRules, createAddressRules } from '#service/operations/address-rules.js'
 import type { ServiceContext } from '#service/operations/context.js'
 

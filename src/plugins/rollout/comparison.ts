@@ -3,9 +3,9 @@
  * answers. The statistics are those of `base/statistics/paired.ts`; the server uses the same for what was logged.
  */
 import { byDifference, comparePairs, outcomeOf, type PairedMeans } from '#base/statistics/paired.js'
-import type { PromptRow } from '#cli/rollout/prompt-file.js'
 import type { TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import { type Example, examplesOf } from './examples.js'
+import type { PromptRow } from './prompt-file.js'
 
 /** One prompt: the first answers of both, and the mean rewards of all of them. */
 export interface Pair {

@@ -2,9 +2,9 @@
  * Answers with what they were asked and their reward, for a person to read and for a file.
  */
 import type { JsonObject } from '#base/util/json.js'
-import type { PromptRow } from '#cli/rollout/prompt-file.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import type { Message, Trajectory, TrajectoryGroup } from '#sdk/rl/trajectory.js'
+import type { PromptRow } from './prompt-file.js'
 
 export interface Example {
   readonly messages: readonly Message[]

@@ -5,6 +5,8 @@ import { definePlugin } from '#service/define-plugin.js'
 
 export const rollout = definePlugin({
   name: 'rollout',
+  needs: ['rl-library', 'graders'],
+  commandParts: [{ of: 'train rl', load: async () => (await import('./train/train-rl.js')).trainByRewards }],
   commands: {
     after: 'chat',
     rows: [

@@ -2,12 +2,12 @@
  * What a measurement means, and the command that follows from it: one sentence at every number.
  */
 
-import type { RolloutPlan } from '#cli/rollout/sample.js'
 import { formatNumber } from '#cli/terminal/format.js'
 import { command } from '#contract/wire/command-words.js'
 import { shareOfRange } from '#formats/rows/reward-range.js'
 import type { LikelyFiles } from './likely-files.js'
 import type { Missing } from './missing.js'
+import type { RolloutPlan } from './sample.js'
 
 /** Share of the range from which prompts count as learned, and below which rewards have too little to raise. */
 const [LEARNED, TOO_LITTLE] = [0.95, 0.025]

@@ -4,7 +4,7 @@
 
 import { flag, longName } from '#cli/command/flags.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import { DISTILL_DEFAULTS } from '#sdk/rl/distill.js'
+import { DISTILL_DEFAULTS } from '#plugins/rl-library/distill.js'
 
 /** Questions side by side: hosted teachers limit them. */
 export const DEFAULT_QUESTIONS = 8

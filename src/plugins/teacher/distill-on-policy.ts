@@ -4,13 +4,13 @@
 
 import type { CommandContext } from '#cli/command/context.js'
 import { resolveServed } from '#cli/names/model-reference.js'
-import type { PromptRow } from '#cli/rollout/prompt-file.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import type { Model } from '#contract/wire/models.js'
+import { distillOnPolicy } from '#plugins/rl-library/distill.js'
+import { TrainableModel } from '#plugins/rl-library/model.js'
+import type { PromptRow } from '#plugins/rollout/prompt-file.js'
 import type { Client } from '#sdk/client/client.js'
-import { distillOnPolicy } from '#sdk/rl/distill.js'
-import { TrainableModel } from '#sdk/rl/model.js'
 import { DEFAULT_ANSWER_TOKENS } from './distill-flags.js'
 
 export async function trainOnPolicy(

@@ -1,11 +1,12 @@
 /**
  * Distillation: a small model is trained on what a stronger one says. Teachers themselves are the library's
- * (`sdk/rl/teacher.ts`).
+ * (`plugins/rl-library/teacher.ts`).
  */
 import { definePlugin } from '#service/define-plugin.js'
 
 export const teacher = definePlugin({
   name: 'teacher',
+  needs: ['rl-library', 'rollout'],
   commands: {
     after: 'train dpo',
     rows: [

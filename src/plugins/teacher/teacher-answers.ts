@@ -11,7 +11,7 @@ import { toWriteError } from '#base/errors/file-errors.js'
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { writeWhole } from '#base/write-whole.js'
 import { UsageError } from '#cli/terminal/errors.js'
-import type { Lesson } from '#sdk/rl/teacher.js'
+import type { Lesson } from '#plugins/rl-library/teacher.js'
 import type { Message } from '#sdk/rl/trajectory.js'
 
 export interface TeacherAnswers {

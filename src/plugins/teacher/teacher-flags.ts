@@ -7,8 +7,8 @@ import { flag } from '#cli/command/flags.js'
 import { readKeyFile, requireKey } from '#cli/config/credentials.js'
 import { resolveServed } from '#cli/names/model-reference.js'
 import { UsageError } from '#cli/terminal/errors.js'
+import { createServedTeacher, createTeacher, type Teacher } from '#plugins/rl-library/teacher.js'
 import type { Client } from '#sdk/client/client.js'
-import { createServedTeacher, createTeacher, type Teacher } from '#sdk/rl/teacher.js'
 
 export const teacherFlags = {
   teacher: flag.required(

@@ -1,7 +1,7 @@
 /** A server of the OpenEnv kind: one session an episode, actions in every form, its capacity respected, its failures named. */
 import { afterEach, expect, test } from 'vitest'
 import { type EnvironmentOptions, openEnvironment } from '#plugins/environments/open.js'
-import { gather } from '#sdk/rl/gather.js'
+import { gather } from '#plugins/rl-library/gather.js'
 import { episodesOf } from './support/episodes.js'
 import { type FakeOpenEnv, type Fault, FORM, startFakeOpenEnv } from './support/fake-openenv.js'
 import { type Said, scriptedModel } from './support/scripted-model.js'

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { gradeWith } from '#sdk/graders/grade-with.js'
+import { gradeWith } from '#plugins/graders/grading/grade-with.js'
 import { noWalls, PYTHON } from '../../support/python-walls.js'
 import { runCli, unreachable } from '../../support/service/run-cli.js'
 

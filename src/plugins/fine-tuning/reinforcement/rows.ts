@@ -6,9 +6,9 @@ import { AppError, DataError, InvalidRequestError } from '#base/errors/errors.js
 import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { checkMessages, checkTools, readJsonLines, rowAt } from '#formats/rows/examples/sft-example.js'
 import { lineError } from '#formats/rows/json-lines.js'
-import { rowPathsOf } from '#sdk/graders/check.js'
-import type { Grader } from '#sdk/graders/spec.js'
-import { valueAt } from '#sdk/graders/template.js'
+import { rowPathsOf } from '#plugins/graders/grading/check.js'
+import type { Grader } from '#plugins/graders/grading/spec.js'
+import { valueAt } from '#plugins/graders/grading/template.js'
 import { formatProblem } from './response-format.js'
 
 const ROLES = ['system', 'developer', 'user', 'assistant', 'tool']

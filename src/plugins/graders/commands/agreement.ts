@@ -8,8 +8,8 @@ import { isJsonObject, type JsonObject } from '#base/util/json.js'
 import { displayPath } from '#cli/input/input-file.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber } from '#cli/terminal/format.js'
-import type { Graded } from '#sdk/graders/grade.js'
 import { type Correlation, pearson, spearman } from '../correlation.js'
+import type { Graded } from '../grading/grade.js'
 
 /** An answer with the score that somebody gave it. */
 interface ScoredRow {

@@ -3,8 +3,8 @@
  */
 import type { JsonObject } from '#base/util/json.js'
 import type { Model } from '#contract/wire/models.js'
+import { nameMeasurement } from '#plugins/rl-library/measurement.js'
 import { ApiError } from '#sdk/client/errors.js'
-import { nameMeasurement } from '#sdk/rl/measurement.js'
 import type { TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import type { LoopStep } from '../loop-service.js'
 import { type Facts, factsOf, metricsData } from './metrics.js'

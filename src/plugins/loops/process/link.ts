@@ -2,7 +2,7 @@
  * The process's end of the channel to its server: questions with their answers, by number.
  */
 import { createDeferred } from '#base/util/deferred.js'
-import type { Graded } from '#sdk/graders/grade.js'
+import type { Graded } from '#plugins/graders/grading/grade.js'
 import type { FromProcess, LoopOrder, LoopQuestion, LoopReport, ToProcess } from '../messages.js'
 import type { ToolAnswer, ToolCallRequest } from '../tools.js'
 

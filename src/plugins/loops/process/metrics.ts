@@ -3,8 +3,8 @@
  * is left out; our own numbers follow.
  */
 import type { JsonObject } from '#base/util/json.js'
-import type { TokenUsage } from '#sdk/graders/model-grader.js'
-import type { Grader } from '#sdk/graders/spec.js'
+import type { TokenUsage } from '#plugins/graders/grading/model-grader.js'
+import type { Grader } from '#plugins/graders/grading/spec.js'
 import { mean } from '#sdk/rl/trajectory.js'
 import { type GradedAnswer, partsOfGrader } from './grading.js'
 

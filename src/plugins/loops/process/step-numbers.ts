@@ -3,7 +3,7 @@
  * with what each grader said of them.
  */
 import type { JsonObject } from '#base/util/json.js'
-import type { Grader } from '#sdk/graders/spec.js'
+import type { Grader } from '#plugins/graders/grading/spec.js'
 import type { Message, TrajectoryGroup } from '#sdk/rl/trajectory.js'
 import type { LoopExample, LoopExamples } from '../loop-service.js'
 import { type GradedAnswer, partsOfGrader } from './grading.js'

@@ -2,7 +2,7 @@
  * One step of a loop: sample, grade, train, and measure where it is time.
  */
 import { countTraining, estimatorOf } from '#formats/rows/which-train.js'
-import { sayOfGroups } from '#sdk/rl/diagnose.js'
+import { sayOfGroups } from '#plugins/rl-library/diagnose.js'
 import { groupsFile } from '../messages.js'
 import { evaluate, round, toStep } from './evaluating.js'
 import type { GradedAnswer } from './grading.js'

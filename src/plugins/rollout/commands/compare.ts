@@ -4,12 +4,12 @@
 import { defineCommand } from '#cli/command/define-command.js'
 import { argument, flag } from '#cli/command/flags.js'
 import { resolveServed } from '#cli/names/model-reference.js'
-import { rolloutFlags } from '#cli/rollout/flags.js'
-import { planRollout, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { compareGroups, type Pair } from '../comparison.js'
 import { sayExample } from '../examples.js'
+import { rolloutFlags } from '../flags.js'
+import { planRollout, sampleGroups, summarize } from '../sample.js'
 
 export const compare = defineCommand({
   path: ['compare'],

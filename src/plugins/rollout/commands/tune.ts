@@ -7,12 +7,21 @@ import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
 import { flag } from '#cli/command/flags.js'
 import { findModel } from '#cli/names/model-reference.js'
-import { rolloutFlags } from '#cli/rollout/flags.js'
-import { planRollout, sampleGroups, summarize } from '#cli/rollout/sample.js'
 import { UsageError } from '#cli/terminal/errors.js'
 import { formatNumber, plural } from '#cli/terminal/format.js'
 import { hyperparameterFlags, parseTrainedModel, trainedModel } from '#cli/training/flags.js'
 import { collectHyperparameters } from '#cli/training/submission.js'
+import { publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
+import { command } from '#contract/wire/command-words.js'
+import type { Model } from '#contract/wire/models.js'
+import { sayOfGroups } from '#plugins/rl-library/diagnose.js'
+import { TrainableModel } from '#plugins/rl-library/model.js'
+import type { Client } from '#sdk/client/client.js'
+import { inferenceName } from '#sdk/client/inference-name.js'
+import { parametersOf } from '#sdk/client/model-size.js'
+import { collectPages } from '#sdk/client/pages.js'
+import { rolloutFlags } from '../flags.js'
+import { planRollout, sampleGroups, summarize } from '../sample.js'
 import {
   bestOf,
   forkName,
@@ -23,16 +32,7 @@ import {
   sayTrial,
   splitPrompts,
   type Trial,
-} from '#cli/training/tuning.js'
-import { publishedRate, sizeDefaults } from '#contract/jobs/size-defaults.js'
-import { command } from '#contract/wire/command-words.js'
-import type { Model } from '#contract/wire/models.js'
-import type { Client } from '#sdk/client/client.js'
-import { inferenceName } from '#sdk/client/inference-name.js'
-import { parametersOf } from '#sdk/client/model-size.js'
-import { collectPages } from '#sdk/client/pages.js'
-import { sayOfGroups } from '#sdk/rl/diagnose.js'
-import { TrainableModel } from '#sdk/rl/model.js'
+} from '../tuning.js'
 
 const MS_PER_MINUTE = 60_000
 

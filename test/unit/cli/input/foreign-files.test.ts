@@ -4,10 +4,10 @@
  */
 import { Readable } from 'node:stream'
 import { describe, expect, test } from 'vitest'
+import { readPrompts } from '#plugins/rollout/prompt-file.js'
 import { checkConversations } from '../../../../src/cli/input/conversation-file.js'
 import { readTrainingRows } from '../../../../src/cli/input/convert-file.js'
 import { readTrajectoryFile } from '../../../../src/cli/input/trajectory-file.js'
-import { readPrompts } from '../../../../src/cli/rollout/prompt-file.js'
 import { createIo } from '../../../../src/cli/terminal/io.js'
 import { runCli } from '../../../support/service/run-cli.js'
 import { MODEL, page, scriptedService } from '../../../support/service/scripted-service.js'

@@ -4,9 +4,9 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { captureFetch } from '#plugins/rl-library/capture.js'
 import { createHttp } from '#sdk/client/http.js'
 import { type Fetch, getJson, lightFetch } from '#sdk/client/light-fetch.js'
-import { captureFetch } from '#sdk/rl/capture.js'
 import { Trajectory } from '#sdk/rl/trajectory.js'
 
 let server: Server

@@ -3,7 +3,7 @@
  */
 import { describe, expect, it } from 'vitest'
 import { checkRows } from '#plugins/fine-tuning/reinforcement/rows.js'
-import { readGrader } from '#sdk/graders/spec.js'
+import { readGrader } from '#plugins/graders/grading/spec.js'
 
 const user = { role: 'user', content: 'Capital of France?' }
 const check = { type: 'string_check', operation: 'eq', input: '{{sample.output_text}}' }

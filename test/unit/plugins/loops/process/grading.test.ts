@@ -1,6 +1,6 @@
 /** The most that a grader gives, against the reward of every corner by hand. */
 import { expect, test } from 'vitest'
-import { readGrader } from '#sdk/graders/spec.js'
+import { readGrader } from '#plugins/graders/grading/spec.js'
 import { bestReward } from '../../../../../src/plugins/loops/process/grading.js'
 
 const check = { type: 'string_check', name: 'right', input: '{{sample.output_text}}', reference: 'x', operation: 'eq' }

@@ -1,10 +1,10 @@
 /** What a step came to, by the names of OpenAI's reinforcement jobs; and which limits pause a loop. */
 import { describe, expect, it } from 'vitest'
+import { readGrader } from '#plugins/graders/grading/spec.js'
 import type { GradedAnswer } from '#plugins/loops/process/grading.js'
 import { factsOf, graderTokensOf, metricsData } from '#plugins/loops/process/metrics.js'
 import { assertGraded } from '#plugins/loops/process/step.js'
 import { reachedLimit } from '#plugins/loops/storage/reports.js'
-import { readGrader } from '#sdk/graders/spec.js'
 
 const right = { type: 'string_check', name: 'right', operation: 'eq', input: 'a', reference: 'a' }
 const judge = { type: 'score_model', name: 'judge', model: 'm', input: [{ role: 'user', content: 'x' }] }

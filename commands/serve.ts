@@ -7,7 +7,7 @@ import { mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
-import { usableCores } from '#base/machine/cores.js'
+import { jobsAtOnce, usableCores } from '#base/machine/cores.js'
 import { isLoopbackUrl } from '#base/util/loopback.js'
 import type { CommandContext } from '#cli/command/context.js'
 import { defineCommand } from '#cli/command/define-command.js'
@@ -104,6 +104,7 @@ export const serve = defineCommand({
           `  Data    ${dataDir}`,
           `          ${plural(modelCount, 'model')}, ${plural(baseModelCount, 'base model')}`,
           `  Device  ${describeDevice(service.device, settings.threads)}, precision ${settings.precision}`,
+          `  Jobs    ${describeJobs(settings.trainWorkers)}`,
           `  Key     ${apiKeyFile}`,
           `  Docs    ${service.url}/docs`,
           'Press Ctrl-C to stop.',
@@ -186,6 +187,13 @@ async function pageAddress(service: Pick<Service, 'url' | 'signInCode' | 'home'>
 /** The runtime takes every core unless it is told otherwise. */
 function describeThreads(threads: number | null): string {
   return threads === null ? `all ${plural(usableCores(), 'core')}` : plural(threads, 'thread')
+}
+
+function describeJobs(workers: number | null): string {
+  if (workers === 0) return 'train on other machines alone'
+  const count = workers ?? jobsAtOnce()
+  const size = count === 1 ? 'one at a time' : `up to ${count} side by side, as memory allows`
+  return workers === null ? `${size} (--train-workers sets another number)` : size
 }
 
 /** A job's numbers follow its threads, so more than there are cores are taken as asked for; what they cost must be said. */

@@ -6,6 +6,7 @@
 
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger, LogLevel } from '#base/logging/logger.js'
+import { jobsAtOnce } from '#base/machine/cores.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { SERVICE_SETTINGS, type ServiceSettingName, type ServiceSettingValues } from '#contract/settings/service.js'
 import type { Bounds, SettingRow } from '#contract/settings/setting.js'
@@ -76,7 +77,10 @@ export interface TunedServiceOptions extends ServiceOptions {
 }
 
 /** Settings with every default filled in; what is served, and from where, is resolved with the data directory. */
-export type ResolvedSettings = Omit<ServiceSettingValues, SpecialSetting> & { readonly logLevel: LogLevel }
+export type ResolvedSettings = Omit<ServiceSettingValues, SpecialSetting | 'trainWorkers'> & {
+  readonly trainWorkers: number
+  readonly logLevel: LogLevel
+}
 
 /**
  * Fills in defaults.
@@ -92,7 +96,7 @@ export function resolveSettings(options: ServiceSettings): ResolvedSettings {
     if ('bounds' in row && row.bounds !== undefined) requireWithin(name, value, row.bounds)
     resolved[name] = value
   }
-  return resolved as ResolvedSettings
+  return { ...resolved, trainWorkers: options.trainWorkers ?? jobsAtOnce() } as ResolvedSettings
 }
 
 /** Programs in JavaScript reach this without a type checker. */

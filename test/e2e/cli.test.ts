@@ -132,7 +132,11 @@ describe('serve without what it needs, and beside what there is', () => {
       if (text.includes('Press Ctrl-C')) child.kill('SIGTERM')
     })
     const { stderr } = await finished
-    expect(stderr).toMatch(/Data +\S+\n +0 models, 1 base model\n +Device +CPU, 1 thread, precision auto\n/)
+    expect(stderr).toMatch(
+      /Data +\S+\n +0 models, 1 base model\n +Device +CPU, 1 thread, precision auto\n +Jobs +[^\n]+\n/,
+    )
+    const jobs = usableCores() === 1 ? 'one at a time' : 'up to 2 side by side, as memory allows'
+    expect(stderr).toContain(`  Jobs    ${jobs} (--train-workers sets another number)\n`)
     expect(stderr).not.toContain('warning:')
   })
   test('more threads than cores are taken, and a warning names the cores', async () => {

@@ -4,8 +4,10 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { DEFAULT_SERVER_URL } from '../../src/contract/settings/service.js'
 import { type CliProcess, cli, createHome, startCli } from '../support/service/cli-process.js'
 import { isAlive } from '../support/service/is-alive.js'
+import { runCli } from '../support/service/run-cli.js'
 import { until } from '../support/until.js'
 
 const BASE = ['--base-model', 'trainyard/tiny-random', '--seed', '1']
@@ -134,6 +136,25 @@ describe('with a server', () => {
     expect((await cli(['demo', '--task', 'no-such'], { home: home.path })).exitCode).toBe(2)
     const models = await cli(['models', 'list', '--json', '--server', url], { home: home.path })
     expect(models.stdout).not.toContain('demo-brief-2')
+  })
+  test('that takes no key of ours it is left alone, and the demo brings its own', async () => {
+    const listed = () => cli(['models', 'list', '--json', '--server', url], { home: home.path })
+    const before = await listed()
+    const own = createHome()
+    try {
+      const run = await runCli(['demo', ...SHORT], {
+        env: { PATH: process.env['PATH'] ?? '', HOME: own.path, TRAINYARD_BASE_MODELS: 'trainyard/tiny-random' },
+        // it is at the default address, which somebody else of this machine may hold
+        fetch: (to, init) => fetch(to.replace(DEFAULT_SERVER_URL, url), init),
+      })
+      expect(run.exitCode, run.stderr).toBe(0)
+      expect(run.stderr).toContain(`${DEFAULT_SERVER_URL} is a server that takes no key of yours: it is left alone`)
+      expect(run.stdout).toMatch(/\nHeld-out reward .* after 1 step and /)
+      expect(run.stdout).toContain('trainyard serve')
+      expect(await listed()).toEqual(before)
+    } finally {
+      own.remove()
+    }
   })
 })
 

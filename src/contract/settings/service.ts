@@ -150,14 +150,14 @@ export const SERVICE_SETTINGS = defineSettings({
     summary:
       'who computes answers: this machine, engine nodes (trainyard engine-node), or with auto this machine where no node serves the model',
   },
-  /** Jobs that train side by side; 0 trains nothing here. */
+  /** Jobs that train side by side; 0 trains nothing here. Default null: as many as fill the cores (`base/machine/cores.ts`). */
   trainWorkers: {
     key: 'train-workers',
     type: 'integer',
-    default: 1,
+    default: null,
     bounds: { min: 0, max: 64 },
-    hidesDefault: true,
-    summary: 'training jobs and sessions that run side by side',
+    whenAbsent: '2, on one core 1',
+    summary: 'training jobs and sessions that run side by side, as far as memory allows',
   },
   /** `ray://head:8265?…`: workers on other machines that are started and ended as there is work. Default null: only those that somebody starts. */
   workers: {

@@ -73,6 +73,8 @@ export async function createTestService({ installed, ...options }: TestServiceOp
       port: 0,
       logger: createLogger({ level: 'silent' }),
       baseModels: ['trainyard/tiny-random'],
+      // what waits for a place does so on any machine
+      trainWorkers: 1,
       ...options,
       database,
       singleServer: database !== null && options.blobStore == null,

@@ -70,7 +70,8 @@ export async function startKillableServer(options: KillableServerOptions): Promi
   const ofDirectory = rest.database === undefined ? await testDatabaseOf(rest.dataDir) : null
   const service = ofDirectory === null ? rest : { singleServer: true, ...rest, database: ofDirectory }
   const level = onLog === undefined ? 'silent' : 'info'
-  const args = [SCRIPT, JSON.stringify(service), level, String(drainMs)]
+  // what waits for a place does so on any machine
+  const args = [SCRIPT, JSON.stringify({ trainWorkers: 1, ...service }), level, String(drainMs)]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   createInterface({ input: child.stderr }).on('line', (line) => onLog?.(line))

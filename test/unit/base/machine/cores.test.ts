@@ -1,7 +1,7 @@
 /** Cores of a container, from files as Linux shows them. */
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { usableCores } from '#base/machine/cores.js'
+import { jobsAtOnce, usableCores } from '#base/machine/cores.js'
 import { linuxRoot } from '../../../support/linux-root.js'
 
 const V2 = { 'proc/self/cgroup': '0::/system.slice/trainyard.service\n' }
@@ -41,4 +41,12 @@ describe('usable cores', () => {
   ])('where %s', (_, files, expected) => {
     expect(usableCores({ root: linuxRoot(files), parallelism: 16 })).toBe(expected)
   })
+})
+
+it.each([
+  [1, 1],
+  [2, 2],
+  [16, 2],
+])('%i cores train %i jobs side by side, of which each takes half of them', (cores, jobs) => {
+  expect(jobsAtOnce(cores)).toBe(jobs)
 })

@@ -68,11 +68,11 @@ describe.skipIf(CHROMIUM === null)('models as runs', () => {
     await page.goto('/ui/')
     await page.locator('summary', { hasText: 'Columns' }).click()
     await page.getByRole('checkbox', { name: 'Options that differ' }).check()
-    await page.getByRole('checkbox', { name: 'train/reward' }).check()
+    await page.getByRole('checkbox', { name: 'Reward', exact: true }).check()
     await page.waitForURL(/options=1&c=train%?2?F?\/?reward/)
     await page.locator('summary', { hasText: 'Columns' }).click()
     const head = page.locator('thead')
-    await head.getByText('train/reward').waitFor()
+    await head.getByText('Reward', { exact: true }).waitFor()
     await head.getByText('learning_rate').waitFor()
     // what is the same in all is no column
     expect(await head.getByText('adam_beta1').count()).toBe(0)

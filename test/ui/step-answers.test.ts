@@ -141,9 +141,9 @@ describe.skipIf(CHROMIUM === null)('answers beside the curve', () => {
   test('numbers of the reward that change, length, and how much was trained, are charts at first', async () => {
     const { context, page } = await open()
     const titles = await page.locator('.chart h3').allTextContents()
-    expect(titles.slice(0, 4)).toEqual(['Reward', 'train/words', 'Length of answers, tokens', 'Tokens trained'])
+    expect(titles.slice(0, 4)).toEqual(['Reward', 'Words', 'Length of answers, tokens', 'Tokens trained'])
     // it is 1 at every step
-    expect(titles).not.toContain('train/language')
+    expect(titles).not.toContain('Language')
     await context.close()
   })
 })

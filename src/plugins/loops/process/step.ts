@@ -79,7 +79,7 @@ export async function runStep(run: Run, step: number): Promise<Learned | null> {
     ...(measured === null ? {} : { examples: measured.examples }),
     used: { ...measured?.used, trainedTokens: own.trained_tokens },
     events: [
-      ...(dull === 0 ? [] : [say('warn', `nothing_to_train: ${graded.reasons.join('; ')}`, NOTHING)]),
+      ...(dull === 0 ? [] : [say('warn', `Nothing to train: ${graded.reasons.join('; ')}`, NOTHING)]),
       { type: 'metrics', level: 'info', message: sayStep(step + 1, spec.steps, graded.facts, valid), data },
       ...(measured?.events ?? []),
     ],

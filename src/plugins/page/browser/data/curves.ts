@@ -3,6 +3,7 @@
  */
 import type { MetricAxis, ModelMetrics } from '#contract/wire/model-metrics.js'
 import { formatNumber } from './format.js'
+import { metricWords } from './words.js'
 
 export type Axis = MetricAxis
 /** Lists are as long as `steps`; null where a step has none. */
@@ -91,32 +92,27 @@ export function describeCurve(
 }
 
 /** What a number is called in charts and tables. */
-export interface MetricName {
+interface MetricName {
   readonly key: string
   readonly title: string
   readonly wants: 'high' | 'low' | null
 }
 
-const KNOWN: readonly MetricName[] = [
-  { key: 'train/reward', title: 'Reward', wants: 'high' },
-  { key: 'held_out/reward', title: 'Reward, held out', wants: 'high' },
-  { key: 'val/reward', title: 'Reward, validation', wants: 'high' },
-  { key: 'train/completion_tokens', title: 'Length of answers, tokens', wants: null },
-  { key: 'loss/train', title: 'Loss', wants: 'low' },
-  { key: 'loss/val', title: 'Loss, validation', wants: 'low' },
-  { key: 'loss/kl_div', title: 'KL, sampler to learner', wants: null },
-  { key: 'loss/entropy', title: 'Entropy', wants: null },
-  { key: 'loss/grad_norm', title: 'Gradient norm', wants: null },
-  { key: 'loss/learning_rate', title: 'Learning rate', wants: null },
-  { key: 'data/step_trainer_tokens', title: 'Tokens trained', wants: null },
-]
+/** Of the others neither end is the better one by itself. */
+const WANTS: Readonly<Record<string, 'high' | 'low'>> = {
+  'train/reward': 'high',
+  'held_out/reward': 'high',
+  'val/reward': 'high',
+  'loss/train': 'low',
+  'loss/val': 'low',
+}
 /** What the service itself says of rollouts: everything else below `train/` is the reward's or the environment's own. */
 const OURS = /^train\/(?:reward|completion_tokens|reward_std_dev|exception_rate|steps_off_policy|data\/.*|.*_std_dev)$/
 /** Numbers of the user that are shown at first. */
 const MOST_OWN = 6
 
 export function nameOf(key: string): MetricName {
-  return KNOWN.find((name) => name.key === key) ?? { key, title: key, wants: null }
+  return { key, title: metricWords(key), wants: WANTS[key] ?? null }
 }
 
 /**

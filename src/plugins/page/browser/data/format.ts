@@ -30,6 +30,19 @@ export function formatNumber(value: number | null | undefined): string {
   return value.toLocaleString(LOCALE, { maximumFractionDigits: digits }).replace('-', '−')
 }
 
+/** Labels of an axis, with as many digits as tell neighbours apart. */
+export function formatTicks(values: readonly (number | null)[]): readonly string[] {
+  const known = values.filter((value) => value !== null)
+  const labels = known.map(formatNumber)
+  const steps = known.slice(1).map((value, i) => Math.abs(value - (known[i] ?? 0)))
+  const digits = Math.ceil(-Math.log10(Math.min(...steps))) + 1
+  const isClear = new Set(labels).size === labels.length || !(digits >= 0 && digits <= 12)
+  const format = { maximumFractionDigits: digits }
+  return values.map((value) =>
+    value === null ? '' : isClear ? formatNumber(value) : value.toLocaleString(LOCALE, format).replace('-', '−'),
+  )
+}
+
 export function formatCount(count: number): string {
   return count.toLocaleString(LOCALE)
 }
@@ -86,10 +99,4 @@ export function formatTime(iso: string | null | undefined, atMs: number): string
 /** Characters that turn text round, as their names: a list says what stands there, in its order. */
 export function withoutTurns(text: string): string {
   return text.replace(TURNS, (mark) => `\u2039${TURN_NAMES[mark] ?? 'turn'}\u203a`)
-}
-
-/** `gradient_step` as `Gradient step`. */
-export function toWords(name: string): string {
-  const words = name.replaceAll(/[_/]+/g, ' ').trim()
-  return words.slice(0, 1).toUpperCase() + words.slice(1)
 }

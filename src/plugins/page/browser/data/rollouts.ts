@@ -30,24 +30,3 @@ export function choiceOf(query: URLSearchParams): string {
   }
   return chosen.toString()
 }
-
-/** Reasons of the API as sentences. */
-const REASONS: Readonly<Record<string, string>> = {
-  single_trajectory: 'alone in its group',
-  equal_rewards: 'equal rewards',
-  reward_is_mean: 'its reward is the mean',
-  overlength: 'too long',
-  no_logprobs: 'no log-probabilities',
-  masked_truncated: 'cut off, and masked',
-  greedy: 'sampled at temperature 0',
-  unknown_token_text: 'unknown tokens',
-  empty_completion: 'empty answer',
-  unsupported_exchange: 'exchange without tokens',
-  left_out_message: 'message the template leaves out',
-  unrenderable: 'the template refuses it',
-  no_trainable_turn: 'nothing to train on',
-}
-
-export function reasonOf(word: string): string {
-  return REASONS[word] ?? word.replaceAll('_', ' ')
-}

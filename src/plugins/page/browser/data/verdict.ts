@@ -5,6 +5,7 @@
 import type { LogComparison } from '#contract/wire/log-comparison.js'
 import type { Curves } from './curves.js'
 import { formatNumber, plural } from './format.js'
+import { metricWords } from './words.js'
 
 export interface Evaluated {
   readonly split: string
@@ -42,7 +43,7 @@ export function verdictOf(compared: LogComparison | null, name: string): Verdict
   }
   const { a, b, split, rewards, interval, prompts } = compared
   const from = a.step === 0 ? 'the base model' : `step ${a.step}`
-  const means = `${split} reward ${formatNumber(rewards[0])} → ${formatNumber(rewards[1])} from ${from} to step ${b.step}`
+  const means = `${metricWords(`${split}/reward`)}: ${formatNumber(rewards[0])} → ${formatNumber(rewards[1])} from ${from} to step ${b.step}`
   if (interval === null) return { word: 'Cannot be said yet', why: `${means}, at ${plural(prompts, 'prompt')}.` }
   const range = `it changed by ${formatNumber(interval[0])} to ${formatNumber(interval[1])} (95%, ${plural(prompts, 'prompt')})`
   if (interval[0] > 0) return { word: 'Learns', why: `${means}; ${range}.` }

@@ -1,6 +1,7 @@
 /**
  * `/ui/data`: files with rows to train on: added, looked into, what is wrong with them by line, trained on, deleted.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
@@ -14,10 +15,12 @@ import { type FileRow, readFirstRows } from '../data/file-rows.js'
 import { formatAgo, formatBytes, formatCount, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { missingScope } from '../data/session.js'
+import { wordsOf } from '../data/words.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Title } from '../parts/layout.js'
+import { Prose } from '../parts/prose.js'
 import { Rest } from '../parts/rest.js'
 
 const MOST_FILES = 200
@@ -124,9 +127,14 @@ function Files({ files }: { readonly files: readonly FileObject[] }): JSX.Elemen
               </th>
               <td data-label="Rows">
                 {file.status === 'error' ? (
-                  <span class="status failed">cannot be trained on</span>
+                  <>
+                    <span class="status failed">cannot be trained on:</span>{' '}
+                    <span class="small">
+                      <Prose text={withoutTurns(file.status_details ?? '')} />
+                    </span>
+                  </>
                 ) : (
-                  <span class="soft">{file.purpose === 'fine-tune' ? 'can be trained on' : file.purpose}</span>
+                  <span class="soft">{file.purpose === 'fine-tune' ? 'can be trained on' : wordsOf(file.purpose)}</span>
                 )}
               </td>
               <td data-label="Size" class="number">
@@ -173,7 +181,7 @@ function Looked({ file, onDeleted }: { readonly file: FileObject; readonly onDel
       </p>
       {file.status_details !== null && (
         <p class="wrong" role="status">
-          {file.status_details}
+          <Prose text={file.status_details} />
         </p>
       )}
       <Block of={rows} height="12rem">

@@ -14,6 +14,7 @@ import { ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatAgo, formatCount, formatNumber, plural } from '../data/format.js'
 import { useLoad } from '../data/load.js'
+import { metricWords } from '../data/words.js'
 import { Block, Empty } from '../parts/block.js'
 import { Chart } from '../parts/chart.js'
 import { CopyAs } from '../parts/copy-as.js'
@@ -109,7 +110,7 @@ function BySplit(props: {
   const b = stepOf('b', steps[0])
   const curves = useCurves(model.id)
   const values = curves.data?.series[`${split}/reward`]
-  const lines = useMemo(() => [{ name: `Reward, ${split}`, values: values ?? [] }], [values, split])
+  const lines = useMemo(() => [{ name: metricWords(`${split}/reward`), values: values ?? [] }], [values, split])
   const at = nowMs()
   return (
     <>
@@ -125,7 +126,7 @@ function BySplit(props: {
       </div>
       {curves.data !== null && values !== undefined && rows.length > 1 && (
         <Chart
-          title={`Reward, ${split}`}
+          title={metricWords(`${split}/reward`)}
           positions={curves.data.steps}
           unit="step"
           steps={curves.data.steps}

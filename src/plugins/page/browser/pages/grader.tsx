@@ -13,6 +13,7 @@ import { saveBlob } from '../data/download.js'
 import { formatNumber, plural, withoutTurns } from '../data/format.js'
 import { type Grade, gradeKept, readRecord, toText, written } from '../data/grading.js'
 import { useGone, useLoad } from '../data/load.js'
+import { useModels } from '../data/model-names.js'
 import { groupsPath, jobApi } from '../data/rollouts.js'
 import { BeginWith } from '../parts/begin-with.js'
 import { Block, Command, Empty, Failure } from '../parts/block.js'
@@ -30,7 +31,9 @@ export function GraderPage(): JSX.Element {
   const path = jobApi(id, `/groups?limit=${MOST_GROUPS}&sort=-reward_std_dev`)
   const groups = useLoad(path, (signal) => ask<RolloutGroupList>(path, { signal }))
   const job = useLoad(jobApi(id), (signal) => ask<TrainingJob>(jobApi(id), { signal }))
-  const model = job.data?.model_id ?? 'my-model'
+  const models = useModels(job.data === null ? [] : [job.data])
+  const known = models.get(job.data?.model_id ?? '')
+  const model = known === undefined ? 'my-model' : `${known.project}/${known.name}`
   return (
     <>
       <Title text="Try a reward">

@@ -3,17 +3,16 @@
  */
 
 import type { ComponentChildren, JSX } from 'preact'
-import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
 import { isFinished, isTerminalEvent } from '#contract/wire/job-words.js'
 import type { Model } from '#contract/wire/models.js'
 import type { TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
-import { hrefOf, query, route, setQuery } from '../data/address.js'
+import { hrefOf, route } from '../data/address.js'
 import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { type MetricName, spansDecades } from '../data/curves.js'
-import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural, toWords } from '../data/format.js'
+import { formatBytes, formatCount, formatNumber, formatSeconds, formatTime, plural } from '../data/format.js'
 import { useJobEvents } from '../data/job-events.js'
 import { withProgress } from '../data/job-progress.js'
 import { live } from '../data/live.js'
@@ -23,15 +22,17 @@ import { groupsPath } from '../data/rollouts.js'
 import { missingScope } from '../data/session.js'
 import { KINDS } from '../data/train/kinds.js'
 import { repeatPath } from '../data/train/repeat.js'
+import { lowerWordsOf, wordsOf } from '../data/words.js'
 import { Block, Empty, Failure } from '../parts/block.js'
-import { Chart } from '../parts/chart.js'
 import { Confirm } from '../parts/confirm.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { EpisodesOfJob } from '../parts/episodes.js'
+import { GradientCharts } from '../parts/gradient-charts.js'
 import { Progress, remaining, StatusTag } from '../parts/job-line.js'
 import { Title } from '../parts/layout.js'
 import { LiveMark } from '../parts/live-mark.js'
 import { LiveLog, type LogLine } from '../parts/log.js'
+import { Name, Prose } from '../parts/prose.js'
 import { TrainedRows } from '../parts/trained-rows.js'
 
 const REFRESH_MS = 1500
@@ -139,14 +140,22 @@ function Shown(props: {
       )}
       {job.error_message !== null && (
         <div class="failure" role="alert">
-          <p>{job.error_message}</p>
-          {job.error_code !== null && <p class="soft small">{job.error_code}</p>}
+          <p>
+            <Prose text={job.error_message} />
+          </p>
+          {job.error_code !== null && (
+            <p class="soft small">
+              <code>{job.error_code}</code>
+            </p>
+          )}
         </div>
       )}
       {job.warnings.length > 0 && (
         <ul class="warnings open">
           {job.warnings.map((warning) => (
-            <li key={warning}>{warning}</li>
+            <li key={warning}>
+              <Prose text={warning} />
+            </li>
           ))}
         </ul>
       )}
@@ -271,90 +280,12 @@ function Figures({
           <dd class="small">
             {Object.entries(job.report.seconds)
               .filter(([, seconds]) => seconds >= 0.001)
-              .map(([part, seconds]) => `${part} ${formatSeconds(seconds)}`)
+              .map(([part, seconds]) => `${lowerWordsOf(part)} ${formatSeconds(seconds)}`)
               .join(' → ')}
           </dd>
         </div>
       )}
     </dl>
-  )
-}
-
-const CHARTS: readonly MetricName[] = [
-  { key: 'loss', title: 'Loss', wants: 'low' },
-  { key: 'rewards/margins', title: 'Margin of rewards', wants: 'high' },
-  { key: 'rewards/accuracies', title: 'Accuracy', wants: 'high' },
-  { key: 'entropy', title: 'Entropy', wants: null },
-  { key: 'kl_div', title: 'KL, sampler to learner', wants: null },
-  { key: 'importance_ratio_p99', title: 'Ratio, 99th percentile', wants: null },
-  { key: 'grad_norm', title: 'Gradient norm', wants: null },
-  { key: 'clipped_token_fraction', title: 'Clipped tokens', wants: null },
-]
-/** Every other number of a gradient step is a chart of its own, where it is asked for. */
-const isCounter = (key: string): boolean => /^(step|epoch|num_|progress)/.test(key)
-
-function GradientCharts({ events }: { readonly events: readonly TrainingEvent[] }): JSX.Element | null {
-  const steps = useMemo(() => events.filter(({ type }) => type === 'gradient_step'), [events])
-  const positions = useMemo(() => steps.map((_, i) => i + 1), [steps])
-  const others = Object.entries(steps.at(-1)?.data ?? {})
-    .filter(([key, value]) => typeof value === 'number' && !isCounter(key) && CHARTS.every((each) => each.key !== key))
-    .map(([key]) => key)
-    .sort()
-  const chosen = others.filter((key) => query.value.getAll('k').includes(key))
-  const charts = useMemo(
-    () =>
-      [...CHARTS, ...chosen.map((key): MetricName => ({ key, title: key, wants: null }))]
-        .map(({ key, title, wants }) => ({
-          key,
-          title,
-          wants,
-          lines: [{ name: title, values: steps.map(({ data }) => (typeof data[key] === 'number' ? data[key] : null)) }],
-        }))
-        .filter(({ lines }) => lines.some(({ values }) => values.some((value) => value !== null))),
-    [steps, chosen.join()],
-  )
-  if (charts.length === 0) return null
-  return (
-    <section class="stack" aria-labelledby="gradient-steps">
-      <h2 id="gradient-steps">Gradient steps</h2>
-      {others.length > 0 && (
-        <details class="picker">
-          <summary>More numbers</summary>
-          <fieldset class="menu">
-            <legend class="visually-hidden">More numbers</legend>
-            {others.map((key) => (
-              <label key={key}>
-                <input
-                  type="checkbox"
-                  checked={chosen.includes(key)}
-                  onChange={() =>
-                    setQuery({ k: chosen.includes(key) ? chosen.filter((name) => name !== key) : [...chosen, key] })
-                  }
-                />
-                <span>{key}</span>
-              </label>
-            ))}
-          </fieldset>
-        </details>
-      )}
-      <div class="charts small-charts">
-        {charts.map(({ key, title, wants, lines }) => (
-          <Chart
-            key={key}
-            title={title}
-            positions={positions}
-            unit="gradient step"
-            steps={positions}
-            lines={lines}
-            wants={wants}
-            smoothing={0}
-            beginsLogarithmic={lines.every(({ values }) => spansDecades(values))}
-            height={130}
-            group="job"
-          />
-        ))}
-      </div>
-    </section>
   )
 }
 
@@ -391,7 +322,7 @@ function LeftOut({ job }: { readonly job: TrainingJob }): JSX.Element | null {
       <ul>
         {left.map(({ reason, count, examples }) => (
           <li key={reason}>
-            {toWords(reason)}: {formatCount(count)}{' '}
+            {wordsOf(reason)}: {formatCount(count)}{' '}
             <span class="soft small">
               {examples.slice(0, FIRST_EXAMPLES).map((example, i) => (
                 <LeftOutExample key={example} job={job} example={example} isFirst={i === 0} />
@@ -419,16 +350,16 @@ function Options({ job, model }: { readonly job: TrainingJob; readonly model: Mo
         {rows.map(([name, value]) => (
           <div key={name} class={given.has(name) ? '' : 'soft'}>
             <dt>
-              <code>{name}</code>
+              <Name of={name} />
             </dt>
             <dd>
-              {value === null
-                ? 'not set'
-                : typeof value === 'string'
-                  ? value
-                  : typeof value === 'number'
-                    ? formatNumber(value)
-                    : JSON.stringify(value)}
+              {value === null ? (
+                'not set'
+              ) : typeof value === 'number' ? (
+                formatNumber(value)
+              ) : (
+                <code>{typeof value === 'string' ? value : JSON.stringify(value)}</code>
+              )}
               <span class="tag">{given.has(name) ? 'set' : 'default'}</span>
             </dd>
           </div>
@@ -462,11 +393,12 @@ function toLines(events: readonly TrainingEvent[]): readonly LogLine[] {
 function toLine(event: TrainingEvent, step: number, at: number): LogLine {
   const line = { id: event.id, time: formatTime(event.created_at, at) }
   const number = (key: string) => formatNumber(event.data[key] as number | null | undefined)
+  const count = (key: string, noun: string) => plural(Number(event.data[key] ?? 0), noun)
   switch (event.type) {
     case 'training_started':
       return {
         ...line,
-        text: `started: ${number('num_sequences')} gradient steps, ${number('num_trainable_tokens')} tokens train`,
+        text: `started: ${count('num_sequences', 'gradient step')}; tokens that train: ${number('num_trainable_tokens')}`,
       }
     case 'gradient_step': {
       const figures = [

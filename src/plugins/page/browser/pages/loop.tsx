@@ -5,12 +5,13 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { command } from '#contract/wire/command-words.js'
+import type { FileObject } from '#contract/wire/files.js'
 import type { Model } from '#contract/wire/models.js'
 import { hrefOf, route } from '../data/address.js'
 import { type ApiError, toApiError } from '../data/api-error.js'
 import { ask, askAll } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
-import { formatCount, formatNumber, formatSeconds, formatTime } from '../data/format.js'
+import { formatCount, formatNumber, formatSeconds, formatTime, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import {
   isOver,
@@ -39,6 +40,7 @@ import { LoopProgress } from '../parts/loops/progress.js'
 import { Spent } from '../parts/loops/spent.js'
 import { LoopSteps } from '../parts/loops/steps.js'
 import { DoesItLearn } from '../parts/model-header.js'
+import { Name, Prose } from '../parts/prose.js'
 
 const POINTS = 500
 
@@ -90,8 +92,12 @@ function Shown({ loop, onChange }: { readonly loop: Loop; readonly onChange: () 
       </p>
       {loop.error !== null && (
         <div class="failure" role="alert">
-          <p>{loop.error.message}</p>
-          <p class="soft small">{loop.error.code}</p>
+          <p>
+            <Prose text={loop.error.message} />
+          </p>
+          <p class="soft small">
+            <code>{loop.error.code}</code>
+          </p>
         </div>
       )}
       {model.data !== null && <DoesItLearn model={model.data} />}
@@ -265,6 +271,19 @@ const CHOSEN = [
   'config',
 ] as const
 
+/** By its name, where it is still there. */
+function FileLink({ id }: { readonly id: string }): JSX.Element {
+  const file = useLoad(`file ${id}`, (signal) => ask<FileObject>(`/v1/files/${encodeURIComponent(id)}`, { signal }))
+  const name = file.data?.filename ?? (file.error === null ? '…' : 'a file that is gone')
+  return (
+    <>
+      <a href={hrefOf(`/data?file=${encodeURIComponent(id)}`)} title={id}>
+        {withoutTurns(name)}
+      </a>{' '}
+    </>
+  )
+}
+
 function Options({ loop }: { readonly loop: Loop }): JSX.Element {
   const files = [loop.prompts_file, loop.held_out_file].flatMap((id) => id ?? [])
   const text = (value: unknown): string =>
@@ -280,21 +299,21 @@ function Options({ loop }: { readonly loop: Loop }): JSX.Element {
       </summary>
       <dl class="pairs">
         <div>
-          <dt>rows</dt>
+          <dt>Rows</dt>
           <dd>
             {files.map((id) => (
-              <a key={id} href={hrefOf(`/data?file=${encodeURIComponent(id)}`)}>
-                {id}{' '}
-              </a>
+              <FileLink key={id} id={id} />
             ))}
           </dd>
         </div>
         {CHOSEN.map((key) => (
           <div key={key}>
             <dt>
-              <code>{key}</code>
+              <Name of={key} />
             </dt>
-            <dd>{text(loop[key])}</dd>
+            <dd>
+              <code>{text(loop[key])}</code>
+            </dd>
           </div>
         ))}
       </dl>

@@ -7,9 +7,10 @@ import { command } from '#contract/wire/command-words.js'
 import type { RolloutGroupDetail } from '#contract/wire/training/rollouts.js'
 import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
-import { formatNumber, plural, toWords, withoutTurns } from '../data/format.js'
+import { formatNumber, plural, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
-import { groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
+import { groupsPath, jobApi } from '../data/rollouts.js'
+import { lowerWordsOf, wordsOf } from '../data/words.js'
 import { Block, Empty } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Difference } from '../parts/difference.js'
@@ -66,7 +67,7 @@ function Members({ id, group }: { readonly id: string; readonly group: RolloutGr
       <p class="soft">
         {group.trajectories === 1 ? '1 trajectory' : `${group.trajectories} trajectories`} · mean reward{' '}
         {formatNumber(group.mean_reward)}, spread {formatNumber(group.reward_std_dev)}
-        {group.left_out === null ? '' : ` · taught nothing: ${reasonOf(group.left_out)}`}
+        {group.left_out === null ? '' : ` · taught nothing: ${lowerWordsOf(group.left_out)}`}
       </p>
       <div class="row options">
         <label>
@@ -97,7 +98,7 @@ function Members({ id, group }: { readonly id: string; readonly group: RolloutGr
               <span class="tag">reward {formatNumber(member.reward)}</span>
               <span class="soft small">
                 {member.advantage === null
-                  ? `does not train: ${reasonOf(member.left_out ?? '')}`
+                  ? `does not train: ${lowerWordsOf(member.left_out ?? '')}`
                   : `advantage ${formatNumber(member.advantage)} · ${plural(member.tokens, 'token')}`}
                 {member.entropy === null ? '' : ` · entropy ${formatNumber(member.entropy)}`}
                 {member.cut_off ? ' · cut off' : ''}
@@ -111,7 +112,7 @@ function Members({ id, group }: { readonly id: string; readonly group: RolloutGr
             {Object.keys(member.metrics).length > 0 && (
               <p class="soft small">
                 {Object.entries(member.metrics)
-                  .map(([name, value]) => `${name} ${formatNumber(value)}`)
+                  .map(([name, value]) => `${lowerWordsOf(name)} ${formatNumber(value)}`)
                   .join(' · ')}
               </p>
             )}
@@ -149,7 +150,7 @@ function Metadata({ of: metadata }: { readonly of: RolloutGroupDetail['metadata'
     <dl class="figures">
       {facts.map(([name, value]) => (
         <div key={name}>
-          <dt>{toWords(withoutTurns(name))}</dt>
+          <dt>{wordsOf(withoutTurns(name))}</dt>
           <dd title={value}>{withoutTurns(value.slice(0, MOST_LETTERS))}</dd>
         </div>
       ))}

@@ -13,7 +13,8 @@ import { ask } from '../data/client.js'
 import { nowMs } from '../data/clock.js'
 import { formatCount, formatNumber, formatTime, plural, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
-import { choiceOf, groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
+import { choiceOf, groupsPath, jobApi } from '../data/rollouts.js'
+import { lowerWordsOf } from '../data/words.js'
 import { Block, Empty, Failure } from '../parts/block.js'
 import { CopyAs } from '../parts/copy-as.js'
 import { Episodes } from '../parts/episodes.js'
@@ -254,7 +255,7 @@ function Groups({ id, rows }: { readonly id: string; readonly rows: readonly Rol
                 {formatNumber(group.reward_std_dev)}
               </td>
               <td data-label="Advantage" class="number">
-                {group.left_out === null ? between(group.advantage) : reasonOf(group.left_out)}
+                {group.left_out === null ? between(group.advantage) : lowerWordsOf(group.left_out)}
               </td>
               <td data-label="Tokens" class="number">
                 {between(group.tokens)}

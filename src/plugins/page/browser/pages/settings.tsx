@@ -14,6 +14,7 @@ import { nowMs } from '../data/clock.js'
 import { formatAgo } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { identity, missingScope } from '../data/session.js'
+import { wordsOf } from '../data/words.js'
 import { Block, Command } from '../parts/block.js'
 import { Confirm } from '../parts/confirm.js'
 import { Title } from '../parts/layout.js'
@@ -45,7 +46,7 @@ function Server(): JSX.Element {
           <ul class="plain">
             {checks.map((part) => (
               <li key={part.name}>
-                <span class={`status ${part.success ? 'completed' : 'failed'}`}>{part.name}</span>{' '}
+                <span class={`status ${part.success ? 'completed' : 'failed'}`}>{wordsOf(part.name)}</span>{' '}
                 <span class={part.success ? 'soft' : 'wrong'}>
                   {part.success ? part.message : part.errors.join(' ')}
                 </span>

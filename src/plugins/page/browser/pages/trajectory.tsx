@@ -9,8 +9,9 @@ import { hrefOf, query, route, setQuery } from '../data/address.js'
 import { ask } from '../data/client.js'
 import { formatNumber, plural } from '../data/format.js'
 import { useLoad } from '../data/load.js'
-import { groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
+import { groupsPath, jobApi } from '../data/rollouts.js'
 import { COLOURS, type Colour } from '../data/token-colour.js'
+import { lowerWordsOf, wordsOf } from '../data/words.js'
 import { Block, Empty } from '../parts/block.js'
 import { Conversation } from '../parts/conversation.js'
 import { CopyAs } from '../parts/copy-as.js'
@@ -74,7 +75,7 @@ function Shown({ path, trajectory }: { readonly path: string; readonly trajector
           <Empty>
             {reason === null
               ? 'No tokens were kept of it: there were too many, or an earlier attempt of the job trained them.'
-              : `It did not train (${reasonOf(reason)}), so there are no numbers of its tokens.`}
+              : `It did not train (${lowerWordsOf(reason)}), so there are no numbers of its tokens.`}
           </Empty>
         ) : (
           <>
@@ -106,7 +107,7 @@ function Facts({ trajectory }: { readonly trajectory: RolloutTrajectory }): JSX.
     ...(trajectory.shaped_reward === trajectory.reward
       ? []
       : [['Reward as shaped', formatNumber(trajectory.shaped_reward)] as const]),
-    ['Advantage', advantage === null ? `none: ${reasonOf(reason ?? '')}` : formatNumber(advantage)],
+    ['Advantage', advantage === null ? `none: ${lowerWordsOf(reason ?? '')}` : formatNumber(advantage)],
     ...(trajectory.weight === null ? [] : [['Weight', formatNumber(trajectory.weight)] as const]),
     ['Trained', plural(trajectory.tokens, 'token')],
     ...(trajectory.entropy === null ? [] : [['Entropy', formatNumber(trajectory.entropy)] as const]),
@@ -116,7 +117,7 @@ function Facts({ trajectory }: { readonly trajectory: RolloutTrajectory }): JSX.
     ...(trajectory.initial_policy_version === null
       ? []
       : [['Sampled from step', String(trajectory.initial_policy_version)] as const]),
-    ...Object.entries(trajectory.metrics).map(([name, value]) => [name, formatNumber(value)] as const),
+    ...Object.entries(trajectory.metrics).map(([name, value]) => [wordsOf(name), formatNumber(value)] as const),
     ...(trajectory.cut_off ? [['End', 'cut off by length'] as const] : []),
   ]
   return (

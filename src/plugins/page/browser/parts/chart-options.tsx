@@ -1,9 +1,11 @@
 /**
  * How charts of a page are drawn: over what, how smooth, which numbers. All of it is in the address.
  */
+
 import type { JSX } from 'preact'
 import { query, setQuery } from '../data/address.js'
 import type { Axis } from '../data/curves.js'
+import { metricWords } from '../data/words.js'
 
 interface Chosen {
   readonly axis: Axis
@@ -71,7 +73,7 @@ export function ChartOptions(props: {
           {props.all.map((key) => (
             <label key={key}>
               <input type="checkbox" checked={props.keys.includes(key)} onChange={() => toggle(key)} />
-              <span>{key}</span>
+              <span title={key}>{metricWords(key)}</span>
             </label>
           ))}
           <button type="button" onClick={() => setQuery({ k: null })}>

@@ -2,13 +2,15 @@
  * What rollouts of a job came out of: the environments they were played in, and those that failed, by kind. A failure is data:
  * it is counted, and never trained on.
  */
+
 import type { JSX } from 'preact'
 import type { RolloutGroupList } from '#contract/wire/training/rollouts.js'
 import { hrefOf } from '../data/address.js'
 import { ask } from '../data/client.js'
-import { formatCount, plural, toWords, withoutTurns } from '../data/format.js'
+import { formatCount, plural, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
 import { groupsPath, jobApi } from '../data/rollouts.js'
+import { wordsOf } from '../data/words.js'
 
 type Facts = Pick<RolloutGroupList, 'failures' | 'environments' | 'trajectory_count'>
 
@@ -38,7 +40,7 @@ export function Episodes({ of: facts }: { readonly of: Facts }): JSX.Element | n
       </div>
       {failures.map(({ type, count }) => (
         <div key={type}>
-          <dt title={withoutTurns(type)}>{toWords(withoutTurns(type))}</dt>
+          <dt title={withoutTurns(type)}>{wordsOf(withoutTurns(type))}</dt>
           <dd>{formatCount(count)}</dd>
         </div>
       ))}

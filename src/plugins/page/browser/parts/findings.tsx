@@ -1,6 +1,7 @@
 /**
  * What was found about the last jobs of a model, in the server's words, each with the buttons that do what it says.
  */
+
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Model } from '#contract/wire/models.js'
@@ -12,6 +13,7 @@ import { deedsOf, type FoundDeed, newestFindings } from '../data/findings.js'
 import { plural } from '../data/format.js'
 import { missingScope } from '../data/session.js'
 import { Failure } from './block.js'
+import { Prose } from './prose.js'
 
 /** Shown at once. */
 const FIRST = 3
@@ -51,7 +53,7 @@ export function Findings(props: { readonly jobs: readonly TrainingJob[]; readonl
               <a href={hrefOf(`/jobs/${each.job.id}`)}>
                 {each.job.step === null ? `job, ${each.job.status}` : `step ${each.job.step}`}
               </a>
-              : {each.sentence}
+              : <Prose text={each.sentence} />
               {each.jobs > 1 && <span class="soft"> (said of {plural(each.jobs, 'job')})</span>}
             </p>
             <p class="row">

@@ -1,8 +1,10 @@
 /**
  * What graders said of an answer: the score of each, what passed, and errors, each with its kind and its grader.
  */
+
 import type { JSX } from 'preact'
-import { formatNumber, toWords } from '../data/format.js'
+import { formatNumber } from '../data/format.js'
+import { lowerWordsOf } from '../data/words.js'
 
 interface Found {
   readonly sub_rewards: Readonly<Record<string, number>>
@@ -19,7 +21,7 @@ export function GraderSaid({ found }: { readonly found: Found }): JSX.Element {
     <span>
       {errors.map(({ flag, grader, message }, i) => (
         <span key={i} class="wrong">
-          {grader}: {toWords(flag).toLowerCase()}: {message}{' '}
+          {grader}: {lowerWordsOf(flag)}: {message}{' '}
         </span>
       ))}
       <span class="soft small">{said === '' && errors.length === 0 ? 'no errors' : said}</span>

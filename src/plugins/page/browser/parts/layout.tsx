@@ -89,7 +89,7 @@ function Account(): JSX.Element {
       <div class="menu">
         {who !== null && (
           <p class="soft small">
-            Key {who.key_prefix}… of {who.entity}
+            Key <code>{who.key_prefix}…</code> of {who.entity}
             {who.project == null ? '' : `, project ${who.project}`}
             <br />
             Trainyard {who.version}

@@ -1,12 +1,13 @@
 /**
  * Models as rows: what each is after, columns that were chosen, groups, those that are hidden, and what is done with several.
  */
+
 import type { JSX } from 'preact'
 import { useRef, useState } from 'preact/hooks'
 import type { ListedModel, MetricSummary } from '#contract/wire/models.js'
 import { go, hrefOf, query, setQuery } from '../data/address.js'
 import { nowMs } from '../data/clock.js'
-import { formatAgo, formatBytes, formatCount, formatNumber, plural, toWords } from '../data/format.js'
+import { formatAgo, formatBytes, formatCount, formatNumber, plural } from '../data/format.js'
 import { modelPath } from '../data/match.js'
 import {
   differingOptions,
@@ -16,6 +17,7 @@ import {
   metricsOf,
   optionText,
 } from '../data/model-columns.js'
+import { metricWords } from '../data/words.js'
 import { Sparkline } from './sparkline.js'
 import { useSteadyRows } from './steady.js'
 
@@ -36,7 +38,7 @@ function Metric({ of: found }: { readonly of: ReturnType<typeof metricOf> }): JS
   const [name, metric] = found
   return (
     <span class="spark">
-      <Sparkline name={toWords(name)} summary={metric} />
+      <Sparkline name={metricWords(name)} summary={metric} />
       {!name.endsWith('reward') && <small class="soft">loss</small>}
     </span>
   )
@@ -95,7 +97,7 @@ export function RowOptions(listed: Listed): JSX.Element {
           {metrics.map((name) => (
             <label key={name}>
               <input type="checkbox" checked={columns().includes(name)} onChange={() => toggleColumn(name)} />
-              <span>{name}</span>
+              <span title={name}>{metricWords(name)}</span>
             </label>
           ))}
         </fieldset>
@@ -154,9 +156,14 @@ function Rows(props: MoreColumns & { readonly groups: readonly ModelGroup[] }): 
               </th>
               <th scope="col">Training</th>
               <th scope="col">Held out</th>
-              {[...metrics, ...options].map((name) => (
+              {metrics.map((name) => (
+                <th scope="col" class="number" key={name} title={name}>
+                  {metricWords(name)}
+                </th>
+              ))}
+              {options.map((name) => (
                 <th scope="col" class="number" key={name}>
-                  {name}
+                  <code>{name}</code>
                 </th>
               ))}
               <th scope="col">Last active</th>

@@ -3,7 +3,7 @@
  */
 import type uPlot from 'uplot'
 import { bestOf, smooth } from '../data/curves.js'
-import { formatNumber } from '../data/format.js'
+import { formatTicks } from '../data/format.js'
 import { colourOf } from './theme.js'
 
 const LABEL_WIDTH = 7
@@ -127,7 +127,7 @@ export function optionsOf(latest: () => ChartProps, frame: Frame): uPlot.Options
       {
         ...axis,
         space: 26,
-        values: (_, splits) => splits.map((value) => (value === null ? '' : formatNumber(value))),
+        values: (_, splits) => [...formatTicks(splits)],
         size: (_, labels) => (labels ?? []).reduce((most, { length }) => Math.max(most, length), 3) * LABEL_WIDTH + 16,
       },
     ],

@@ -3,6 +3,7 @@
  * tokens, and the answers to prompts that are watched. The group is kept by its prompt, so that moving along the steps
  * compares the same question.
  */
+
 import type { JSX } from 'preact'
 import type { RolloutGroup, RolloutGroupDetail, RolloutGroupList } from '#contract/wire/training/rollouts.js'
 import type { TrainingJob } from '#contract/wire/training-jobs.js'
@@ -11,8 +12,9 @@ import { ask } from '../data/client.js'
 import { type Curves, pathOfPoint } from '../data/curves.js'
 import { formatNumber, plural, withoutTurns } from '../data/format.js'
 import { useLoad } from '../data/load.js'
-import { groupsPath, jobApi, reasonOf } from '../data/rollouts.js'
+import { groupsPath, jobApi } from '../data/rollouts.js'
 import { KINDS } from '../data/train/kinds.js'
+import { lowerWordsOf } from '../data/words.js'
 import { SaidAtStep } from './watch/said-at-step.js'
 
 /** Members of a group that are shown here, best first. */
@@ -136,7 +138,7 @@ function Members({ job, index }: { readonly job: string; readonly index: number 
             <span class="soft small">
               reward {formatNumber(member.reward)} ·{' '}
               {member.advantage === null
-                ? reasonOf(member.left_out ?? '')
+                ? lowerWordsOf(member.left_out ?? '')
                 : `advantage ${formatNumber(member.advantage)}`}{' '}
               · {plural(member.tokens, 'token')}
             </span>

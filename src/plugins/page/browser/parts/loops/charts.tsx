@@ -1,11 +1,12 @@
 /**
  * Charts of a loop: rewards of training and held-out rows, a line a grader, length of answers, errors by kind, time by phase.
  */
+
 import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
 import { go } from '../../data/address.js'
-import { toWords } from '../../data/format.js'
 import { below, type LoopMetrics, type Values } from '../../data/loops.js'
+import { wordsOf } from '../../data/words.js'
 import { Chart } from '../chart.js'
 import { type ChartLine, LOOP_STEP } from '../plot-options.js'
 
@@ -60,7 +61,7 @@ function drawnOf({ series }: LoopMetrics): readonly Drawn[] {
     )
   // a step in which a kind did not happen has no number of it
   const counted = (all: readonly ChartLine[]): readonly ChartLine[] =>
-    all.map(({ name, values }) => ({ name: toWords(name), values: values.map((value) => value ?? 0) }))
+    all.map(({ name, values }) => ({ name: wordsOf(name), values: values.map((value) => value ?? 0) }))
   const charts: readonly Drawn[] = [
     {
       title: 'Reward',

@@ -2,10 +2,12 @@
  * What a loop has used: of its limits, tokens by model that grades, errors by kind; and money, where the reader names prices.
  * They are in the address and nowhere else: the server knows none.
  */
+
 import type { JSX } from 'preact'
 import { query, setQuery } from '../../data/address.js'
-import { formatCount, formatNumber, formatSeconds, toWords } from '../../data/format.js'
+import { formatCount, formatNumber, formatSeconds } from '../../data/format.js'
 import { below, costOf, type Loop, type LoopMetrics, type ModelTokens, readPrice, tokensOf } from '../../data/loops.js'
+import { lowerWordsOf } from '../../data/words.js'
 
 /** A price in the address: a model's name, and money for a million tokens of prompts and of answers. */
 const PRICE = 'price'
@@ -44,9 +46,7 @@ export function Spent(props: { readonly loop: Loop; readonly totals: LoopMetrics
           <dd>
             {errors.length === 0
               ? 'none'
-              : errors
-                  .map((kind) => `${toWords(kind).toLowerCase()} ${formatCount(totals[`errors/${kind}`] ?? 0)}`)
-                  .join(' · ')}
+              : errors.map((kind) => `${lowerWordsOf(kind)} ${formatCount(totals[`errors/${kind}`] ?? 0)}`).join(' · ')}
           </dd>
         </div>
       </dl>

@@ -1,6 +1,7 @@
 /**
  * What Play sends beside the messages: system prompt, sampler, tools, and the form of the answer. All of it is in the address.
  */
+
 import type { JSX } from 'preact'
 import {
   FORMATS,
@@ -11,6 +12,7 @@ import {
   TOOL_CHOICES,
 } from '../../data/play/request.js'
 import { setSetting, unsavedSettings } from '../../data/play/settings.js'
+import { lowerWordsOf, wordsOf } from '../../data/words.js'
 
 const TITLES = {
   auto: 'the model decides',
@@ -37,8 +39,9 @@ export function PlaySettingsCard(props: { readonly settings: PlaySettings; reado
       <summary>
         System prompt, sampler, tools and form{' '}
         <span class="soft small">
-          temperature {heat} · top_p {nucleus} {most === undefined ? '' : `· top_k ${most} `}· at most {max} tokens ·
-          seed {seed ?? 'random'}
+          temperature {heat} · {lowerWordsOf('top_p')} {nucleus}{' '}
+          {most === undefined ? '' : `· ${lowerWordsOf('top_k')} ${most} `}· at most {max} tokens · seed{' '}
+          {seed ?? 'random'}
           {tools === '' ? '' : ' · tools'}
           {format === 'text' ? '' : ` · ${TITLES[format]}`}
         </span>
@@ -47,7 +50,7 @@ export function PlaySettingsCard(props: { readonly settings: PlaySettings; reado
         <Text name="system" title="System prompt" value={system} />
         <div class="row fields">
           <Figure name="temperature" title="Temperature" value={temperature} step="0.1" hint={heat} />
-          <Figure name="top_p" title="top_p" value={topP} step="0.05" hint={nucleus} />
+          <Figure name="top_p" title={wordsOf('top_p')} value={topP} step="0.05" hint={nucleus} />
           <Figure name="max" title="Most tokens" value={max} step="1" />
           <Figure name="seed" title="Seed" value={seed} step="1" hint="random" />
           <Choice name="format" title="The answer is" value={format} words={FORMATS} />

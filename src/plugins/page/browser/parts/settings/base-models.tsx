@@ -1,6 +1,7 @@
 /**
  * Base models of the server: what each is, how far a download is; one more from the hub or a folder of the server, and one less.
  */
+
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import type { List } from '#contract/wire/list.js'
@@ -12,6 +13,7 @@ import { useLoad } from '../../data/load.js'
 import { missingScope } from '../../data/session.js'
 import { Block, Command, Failure } from '../block.js'
 import { Confirm } from '../confirm.js'
+import { Prose } from '../prose.js'
 import { Rest } from '../rest.js'
 
 const PATH = '/v1/preview/base-models'
@@ -64,7 +66,7 @@ export function BaseModels(): JSX.Element {
                 {model.error !== null && <p class="wrong">{model.error}</p>}
                 {model.warnings.map((warning) => (
                   <p class="small" key={warning}>
-                    {warning}
+                    <Prose text={warning} />
                   </p>
                 ))}
               </li>

@@ -214,7 +214,7 @@ function AddWebhook({ onMade }: { readonly onMade: () => void }): JSX.Element {
                 setEvents(WEBHOOK_EVENTS.filter((other) => (other === name ? isWanted : events.includes(other))))
               }}
             />
-            {name}
+            <code>{name}</code>
           </label>
         ))}
       </fieldset>

@@ -1,11 +1,13 @@
 /**
  * Fields of a job's options, made of what the server lists: each with its default in sight, so that leaving it empty is a choice. Knows no option.
  */
+
 import type { JSX } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
 import type { KindOptions, TrainingOption } from '#contract/wire/training/option-list.js'
 import { formatCount } from '../../data/format.js'
 import { describeDefault, showValue } from '../../data/train/options.js'
+import { Prose } from '../prose.js'
 
 type InnerOption = Omit<TrainingOption, 'options'>
 
@@ -114,8 +116,9 @@ function Field(props: {
         </select>
       )}
       <p class="soft small" id={`${id}-what`}>
-        {option.summary}.{range}
-        {option.needs !== null && ` Without effect unless ${option.needs} is set.`}{' '}
+        <Prose
+          text={`${option.summary}.${range}${option.needs === null ? '' : ` Without effect unless ${option.needs} is set.`}`}
+        />{' '}
         <span class="tag">
           {text !== ''
             ? `you; default ${describeDefault(option)}`

@@ -2,9 +2,12 @@
  * A plan as a picture: what trains and what does not, how much memory and time it takes, what speaks against it. Every number comes
  * from the plan, and every bar shows its number.
  */
+
 import type { ComponentChildren, JSX } from 'preact'
 import type { TrainingPlan } from '#contract/wire/training/plan.js'
-import { formatBytes, formatCount, formatNumber, formatSeconds, plural, toWords } from '../../data/format.js'
+import { formatBytes, formatCount, formatNumber, formatSeconds, plural } from '../../data/format.js'
+import { lowerWordsOf } from '../../data/words.js'
+import { Prose } from '../prose.js'
 
 /** Sequences and groups that are drawn; the request gives as many as the server chose. */
 const SHOWN = 20
@@ -20,9 +23,11 @@ export function PlanPicture(props: {
       {plan.refusal !== null && (
         <div class="failure" role="alert">
           <p>
-            <strong>This job would fail at once.</strong> {plan.refusal.message}
+            <strong>This job would fail at once.</strong> <Prose text={plan.refusal.message} />
           </p>
-          <p class="soft small">{plan.refusal.code}</p>
+          <p class="soft small">
+            <code>{plan.refusal.code}</code>
+          </p>
           {props.onSentence(plan.refusal.message)}
         </div>
       )}
@@ -30,7 +35,7 @@ export function PlanPicture(props: {
         <ul class="warnings open">
           {plan.warnings.map((warning) => (
             <li key={warning}>
-              {warning} {props.onSentence(warning)}
+              <Prose text={warning} /> {props.onSentence(warning)}
             </li>
           ))}
         </ul>
@@ -40,8 +45,7 @@ export function PlanPicture(props: {
         <ul>
           {plan.left_out.map(({ reason, count, examples }) => (
             <li key={reason}>
-              Left out, {toWords(reason).toLowerCase()}: {formatCount(count)}{' '}
-              <span class="soft">{examples.join(', ')}</span>
+              Left out, {lowerWordsOf(reason)}: {formatCount(count)} <span class="soft">{examples.join(', ')}</span>
             </li>
           ))}
         </ul>
@@ -153,7 +157,7 @@ function Groups({ plan }: { readonly plan: TrainingPlan }): JSX.Element {
                   {group.left_out === null ? (
                     <Advantages values={group.advantages} most={most} />
                   ) : (
-                    `does not train: ${toWords(group.left_out).toLowerCase()}`
+                    `does not train: ${lowerWordsOf(group.left_out)}`
                   )}
                 </td>
               </tr>

@@ -5,6 +5,7 @@ import {
   formatBytes,
   formatNumber,
   formatSeconds,
+  formatTicks,
   plural,
 } from '../../../../../../src/plugins/page/browser/data/format.js'
 
@@ -24,6 +25,25 @@ test.each([
 ])('%s is %s', (value, text) => {
   expect(formatNumber(value)).toBe(text)
 })
+
+test.each([
+  [
+    [0, 0.5, 1],
+    ['0', '0.5', '1'],
+  ],
+  [
+    [4.1862, 4.1864, 4.1866],
+    ['4.1862', '4.1864', '4.1866'],
+  ],
+  [
+    [-1.001, -1.0005, -1],
+    ['−1.001', '−1.0005', '−1'],
+  ],
+  [
+    [1e-9, 2e-9, null],
+    ['1e−9', '2e−9', ''],
+  ],
+])('beside an axis %j are %j', (values, labels) => expect(formatTicks(values)).toEqual(labels))
 
 test.each([
   [999, '999 B'],

@@ -25,7 +25,7 @@ test('an interval above nothing learns, one that is not does not, one around it 
   for (const nothing of [null, compared(null), compared([0.1, 0.4], 0)])
     expect(verdictOf(nothing, 'x').word).toBe('Cannot be said yet')
   expect(verdictOf(compared([0.1, 0.4]), 'x').why).toBe(
-    'val reward 0.25 → 0.5 from the base model to step 9; it changed by 0.1 to 0.4 (95%, 24 prompts).',
+    'Reward, validation: 0.25 → 0.5 from the base model to step 9; it changed by 0.1 to 0.4 (95%, 24 prompts).',
   )
 })
 

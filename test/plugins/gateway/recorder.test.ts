@@ -1,32 +1,19 @@
 /**
  * What recording may never do: hold a call up, keep half of one, or pass over in silence what it lost.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Route, RouteSummary } from '#plugins/gateway/wire.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
-import { startKillableServer } from '../../support/service/killable-server.js'
 import { until } from '../../support/until.js'
+import { askChat as ask, killWhileCallsCome, ROUTES } from './killed.js'
 import { type FakeUpstream, startUpstream } from './upstream.js'
 
-const ROUTES = '/v1/preview/gateway-routes'
-const messages = [{ role: 'user', content: 'Hi' }]
-const BODY = { model: 'gpt', messages, stream: true }
 let upstream: FakeUpstream
 beforeAll(async () => {
   upstream = await startUpstream()
 })
 afterAll(() => upstream.close())
-
-const ask = (url: string, key: string, body: object = BODY) =>
-  fetch(`${url}/chat/completions`, {
-    method: 'POST',
-    headers: { 'x-trainyard-key': key, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  })
 
 describe('a store that does not keep up', () => {
   let service: TestService
@@ -91,49 +78,6 @@ describe('a store that does not keep up', () => {
 })
 
 describe('a server that is killed', () => {
-  it('while calls come: those that its clients have are whole rows or none, and the next server goes on', async () => {
-    const dataDir = await mkdtemp(join(tmpdir(), 'trainyard-gateway-'))
-    const options = {
-      dataDir,
-      pluginSettings: { 'gateway-hosts': [upstream.host] },
-      tuning: { plugins: { gateway: { pauseMs: 1 } } },
-    }
-    let server = await startKillableServer(options)
-    const { apiKey } = server
-    const route = await server.call<Route>(ROUTES, { name: 'killed', upstream: upstream.url })
-    let [whole, before] = [0, 0]
-    for (let kill = 0; kill < 3; kill++) {
-      const { url } = server
-      const clients = Array.from({ length: 4 }, async () => {
-        for (;;) {
-          try {
-            await (await ask(url + route.path, apiKey)).text()
-            whole += 1
-          } catch {
-            return
-          }
-        }
-      })
-      const enough = before + 6
-      await until(
-        async () => ((await server.call<RouteSummary>(`${ROUTES}/killed`)).recorded.calls >= enough ? true : null),
-        'rows',
-      )
-      await server.kill('SIGKILL')
-      await Promise.all(clients)
-      server = await startKillableServer({ ...options, apiKey })
-      const text = await (await server.fetch(`${ROUTES}/killed/rows`)).text()
-      const summary = await server.call<RouteSummary>(`${ROUTES}/killed`)
-      const rows = text.split('\n').filter((line) => line !== '')
-      // each row that is there can be read, and holds both sides
-      expect(rows).toHaveLength(summary.recorded.calls)
-      for (const row of rows) expect((JSON.parse(row) as { messages: unknown[] }).messages).toHaveLength(2)
-      expect(summary.recorded.calls).toBeGreaterThanOrEqual(enough)
-      expect(summary.recorded.calls).toBeLessThanOrEqual(whole + 4 * (kill + 1))
-      expect(summary.recorded.content).toEqual({ kept: summary.recorded.calls })
-      before = summary.recorded.calls
-    }
-    await server.kill('SIGTERM')
-    await rm(dataDir, { recursive: true, force: true })
-  })
+  it('while calls come: those that its clients have are whole rows or none, and the next server goes on', () =>
+    killWhileCallsCome(upstream, 1))
 })

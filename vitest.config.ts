@@ -41,7 +41,7 @@ const KILLS = [
   'test/integration/storage/{crashes,s3-faults}.test.ts',
   'test/integration/storage/faults/**/*.test.ts',
   'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
-  'test/plugins/environments/kills.test.ts',
+  'test/plugins/{environments,gateway}/kills.test.ts',
   'test/plugins/export/adapter-checks.test.ts',
   'test/e2e/{deployment,servers}/**/*.test.ts',
 ]
@@ -150,7 +150,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/storage/postgres/{jobs,processes}.test.ts',
       'test/integration/workers/killed-anywhere.test.ts',
       'test/integration/workers/ray.test.ts',
-      'test/plugins/environments/kills.test.ts',
+      'test/plugins/{environments,gateway}/kills.test.ts',
     ],
     options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 5 } },
   },

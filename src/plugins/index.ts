@@ -17,6 +17,7 @@ import { environments } from './environments/plugin.js'
 import { evals } from './evals/plugin.js'
 import { modelExport } from './export/plugin.js'
 import { fineTuning } from './fine-tuning/plugin.js'
+import { gateway } from './gateway/plugin.js'
 import { graders } from './graders/plugin.js'
 import { init } from './init/plugin.js'
 import { jobData } from './job-data/plugin.js'
@@ -54,6 +55,7 @@ const plugins = [
   rollout,
   jobData,
   recording,
+  gateway,
   fineTuning,
   azure,
   graders,

@@ -33,6 +33,7 @@ const offline = new Set([
   'grader check',
   'check openai',
   'skills add',
+  'gateway',
 ])
 const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) => !offline.has(name))
 /** Commands that name one thing, which may be missing. */
@@ -49,6 +50,8 @@ const naming = online.filter(
       'base-models list',
       'jobs list',
       'loops list',
+      'routes create',
+      'routes list',
       'sessions list',
       'whoami',
       'mcp',
@@ -105,6 +108,7 @@ describe('every command', () => {
     ['keys revoke'],
     ['sessions end'],
     ['marks delete'],
+    ['routes delete'],
   ])('%s: without a terminal and without --yes it is exit 2 and nothing is sent', async (name) => {
     const service = scriptedService({ 'GET /v1/preview/models': { body: page([MODEL]) } })
     const line = lineOf(name).filter((word) => word !== '--yes')

@@ -1,5 +1,5 @@
 /**
- * A temporary server: the built `trainyard serve` on a free port, as a child that never outlives its parent.
+ * A temporary server: the built `trainyard serve`, on a free port unless one is named, as a child that never outlives its parent.
  *
  * It leads a process group of its own, so that a Ctrl-C in the terminal reaches the parent alone, which then stops it in
  * order. Knows the line that `serve --json` prints when it is ready, and the error line it prints when it cannot start.
@@ -22,6 +22,8 @@ const STOP_MS = 14_000
 const STDERR_TAIL = 8000
 
 interface ServerProcessOptions {
+  /** Default: a free one. */
+  readonly port?: number
   /** Further flags of `serve`, for example `--data-dir`. */
   readonly flags: readonly string[]
   /** Environment of the parent, which the child inherits. */
@@ -45,7 +47,17 @@ interface ServerProcess {
  */
 export async function startServerProcess(options: ServerProcessOptions): Promise<ServerProcess> {
   options.signal.throwIfAborted()
-  const args = ['serve', '--json', '--host', '127.0.0.1', '--port', '0', '--log-level', 'warn', ...options.flags]
+  const args = [
+    'serve',
+    '--json',
+    '--host',
+    '127.0.0.1',
+    '--port',
+    String(options.port ?? 0),
+    '--log-level',
+    'warn',
+    ...options.flags,
+  ]
   const child = spawnProcess(
     process.execPath,
     [...dieWithParentFlags(), join(packageRoot(), 'bin', 'trainyard.js'), ...args],

@@ -2,8 +2,6 @@
  * What the database holds of loops.
  */
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { up } from '../migrations/0048-loops.js'
-import { up as addSteps } from '../migrations/0057-loop-steps.js'
 import { moveWaits } from './claims.js'
 import { listLoopSteps } from './loops.js'
 import type { LoopTables } from './tables.js'
@@ -17,7 +15,11 @@ const tables: Readonly<Record<keyof LoopTables, TableFacts>> = {
 
 export const loopSchema: SchemaPart = {
   tables,
-  migrations: { '0048-loops': { up }, '0057-loop-steps': { up: addSteps } },
+  // loaded when they run: a database is made once, and opened at every start
+  migrations: {
+    '0048-loops': { up: async (db) => (await import('../migrations/0048-loops.js')).up(db) },
+    '0057-loop-steps': { up: async (db) => (await import('../migrations/0057-loop-steps.js')).up(db) },
+  },
   postgresMigrations: {},
   namedSteps: listLoopSteps,
   moveWaits,

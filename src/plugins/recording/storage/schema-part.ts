@@ -3,7 +3,6 @@
  */
 import { sql } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { postgres, sqlite } from '../migrations/0059-recorded-rollouts.js'
 import { type RecordingTables, recordingTables } from './tables.js'
 
 const tables: Readonly<Record<keyof RecordingTables, TableFacts>> = {
@@ -13,8 +12,17 @@ const tables: Readonly<Record<keyof RecordingTables, TableFacts>> = {
 
 export const recordingSchema: SchemaPart = {
   tables,
-  migrations: { '0059-recorded-rollouts': { up: sqlite } },
-  postgresMigrations: { '0059-recorded-rollouts': { up: postgres } },
+  // loaded when they run: a database is made once, and opened at every start
+  migrations: {
+    '0059-recorded-rollouts': {
+      up: async (db) => (await import('../migrations/0059-recorded-rollouts.js')).sqlite(db),
+    },
+  },
+  postgresMigrations: {
+    '0059-recorded-rollouts': {
+      up: async (db) => (await import('../migrations/0059-recorded-rollouts.js')).postgres(db),
+    },
+  },
   moveWaits: async (db, byMs) => {
     await recordingTables(db)
       .updateTable('recorded_rollouts')

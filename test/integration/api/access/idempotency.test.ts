@@ -111,6 +111,7 @@ const REPEATABLE: readonly string[] = [
   '/v1/preview/rollouts/:rollout_id/finish',
   '/v1/preview/verify',
   '/v1/preview/demo',
+  '/v1/preview/gateway-routes',
   '/v1/batches/:batch_id/cancel',
   '/v1/evals/:eval_id',
   '/v1/evals/:eval_id/runs/:eval_run_id',

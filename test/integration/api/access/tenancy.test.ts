@@ -78,6 +78,9 @@ beforeAll(async () => {
   const rollout = await service.json<{ id: string }>('/v1/preview/rollouts', {
     json: { model: 'local/tests/secret', run: 'secret' },
   })
+  const route = await service.json<{ id: string }>('/v1/preview/gateway-routes', {
+    json: { name: 'secret', upstream: 'https://example.com' },
+  })
   const criterion = {
     ...{ type: 'string_check', name: 'secret', operation: 'eq' },
     ...{ input: '{{sample.output_text}}', reference: '{{item.part}}' },
@@ -96,6 +99,7 @@ beforeAll(async () => {
   )
   ids = {
     rollout_id: rollout.body.id,
+    gateway_route: route.body.id,
     eval_id: measured.body.id,
     eval_run_id: evalRun.body.id,
     output_item_id: item.id,

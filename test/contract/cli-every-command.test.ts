@@ -40,6 +40,7 @@ const online = commandTable.map((entry) => entry.path.join(' ')).filter((name) =
 const naming = online.filter(
   (name) =>
     ![
+      'audit list',
       'keys create',
       'keys list',
       'usage',

@@ -21,6 +21,7 @@ async function boundRoutes(): Promise<string[]> {
     services,
     table: TABLE,
     errorForms: [],
+    witnesses: [],
     plugins: handlersLater(await loadPlugins(INSTALLED), new Map(), () => ({}) as never),
     baseModels: [],
     limits: { maxConcurrentRequests: 1, requestsPerMinute: null },

@@ -102,6 +102,7 @@ export const completeLines: Readonly<Record<string, readonly string[]>> = {
   verify: [],
   'keys create': ['ci'],
   'keys list': [],
+  'audit list': [],
   'keys usage': [],
   'keys revoke': ['ci', '--yes'],
   gateway: ['--upstream', 'https://api.example.com/v1'],

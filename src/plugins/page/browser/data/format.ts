@@ -35,7 +35,7 @@ export function formatTicks(values: readonly (number | null)[]): readonly string
   const known = values.filter((value) => value !== null)
   const labels = known.map(formatNumber)
   const steps = known.slice(1).map((value, i) => Math.abs(value - (known[i] ?? 0)))
-  const digits = Math.ceil(-Math.log10(Math.min(...steps))) + 1
+  const digits = Math.ceil(-Math.log10(steps.reduce((least, step) => Math.min(least, step), Infinity))) + 1
   const isClear = new Set(labels).size === labels.length || !(digits >= 0 && digits <= 12)
   const format = { maximumFractionDigits: digits }
   return values.map((value) =>

@@ -4,7 +4,7 @@
 import type { GivenQuery } from '#contract/endpoints/table.js'
 import { type CallOptions, createCalls, requestOf } from './calls.js'
 import { ProtocolError } from './errors.js'
-import { type Http, sourceOf } from './http.js'
+import { type Http, type HttpRequest, sourceOf } from './http.js'
 import * as answers from './rollout-answers.js'
 
 const JOB = '/v1/preview/training-jobs/{training_job_id}'
@@ -30,7 +30,8 @@ export function createRolloutCalls(http: Http, baseUrl: string) {
   const idsOf = ({ jobId, group, trajectory }: TrajectoryPlace) => [jobId, group, trajectory]
   return {
     /** The rows as they were sent, each the text of a JSON object. */
-    rows: (jobId: string, call: CallOptions = {}) => readRows(jobId, call),
+    rows: (jobId: string, { signal }: CallOptions = {}) =>
+      readRows({ http, baseUrl }, requestOf(DATA, { ids: [jobId] }, { isLong: true, signal })),
     deleteData: one(`DELETE ${JOB}/data`, answers.deletedTrainingData),
     groups: listOf(`GET ${JOB}/groups`, answers.rolloutGroups),
     group: (jobId: string, group: number, call: CallOptions = {}) =>
@@ -43,30 +44,37 @@ export function createRolloutCalls(http: Http, baseUrl: string) {
     scores: (place: TrajectoryPlace, query: GivenQuery<typeof SCORES> = {}, call: CallOptions = {}) =>
       ask(SCORES, answers.rolloutScores, { ids: idsOf(place), query }, { isLong: true, ...call }),
   }
+}
 
-  async function* readRows(jobId: string, { signal }: CallOptions): AsyncGenerator<string> {
-    const request = requestOf(DATA, { ids: [jobId] }, { isLong: true, signal })
-    const { body, headers } = await http.open(request)
-    let count = 0
-    for await (const line of body === null ? [] : linesOf(body, noEnd)) {
-      if (!isRow(line)) throw noRows(line)
-      count += 1
-      yield line
-    }
-    // a job may have been given none
-    if (count === 0 && headers.get('content-type') !== 'application/jsonl') throw noRows('')
+/**
+ * Rows of an endpoint that answers JSON Lines, each the text of an object.
+ *
+ * @throws {ProtocolError} for what no Trainyard server sends
+ */
+export async function* readRows(
+  { http, baseUrl }: { readonly http: Pick<Http, 'open'>; readonly baseUrl: string },
+  request: HttpRequest,
+): AsyncGenerator<string> {
+  const { body, headers } = await http.open(request)
+  let count = 0
+  for await (const line of body === null ? [] : linesOf(body, noEnd)) {
+    if (!isRow(line)) throw noRows(line)
+    count += 1
+    yield line
+  }
+  // there may be none
+  if (count === 0 && headers.get('content-type') !== 'application/jsonl') throw noRows('')
 
-    function noEnd(): ProtocolError {
-      const source = sourceOf(baseUrl, request)
-      return new ProtocolError(
-        `${source} answered a line of more than ${MAX_ROW_LENGTH} characters, expected rows as a Trainyard server sends them`,
-      )
-    }
-    function noRows(line: string): ProtocolError {
-      const given = line === '' ? 'nothing' : JSON.stringify(line.slice(0, 60))
-      const source = sourceOf(baseUrl, request)
-      return new ProtocolError(`${source} answered ${given}, expected rows as a Trainyard server sends them`)
-    }
+  function noEnd(): ProtocolError {
+    const source = sourceOf(baseUrl, request)
+    return new ProtocolError(
+      `${source} answered a line of more than ${MAX_ROW_LENGTH} characters, expected rows as a Trainyard server sends them`,
+    )
+  }
+  function noRows(line: string): ProtocolError {
+    const given = line === '' ? 'nothing' : JSON.stringify(line.slice(0, 60))
+    const source = sourceOf(baseUrl, request)
+    return new ProtocolError(`${source} answered ${given}, expected rows as a Trainyard server sends them`)
   }
 }
 

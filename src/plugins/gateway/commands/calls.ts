@@ -4,6 +4,7 @@
 import type { List } from '#contract/wire/list.js'
 import { pageOf } from '#sdk/client/answers.js'
 import type { Client } from '#sdk/client/client.js'
+import { readRows } from '#sdk/client/rollouts.js'
 import { type Check, listOf, mapOf, maybe, nullOr, number, objectOf, text, truth } from '#sdk/client/shape.js'
 import type { CreateRouteRequest, Route, RouteSummary } from '../wire.js'
 
@@ -57,7 +58,7 @@ const summary: Check<RouteSummary> = objectOf<Facts & Pick<RouteSummary, 'record
 const PATH = '/v1/preview/gateway-routes'
 const pathOf = (reference: string): string => `${PATH}/${encodeURIComponent(reference)}`
 
-export function createRouteCalls({ http }: Pick<Client, 'http'>, signal: AbortSignal) {
+export function createRouteCalls({ http, baseUrl }: Pick<Client, 'http' | 'baseUrl'>, signal: AbortSignal) {
   return {
     create: async (json: CreateRouteRequest): Promise<Route> =>
       await http.json({ method: 'POST', path: PATH, json, signal, isRepeatable: true }, route),
@@ -68,7 +69,7 @@ export function createRouteCalls({ http }: Pick<Client, 'http'>, signal: AbortSi
     delete: async (reference: string): Promise<{ id: string }> =>
       await http.json({ method: 'DELETE', path: pathOf(reference), signal }, objectOf({ id: text })),
     /** Rows of `train sft`, as JSON Lines. */
-    rows: async (reference: string): Promise<Response> =>
-      await http.open({ method: 'GET', path: `${pathOf(reference)}/rows`, signal, isLong: true }),
+    rows: (reference: string): AsyncGenerator<string> =>
+      readRows({ http, baseUrl }, { method: 'GET', path: `${pathOf(reference)}/rows`, signal, isLong: true }),
   }
 }

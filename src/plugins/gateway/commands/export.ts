@@ -25,9 +25,10 @@ export const exportRoute = defineCommand({
   async run({ connect, output, args, flags, signal }) {
     await assertWritable(flags.out)
     const calls = createRouteCalls(await connect(), signal)
-    const text = await (await calls.rows(args.route)).text()
-    const rows = text.split('\n').length - 1
-    await writeWhole(flags.out, text)
+    const lines: string[] = []
+    for await (const line of calls.rows(args.route)) lines.push(`${line}\n`)
+    const rows = lines.length
+    await writeWhole(flags.out, lines.join(''))
     output.result({ route: args.route, file: flags.out, rows }, `Wrote ${plural(rows, 'row')} to ${flags.out}`, [
       flags.out,
     ])

@@ -58,7 +58,7 @@ function processes(): readonly string[] {
     .filter((name) => /^\d+$/.test(name))
     .filter((pid) => {
       try {
-        return readFileSync(join('/proc', pid, 'cmdline'), 'utf8').includes('graders/python/run.py')
+        return readFileSync(join('/proc', pid, 'cmdline'), 'utf8').includes('grading/python/run.py')
       } catch {
         return false
       }

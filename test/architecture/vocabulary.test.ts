@@ -106,7 +106,7 @@ describe('closed lists', () => {
       'src/training/kinds/rl/open-rl.ts',
       'src/training/kinds/rl/rl-hyperparameters.ts',
       'src/training/kinds/sft/open-sft.ts',
-      'src/training/kinds/sft/sft-hyperparameters.ts',
+      'src/training/kinds/sft/sft-job.ts',
     ])
   })
 })

@@ -8,9 +8,21 @@
  */
 import { totalmem } from 'node:os'
 import { join } from 'node:path'
+import { readEnvironment } from '#base/environment.js'
+import { readProgramNow } from '#base/processes/start-process.js'
 import { minOf } from '../util/lists.js'
 import { type Cgroup, cgroupsOf, textOf } from './cgroups.js'
-import { runVmStat } from './vm-stat.js'
+
+// Runs vm_stat(1), a Mac's own count of its pages. Knows nothing of what it prints.
+
+/** What it prints, within milliseconds; null where it cannot be run. */
+function runVmStat(): string | null {
+  try {
+    return readProgramNow('/usr/bin/vm_stat', [], { environment: readEnvironment(), timeoutMs: 1000 })
+  } catch {
+    return null
+  }
+}
 
 export interface MemoryOptions {
   /** Where `proc` and `sys` are looked for; default the machine's. */

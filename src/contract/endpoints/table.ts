@@ -3,10 +3,16 @@
  * paths fit a request, the first is served.
  */
 import type { z } from 'zod'
+import {
+  deletedFileSchema,
+  fileListSchema,
+  fileObjectSchema,
+  listFilesQuerySchema,
+  uploadQuerySchema,
+} from '../wire/files.js'
 import { ACCESS, type KEYS, type USAGE } from './access.js'
-import { type Endpoint, type JsonBody, type Key, type Method, TAGS } from './endpoint.js'
+import { type Endpoint, endpoints, type JsonBody, type Key, type Method, TAGS } from './endpoint.js'
 import type { ENGINE_NODE, ENGINE_NODE_LIST } from './engine-nodes.js'
-import { FILES } from './files.js'
 import { GENERATION } from './generation.js'
 import type { FILE_FROM_MARKS, MARKS_OF_ANSWERS } from './marks.js'
 import { MODELS } from './models.js'
@@ -18,6 +24,43 @@ import type { LOOPS } from './training-loops.js'
 import type { WEBHOOKS } from './webhooks.js'
 import { WORKER } from './worker.js'
 import type { WORKER_CLAIMS } from './worker-claims.js'
+
+/**
+ * Endpoints of files, in OpenAI's format.
+ */
+const openAi = { tag: 'Files', origin: 'OpenAI' } as const
+
+const FILES = endpoints({
+  'POST /v1/files': {
+    ...openAi,
+    summary: 'Upload a file',
+    scope: 'write',
+    query: uploadQuerySchema,
+    body: 'upload',
+    answer: fileObjectSchema,
+    parameters: { purpose: 'What the file is for when its bytes are the whole body; default `fine-tune`' },
+  },
+  'GET /v1/files': {
+    ...openAi,
+    summary: 'List files, newest first',
+    scope: 'read',
+    query: listFilesQuerySchema,
+    answer: fileListSchema,
+    parameters: {
+      limit: 'Most items of the page; default 10,000',
+      order: '`asc`: oldest first, `desc`: newest first; default `desc`',
+      purpose: 'Only files of this purpose',
+    },
+  },
+  'GET /v1/files/{file_id}': { ...openAi, summary: 'Get a file', scope: 'read', answer: fileObjectSchema },
+  'GET /v1/files/{file_id}/content': {
+    ...openAi,
+    summary: 'Download a file',
+    scope: 'read',
+    answer: 'application/octet-stream',
+  },
+  'DELETE /v1/files/{file_id}': { ...openAi, summary: 'Delete a file', scope: 'write', answer: deletedFileSchema },
+})
 
 export const ENDPOINTS = Object.freeze({
   ...GENERATION,

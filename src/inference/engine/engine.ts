@@ -7,16 +7,82 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
-import type { EngineOptions, RunnerOptions } from './engine-options.js'
+import { memoryBytes } from '#base/machine/memory.js'
+import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
+import type { Runtime } from '#numerics/runtime/runtime.js'
 import type { GenerationListener, GenerationRequest } from './generation.js'
-import { defaultKvBytes } from './kv-memory.js'
 import type { ModelRunner } from './model-runner.js'
 import { loadOnnxRunner } from './runner/onnx-runner.js'
 import { type ActiveRequest, activateRequest } from './scheduling/active-request.js'
 import { assertAdmissible, queueFullError } from './scheduling/admission.js'
-import { CoreSharing } from './scheduling/core-sharing.js'
-import { createIdleGiving, type IdleGiving, type KeptBytes, keptBytes } from './scheduling/kept-memory.js'
+import { CoreSharing, type ThreadsChange } from './scheduling/core-sharing.js'
+import {
+  createIdleGiving,
+  type IdleGiving,
+  type IdleSteps,
+  type KeptBytes,
+  keptBytes,
+} from './scheduling/kept-memory.js'
+import type { FixedChunk } from './scheduling/prompt-turns.js'
 import { Scheduler } from './scheduling/scheduler.js'
+
+// The default for how much memory keys and values may take, where no setting says it.
+
+/** What server, engine, a training job and a command beside them take of a small machine before the first key is stored. */
+const BESIDE_BYTES = 320 * 2 ** 20
+/** Share of what is left, and of all where next to nothing is. */
+const SHARE = 1 / 4
+const LEAST_SHARE = 1 / 16
+
+/**
+ * A quarter of what the machine or container has beyond 320 MB: in 512 MB a quarter of all was more than there was beside a job, and
+ * the system ended the engine.
+ *
+ * @param total bytes of memory
+ * @returns bytes
+ */
+export function defaultKvBytes(total = memoryBytes()): number {
+  return Math.max(total * LEAST_SHARE, (total - BESIDE_BYTES) * SHARE)
+}
+
+// Options of an engine: what computes its steps, and its limits. Knows nothing of how the limits are kept.
+
+/** What computes. */
+export interface RunnerOptions {
+  readonly runtime: Runtime
+  readonly prepared: PreparedModel
+  readonly precision: Precision
+  /** Threads of one operator; null: all cores. */
+  readonly threads: number | null
+  /** Threads of one operator while a job computes on the same machine; null, the default: the same. */
+  readonly threadsBesideJob?: number | null
+  /** Memory for adapters not in use; default 256 MB. */
+  readonly adapterBytes?: number
+}
+
+/** How requests are served. */
+export interface EngineOptions {
+  readonly onThreadsChange?: (change: ThreadsChange) => void
+  /** Ceiling for prompt + answer; null: the model's own. */
+  readonly maxContextLength: number | null
+  /** Choices generated at once. */
+  readonly maxConcurrentSequences: number
+  readonly eosTokenIds: readonly number[]
+  /** Requests that may wait; default 256. */
+  readonly maxWaiting?: number
+  /** Memory for keys and values, of requests in progress and kept for later ones; default a quarter of the machine's beyond 320 MB. */
+  readonly kvCacheBytes?: number
+  /** Memory for keys and values kept for later requests; default as `kept-memory.ts` has it. 0: nothing is kept. */
+  readonly prefixCacheBytes?: number
+  /** When what is kept is given back while nobody asks; default `IDLE_STEPS`. */
+  readonly idleSteps?: IdleSteps
+  /** Nobody has asked for a while, and what the engine itself can give back soon is given back. */
+  readonly onRested?: () => void
+  /** Whether choices guess their next tokens where few run (`prompt-lookup.ts`); default auto. */
+  readonly speculation?: 'auto' | 'off'
+  /** Prompt tokens per step while choices run, and while none does; default what fits the time `step-budget.ts` grants. */
+  readonly prefillChunk?: FixedChunk
+}
 
 /** A running engine. */
 export interface Engine {

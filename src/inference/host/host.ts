@@ -5,8 +5,8 @@
  * `finished` or `failed`, whatever happens.
  */
 
-import { toErrorMessage } from '#base/errors/error-message.js'
-import { AppError } from '#base/errors/errors.js'
+import { type ErrorMessage, toErrorMessage } from '#base/errors/error-message.js'
+import { AppError, toFullDiskError } from '#base/errors/errors.js'
 import { nudgeThreadPool } from '#base/processes/nudge-thread-pool.js'
 import { assertNever } from '#base/util/assert-never.js'
 import type { Clock } from '#base/util/clock.js'
@@ -24,7 +24,6 @@ import type { GrammarLease } from '../grammar/grammar-cache.js'
 import type { RoutedEngine } from '../remote/routed-engine.js'
 import { type AnswerGrammars, createGrammars, leaseFor, releasing } from './answer-grammars.js'
 import { ChoiceText } from './choice-text.js'
-import { toLoadError } from './load-error.js'
 import type { LocalEngine, LocalEngineParts } from './local-engine.js'
 import { PromptText } from './prompt-text.js'
 import type {
@@ -41,6 +40,17 @@ import { readConfig } from './read-config.js'
 import { type HostRequest, maxPromptTokens, toGenerationRequest } from './request.js'
 import { createTextDesk, type TextDesk } from './text-desk.js'
 import type { PreparedPrompt } from './text-work.js'
+
+// Why a model could not be loaded, as the host's message carries it.
+
+/** What a load writes are prepared weights, so a disk without room had none for them. */
+export function toLoadError(error: unknown): ErrorMessage {
+  const reason = error instanceof Error ? error.message : String(error)
+  const full = toFullDiskError(error, 'its prepared weights')
+  if (full === null) return toErrorMessage(error, { message: `model could not be loaded: ${reason}` })
+  const hint = 'free some space on the disk of the data directory, then send the request again; no restart is needed'
+  return { ...toErrorMessage(full), hint }
+}
 
 export interface HostOptions {
   readonly runtime: Runtime

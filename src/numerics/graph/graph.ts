@@ -1,7 +1,7 @@
 /**
  * The typed graph: frozen values and nodes, and nothing else. Builders make it, passes rewrite it, `to-onnx.ts` writes it.
  *
- * Operator names and attributes are ONNX's own (opset in `numerics/onnx/opsets.ts`), so the graph needs no translation table.
+ * Operator names and attributes are ONNX's own (opset in `numerics/onnx/model-proto.ts`): the graph needs no translation table.
  */
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'

@@ -4,13 +4,58 @@
  * Knows the file format, not the graph: names are strings here. Fields are written in the order of their numbers, which
  * are onnx.proto's (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto); each message here lists those it uses.
  */
+
+import { dirname, isAbsolute, relative, sep } from 'node:path'
 import { GraphError } from '#base/errors/errors.js'
 import { ProtobufWriter } from '#base/protobuf/protobuf-writer.js'
 import type { DType } from '#numerics/tensor/dtype.js'
 import type { HostTensor } from '#numerics/tensor/host-tensor.js'
 import { ONNX_DATA_TYPES } from './data-types.js'
-import { type ExternalRange, externalDataEntries } from './external-data.js'
-import { IR_VERSION, OPSETS } from './opsets.js'
+
+// The operator sets and file version every emitted model declares, in one place.
+//
+// ONNX Runtime 1.30 runs opset 21 fully on the CPU; newer sets only add operators this project does not use
+// (opset 23 renames what ONNX Runtime already offers as `SimplifiedLayerNormalization` and `com.microsoft.RotaryEmbedding`).
+
+/** Operator domains and their versions. */
+const OPSETS: readonly { readonly domain: '' | 'com.microsoft'; readonly version: number }[] = [
+  { domain: '', version: 21 },
+  { domain: 'com.microsoft', version: 1 },
+]
+
+/** ONNX file format version that belongs to opset 21. */
+const IR_VERSION = 10
+
+// References from a model file to tensors that lie in other files (ONNX external data).
+//
+// Source: onnx.proto, `TensorProto.external_data`: keys `location` (POSIX path relative to the model), `offset`, `length`.
+// ONNX Runtime maps such ranges instead of reading them; offsets on page borders (4096) let processes share the pages.
+
+/** A range of bytes of a file beside the model. */
+interface ExternalRange {
+  /** Path relative to the model's directory, or absolute. */
+  readonly file: string
+  readonly offsetBytes: number
+  readonly sizeBytes: number
+}
+
+/**
+ * The key-value entries that describe a range.
+ *
+ * @param range where the bytes lie
+ * @param modelPath the model file that will refer to them
+ */
+export function externalDataEntries(
+  range: ExternalRange,
+  modelPath: string,
+): readonly { readonly key: string; readonly value: string }[] {
+  const path = isAbsolute(range.file) ? relative(dirname(modelPath), range.file) : range.file
+  return [
+    { key: 'location', value: path.split(sep).join('/') },
+    { key: 'offset', value: String(range.offsetBytes) },
+    { key: 'length', value: String(range.sizeBytes) },
+  ]
+}
 
 /** A graph's input or output, or a value between its nodes; symbolic sizes are text. */
 export interface ValueDeclaration {

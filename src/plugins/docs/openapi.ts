@@ -6,9 +6,9 @@
  */
 import { z } from 'zod'
 import type { JsonObject, JsonValue } from '#base/util/json.js'
-import { describeParameter } from '#contract/endpoints/parameters.js'
 import type { EndpointTable, Route } from '#contract/endpoints/table.js'
 import { errorBodySchema } from '#contract/wire/errors.js'
+import { describeParameter } from './parameters.js'
 
 const ERRORS: Readonly<Record<number, string>> = {
   400: 'The request cannot be answered: a field is wrong, or what it asks for is not supported',

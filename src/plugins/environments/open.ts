@@ -5,11 +5,43 @@ import { resolve } from 'node:path'
 import { readEnvironment } from '#base/environment.js'
 import { InvalidRequestError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
+import { closest } from '#base/util/suggest.js'
 import { resolvePaths } from '#cli/config/paths.js'
-import { parseAddress } from './address.js'
-import type { EnvironmentSource, SourceOption, SourceSetup } from './source.js'
+import type { EnvironmentSource, SourceKind, SourceOption, SourceSetup } from './source.js'
 import { SOURCES } from './sources/table.js'
 import { assertWalls } from './walls.js'
+
+/**
+ * The address of an environment: `<scheme>:<what>`, or the path of a module of one's own.
+ */
+interface EnvironmentAddress {
+  readonly kind: SourceKind
+  readonly target: string
+}
+
+/** @throws {InvalidRequestError} `unknown_environment` for another scheme or nothing behind it */
+function parseAddress(text: string, kinds: readonly SourceKind[]): EnvironmentAddress {
+  const own = kinds.find((kind) => kind.isAddress?.(text) === true)
+  if (own !== undefined) return { kind: own, target: text }
+  const at = text.indexOf(':')
+  const scheme = at < 0 ? text : text.slice(0, at)
+  const target = at < 0 ? '' : text.slice(at + 1)
+  const kind = kinds.find((each) => each.scheme === scheme)
+  if (kind === undefined) {
+    const schemes = kinds.map((each) => each.scheme)
+    const near = closest(scheme, schemes)
+    const meant = near === undefined ? '' : `did you mean ${near}:…? `
+    throw new InvalidRequestError('unknown_environment', `"${text}" is no address of an environment`, {
+      hint: `${meant}an address is one of ${kinds.map((each) => each.example).join(', ')}; trainyard env list says what each is`,
+    })
+  }
+  if (target.trim() === '') {
+    throw new InvalidRequestError('unknown_environment', `"${text}" names no environment: ${scheme}:${kind.target}`, {
+      hint: `for example ${kind.example}`,
+    })
+  }
+  return { kind, target }
+}
 
 export const ENVIRONMENT_DEFAULTS = { maxTurns: 10, stepTimeoutMs: 60_000, episodeTimeoutMs: 600_000, seed: 0 }
 

@@ -1,16 +1,16 @@
 /**
  * A mark on its way into the database and out of it: what it must keep to, and how it is shown.
  */
-import { ConflictError, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
+import { type AppError, ConflictError, fullMessage, InvalidRequestError, NotFoundError } from '#base/errors/errors.js'
 import type { JsonObject } from '#base/util/json.js'
 import type { Mark, PutMarkRequest } from '#contract/wire/training/marks.js'
+import { findRowProblem } from '#formats/rows/examples/find-row-problem.js'
 import { digestOf } from '#service/operations/access/request-digest.js'
 import type { ServiceContext } from '#service/operations/context.js'
 import { findIdempotent, type IdempotencyScope, rememberIdempotent } from '#service/storage/idempotency.js'
 import { inTransaction } from '#service/storage/in-transaction.js'
 import { assertSize } from './mark-content.js'
-import { isSameAnswer } from './mark-rows.js'
-import { assertTrainable } from './mark-rows-check.js'
+import { isSameAnswer, type Judged, toDpoRows, toSftRow } from './mark-rows.js'
 import {
   countMarks,
   findMark,
@@ -20,6 +20,28 @@ import {
   type NewMark,
   putMark,
 } from './storage/marks.js'
+
+// Checks that a job can read the training rows of a mark: when the mark is made, so that the reader hears of it, not
+// when the file is made.
+
+/** @throws {InvalidRequestError} `mark_not_trainable`, in the words of the reader of rows */
+async function assertTrainable(mark: Judged): Promise<void> {
+  // a bad answer is learned by nobody, and may become one half of a pair
+  const own = toSftRow({ ...mark, mark: 'good' })
+  for (const row of [...(own === null ? [] : [own]), ...toDpoRows(mark)]) {
+    const problem = await problemOf(row)
+    if (problem === null) continue
+    throw new InvalidRequestError('mark_not_trainable', `no job reads a row of it: ${fullMessage(problem)}`)
+  }
+}
+
+function problemOf(row: JsonObject): Promise<AppError | null> {
+  return findRowProblem(async () => oneLine(row))
+}
+
+async function* oneLine(row: JsonObject): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(`${JSON.stringify(row)}\n`)
+}
 
 /** Marks of one model: a training file of all of them is made at once. */
 const MAX_MARKS = 10_000

@@ -18,9 +18,33 @@ import { type Bucket, inWords, isMissing, keyOf } from './s3-bucket.js'
 import { createBlobChanges } from './s3-changes.js'
 import { createCredentialSource, type S3Credentials } from './s3-credentials.js'
 import { createS3Objects, DEFAULT_S3_TUNING, type S3Objects } from './s3-objects.js'
-import { probeStore } from './s3-probe.js'
 import { createBlobReads } from './s3-reads.js'
-import { createS3Sender, toUnavailable } from './s3-request.js'
+import { createS3Sender, S3Failure, toUnavailable } from './s3-request.js'
+
+/**
+ * Does a store do what blobs need of it? An object is written, not written again, read from its middle, and deleted.
+ */
+const TEXT = 'what the system check writes\n'
+
+/** @returns what was found, a sentence @throws {S3Failure} */
+async function probeStore(objects: S3Objects, address: S3Address, random: () => number): Promise<string> {
+  const key = `${address.prefix}probe-${random().toString(36).slice(2, 12)}`
+  const bytes = Buffer.from(TEXT)
+  await objects.putBytes(key, bytes, { isNew: true })
+  try {
+    // names are digests, so a store that writes twice does no harm
+    const isTwice = await objects.putBytes(key, bytes, { isNew: true })
+    const [start, end] = [5, 11]
+    const parts: Uint8Array[] = []
+    for await (const chunk of objects.read(key, { start, end })) parts.push(chunk)
+    if (Buffer.concat(parts).toString() !== TEXT.slice(start, end + 1)) {
+      throw new S3Failure(501, 'wrong range', 'a part of an object did not read back as written')
+    }
+    return `an object was written to ${address.name}, read back and deleted${isTwice ? '; the store ignores If-None-Match' : ''}`
+  } finally {
+    await objects.delete(key)
+  }
+}
 
 export interface S3BlobsOptions {
   readonly address: S3Address

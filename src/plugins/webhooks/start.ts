@@ -3,14 +3,21 @@
  */
 import { maxOf } from '#base/util/lists.js'
 import { packageVersion } from '#base/util/package-root.js'
-import type { AddressRules } from '#service/operations/address-rules.js'
+import { type AddressRules, createAddressRules, type NameService } from '#service/operations/address-rules.js'
 import type { PluginStart } from '#service/plugin.js'
 import type { Outbox } from './outbox.js'
-import { createWebhookRules } from './rules.js'
 import type { webhookSettings } from './settings.js'
 import { shortenWaits } from './storage/waits.js'
 import { countWebhooks } from './storage/webhook-events.js'
 import { DEFAULT_OUTBOX_TIMING, type OutboxTiming } from './timing.js'
+
+// Which addresses webhooks may be at.
+
+/** @param allowedHosts see `createAddressRules` */
+export function createWebhookRules(allowedHosts: readonly string[], lookUp?: NameService): AddressRules {
+  const refusal = { code: 'webhook_refused', param: 'url', subject: 'url', flag: '--webhook-host' }
+  return createAddressRules(allowedHosts, refusal, lookUp)
+}
 
 export interface Sending {
   readonly rules: AddressRules

@@ -6,20 +6,50 @@
  */
 
 import { AppError } from '#base/errors/errors.js'
+import type { BaseModelFiles } from '#contract/processes/worker.js'
+import type { EngineNodeInfo } from '#contract/wire/engine-nodes.js'
 import type { FileObject } from '#contract/wire/files.js'
 import type { StorageReport, SystemCheckResponse, VerifyProgress } from '#contract/wire/health.js'
 import { createAccessCalls } from './access.js'
 import * as answers from './answers.js'
 import { type CallOptions, createCalls, requestOf } from './calls.js'
-import { baseModelFiles, engineNodes } from './engine-node-answers.js'
 import { ApiError, ProtocolError } from './errors.js'
 import { createHttp, type HttpOptions, parseAnswer, sourceOf } from './http.js'
 import { createInferenceCalls } from './inference.js'
 import { createMarkCalls } from './marks.js'
 import { createRolloutCalls } from './rollouts.js'
+import { type Check, listOf, mapOf, number, objectOf, text } from './shape.js'
 import { assertStream, readEvents } from './sse.js'
 import { createModelCalls, createTrainingCalls } from './training.js'
 import { createLoopCalls } from './training-loops.js'
+
+/**
+ * What the client needs of an answer about engine nodes, as `answers.ts` has it for others.
+ */
+const baseModelFiles = objectOf<BaseModelFiles>({
+  digest: text,
+  layout: text as Check<BaseModelFiles['layout']>,
+  files: listOf(objectOf<BaseModelFiles['files'][number]>({ name: text, sha256: text, size_bytes: number })),
+})
+const engineNodes = objectOf<{ readonly data: readonly EngineNodeInfo[] }>({
+  data: listOf(
+    objectOf<EngineNodeInfo>({
+      id: text,
+      name: text,
+      url: text,
+      base_model: text,
+      engine: text,
+      device: text,
+      versions: mapOf(text),
+      state: text as Check<EngineNodeInfo['state']>,
+      context_length: number,
+      slots: number,
+      running: number,
+      waiting: number,
+      adapters: number,
+    }),
+  ),
+})
 
 export type { CallOptions } from './calls.js'
 export type ClientOptions = HttpOptions

@@ -16,6 +16,8 @@ import { createClockWatch } from '../queue/clock-watch.js'
 import { alone, type JoinedPeers, type JoinPeers, type PeerGroup, type Peers } from '../queue/peers.js'
 import { recoverInterrupted } from '../queue/recovery.js'
 import { readAddress } from '../storage/addresses.js'
+import { createLocalBlobs } from '../storage/blobs/local-blobs.js'
+import type { BlobGuard, RemoteBlobs } from '../storage/blobs/remote-blobs.js'
 import type { BlobStore } from '../storage/blobs.js'
 import type { DataDir } from '../storage/data-dir.js'
 import { type DatabaseHandle, type OpenDatabase, readDatabaseNowMs } from '../storage/database.js'
@@ -28,8 +30,26 @@ import { assertBlobsAreIn, assertOwnBlobs, claimPlace } from '../storage/upkeep/
 import { listNewestIds, shortenWaits } from '../storage/upkeep/clock-shift.js'
 import { openOwnDatabase, openOwnRemote } from '../storage/upkeep/open-own-database.js'
 import { type Adoption, claimDirectory } from '../storage/upkeep/ownership.js'
-import { openBlobStore } from './blob-store.js'
 import { type Start, startEnvironment } from './start.js'
+
+/**
+ * The store of blobs that the settings name, opened and tried.
+ */
+interface OpenedBlobs {
+  readonly blobs: BlobStore
+  /** The same, where it is not the data directory. */
+  readonly remote: RemoteBlobs | null
+}
+
+/** @throws {AppError} `invalid_setting`, `blob_store_keys_missing`, `blob_store_unavailable`, `blob_store_refused` */
+async function openBlobStore(start: Start, dataDir: DataDir, guard?: BlobGuard): Promise<OpenedBlobs> {
+  const { settings, logger, options, plugins } = start
+  if (settings.blobStore === null) return { blobs: await createLocalBlobs(dataDir.blobsPath), remote: null }
+  const address = await readAddress('blob-store', settings.blobStore, plugins.blobStores, startEnvironment(start))
+  const remote = await address.open({ cachePath: dataDir.cachePath, guard, tuning: options.tuning?.blobStore })
+  logger.info({ blob_store: remote.name, check: await remote.check() }, 'blob_store.opened')
+  return { blobs: remote, remote }
+}
 
 /**
  * Of several servers one may write a row that names a blob which another is about to sweep: what was just stored stays for

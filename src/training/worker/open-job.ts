@@ -3,9 +3,16 @@
  * begin with.
  */
 
+import { pathToFileURL } from 'node:url'
+import { readEnvironment } from '#base/environment.js'
+import { AppError } from '#base/errors/errors.js'
 import { availableMemoryBytes } from '#base/machine/memory.js'
+import { bundlePath } from '#base/processes/entry.js'
 import type { Clock } from '#base/util/clock.js'
 import type { FileContent } from '#base/util/file-content.js'
+import { isJsonObject } from '#base/util/json.js'
+import { defaultOf } from '#contract/jobs/option.js'
+import { type JobOptionsModule, optionOf, PLUGINS_VARIABLE } from '#contract/jobs/plugin-options.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 import { ADAPTER_WEIGHTS_FILE, assertDigest, checkpointTitle, takeManifest } from '#formats/checkpoint-manifest.js'
 import { adapterModules, parameterCount } from '#model/architectures/decoder-config.js'
@@ -15,15 +22,52 @@ import { type AdapterModule, decodeStoredAdapter } from '#model/weights/adapter.
 import { threadsFor } from '#numerics/runtime/default-threads.js'
 import { isAccelerated, type Runtime } from '#numerics/runtime/runtime.js'
 import { openTraining } from '#training/kinds/kinds.js'
-import type { JobSource, OpenJob } from '#training/kinds/start.js'
+import type { JobSource, OpenJob, RewardShaper } from '#training/kinds/start.js'
 import { createRolloutNotes, type RolloutNotes } from '#training/rollouts/rollout-notes.js'
 import { type JobContext, type ParentCheckpoint, startingPoint, type TrainingPrecision } from '#training/trainer/job.js'
 import type { LearnerBackend } from '#training/trainer/learner/learner.js'
 import { createDropout } from '#training/trainer/masks/dropout.js'
 import type { ResumePoint } from '#training/trainer/resume-point.js'
-import { loadShapers } from './job-plugins.js'
 import { bindText, tokenNamesOf } from './text-binding.js'
 import { assertKwargsAreRead } from './unread-kwargs.js'
+
+// What a job's options of plugins do: loaded where a job has set some. Knows no plugin; which there are says who started this
+// process.
+
+/** @throws {AppError} `plugin_missing` for a plugin that is not loaded here; what is wrong with its module */
+async function loadShapers({ plugins, config }: WorkerJob): Promise<readonly RewardShaper[]> {
+  if (plugins.length === 0) return []
+  const entry = pathToFileURL(bundlePath('plugins/job-options.js')).href
+  const { loadJobOptions } = (await import(entry)) as JobOptionsModule
+  const files = JSON.parse(readEnvironment()[PLUGINS_VARIABLE] ?? '[]') as readonly string[]
+  const loaded = await loadJobOptions(files)
+  return await Promise.all(
+    plugins.map(async (plugin) => {
+      const { rows, rewards } = loaded.get(plugin)?.rl ?? missing(plugin)
+      const given = config[optionOf(plugin)]
+      const otherwise = Object.entries(rows).map(([name, row]) => [name, defaultOf(row)])
+      const options = { ...Object.fromEntries(otherwise), ...(isJsonObject(given) ? given : {}) }
+      const shaping = await rewards()
+      if (typeof shaping.shape === 'function') return { plugin, options, shaping }
+      throw new AppError(
+        'invalid_request',
+        'plugin_invalid',
+        `plugin "${plugin}": what jobOptions.rl.rewards() loads has no function "shape"`,
+      )
+    }),
+  )
+}
+
+function missing(plugin: string): never {
+  throw new AppError(
+    'invalid_request',
+    'plugin_missing',
+    `the job has options of the plugin "${plugin}", which is not loaded where it trains`,
+    {
+      hint: 'name its file in TRAINYARD_PLUGINS, or in "plugins" of the configuration file, where the worker is started',
+    },
+  )
+}
 
 /** What a job is opened with. */
 export interface OpenJobOptions {

@@ -19,9 +19,44 @@ import type { Trainers } from '#training/trainer/trainers.js'
 import type { BaseModel } from './base-model.js'
 import { FencedError } from './fenced-requests.js'
 import { openJob } from './open-job.js'
-import { createPaceMeter } from './pace.js'
-import { toWireReport } from './wire-report.js'
+import { type Pace, toWireReport } from './wire-report.js'
 import type { UploadedFile, WorkerClient } from './worker-client.js'
+
+/**
+ * How fast an attempt makes gradient steps: what the end of its job is predicted from.
+ *
+ * The first step of an attempt loads weights and grows memory; it counts only until there is a second.
+ */
+interface PaceMeter {
+  /** Takes note of an event just made. */
+  note(event: TrainingEvent): void
+  read(): Pace
+}
+
+/** Starts measuring now. */
+export function createPaceMeter(clock: Clock): PaceMeter {
+  let fromMs = clock.monotonicMs()
+  let lastMs = fromMs
+  let count = 0
+  let isFirstLeftOut = false
+  return {
+    note: ({ type }) => {
+      const nowMs = clock.monotonicMs()
+      if (type === 'training_started') {
+        fromMs = nowMs
+        return
+      }
+      if (count === 1 && !isFirstLeftOut) {
+        isFirstLeftOut = true
+        count = 0
+        fromMs = lastMs
+      }
+      count += 1
+      lastMs = nowMs
+    },
+    read: () => ({ steps: count, seconds: (lastMs - fromMs) / 1000 }),
+  }
+}
 
 /** Numbers and tokens that are noted of rollouts; what lists them and the names of tokens come on top. */
 const MAX_NOTED_BYTES = (MAX_ROLLOUTS_BYTES / 4) * 3

@@ -8,7 +8,7 @@ import {
   hasFastIntegerProducts,
   withIntegerProducts,
 } from '../../../dist/src/inference/engine/runner/integer-weights.js'
-import { CALIBRATION_TEXT } from '../../../dist/src/inference/host/calibration-text.js'
+import { CALIBRATION_TEXT } from '../../../dist/src/inference/host/local-engine.js'
 import { PROJECTIONS, projectionPath, projectionShape } from '../../../dist/src/model/architectures/decoder-config.js'
 import { prepareBaseModel } from '../../../dist/src/model/architectures/prepare.js'
 import { loadTextModel } from '../../../dist/src/model/text/text-model.js'

@@ -5,8 +5,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createRng } from '#base/util/rng.js'
+import type { EngineOptions, RunnerOptions } from '#inference/engine/engine.js'
 import { createEngine, type Engine } from '#inference/engine/engine.js'
-import type { EngineOptions, RunnerOptions } from '#inference/engine/engine-options.js'
 import type {
   AdapterSource,
   GenerationRequest,

@@ -6,8 +6,7 @@ import { systemClock } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
 import type { ChatRequest } from '#contract/wire/chat-completions.js'
 import { compileGrammar } from '#inference/grammar/grammar.js'
-import { movedSchema } from '#service/operations/generation/chat/moved-schema.js'
-import { toToolUse } from '#service/operations/generation/chat/tool-choice.js'
+import { movedSchema, toToolUse } from '#service/operations/generation/chat/tool-choice.js'
 import { acceptsValue, byteTable } from '../../support/schemas/acceptor.js'
 
 const object = (properties: object, more: object = {}) => ({

@@ -65,7 +65,7 @@ function said(pid: string, name: string): string {
     return ''
   }
 }
-const isGrader = (pid: string): boolean => said(pid, 'cmdline').includes('graders/python/run.py')
+const isGrader = (pid: string): boolean => said(pid, 'cmdline').includes('graders/grading/python/run.py')
 
 /** Whether it was started here: other tests may run graders, too. */
 function isOwn(pid: string): boolean {

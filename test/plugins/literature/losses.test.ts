@@ -17,7 +17,7 @@ import { float32Tensor } from '#numerics/tensor/host-tensor.js'
 import { EXAMPLE_LOSSES } from '#plugins/literature/examples.js'
 import { POLICY_LOSSES } from '#plugins/literature/policy.js'
 import { PREFERENCE_LOSSES } from '#plugins/literature/preference.js'
-import { buildLossGraph } from '#training/trainer/loss-graph.js'
+import { buildLossGraph } from '#plugins/torch/torch-engines.js'
 import type { LossKind } from '#training/trainer/train-graph.js'
 import { readGolden } from '../../support/model/decoder-goldens.js'
 

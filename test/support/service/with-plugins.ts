@@ -2,8 +2,7 @@
  * The core with the plugins of the package, for tests that look at all of it: endpoints, migrations, databases, services.
  */
 import { INSTALLED, type PluginOptions } from '#plugins/index.js'
-import { postgresMigrationsWith } from '#plugins/postgres/storage/migrations.js'
-import { openPostgres as openServer } from '#plugins/postgres/storage/open-postgres.js'
+import { openPostgres as openServer, postgresMigrationsWith } from '#plugins/postgres/storage/open-postgres.js'
 import { loadServed } from '#service/assembly/plugins.js'
 import { type Installed, loadSchemaParts } from '#service/plugin.js'
 import { type DatabaseOptions, openDatabase as openFile } from '#service/storage/database.js'

@@ -12,7 +12,7 @@ import { createBackup, restoreBackup } from '../../../dist/src/plugins/backup/da
 import { createLocalKey } from '../../../dist/src/plugins/data-directory.js'
 import { createWandbService } from '../../../dist/src/plugins/wandb/wandb.js'
 import { createOutbox } from '../../../dist/src/plugins/webhooks/outbox.js'
-import { createWebhookRules } from '../../../dist/src/plugins/webhooks/rules.js'
+import { createWebhookRules } from '../../../dist/src/plugins/webhooks/start.js'
 import { DEFAULT_OUTBOX_TIMING } from '../../../dist/src/plugins/webhooks/timing.js'
 import { ensureApiKey } from '../../../dist/src/service/operations/access/local-keys.js'
 import { createUsageService } from '../../../dist/src/service/operations/access/usage.js'

@@ -5,10 +5,12 @@ import { join } from 'node:path'
 import { AppError } from '#base/errors/errors.js'
 import type { DecoderConfig } from '#model/architectures/decoder-config.js'
 import type { Precision, PreparedModel } from '#model/architectures/prepare.js'
+import { readRotaryFrequencies, readSlidingFrequencies } from '#model/architectures/rotary-frequencies.js'
 import { leastColumns } from '#model/architectures/step-attention.js'
 import { buildStepGraph, isHiddenState, STEP_INPUTS, STEP_OUTPUTS } from '#model/architectures/step-graph.js'
 import { forDevice } from '#numerics/graph/passes/for-device.js'
 import { toOnnxModel } from '#numerics/graph/to-onnx.js'
+import { rotaryTables } from '#numerics/nn/rotary-embedding.js'
 import { productShares } from '#numerics/runtime/product-shares.js'
 import { type DeviceTensor, isAccelerated, type Runtime, type Session } from '#numerics/runtime/runtime.js'
 import { float32Tensor, type HostTensor } from '#numerics/tensor/host-tensor.js'
@@ -16,9 +18,29 @@ import type { StepFetch } from '../logits-row.js'
 import type { AdapterLayout } from './adapter-layout.js'
 import { JoinedAdapters } from './joined-adapters.js'
 import { KvOnDevice } from './kv-on-device.js'
-import { rotaryTablesOf, slidingTablesOf } from './rotary-tables.js'
 import { batchFeeds, cacheFeeds, longestSequence, residentFeeds, type StepBatch, tokenCount } from './step-batch.js'
 import { StepSessions } from './step-sessions.js'
+
+// Cos and sin tables of a prepared model, from its stored frequencies.
+
+/**
+ * Computes the tables for positions 0..length-1, each [length, D/2]; float64 inside, rounded once.
+ */
+async function rotaryTablesOf(
+  prepared: PreparedModel,
+  length: number,
+): Promise<{ readonly cos: Float32Array; readonly sin: Float32Array }> {
+  return rotaryTables(await readRotaryFrequencies(prepared.tensors('f32')), length)
+}
+
+/** Those of sliding layers; null where they are the same. */
+async function slidingTablesOf(
+  prepared: PreparedModel,
+  length: number,
+): Promise<{ readonly cos: Float32Array; readonly sin: Float32Array } | null> {
+  const frequencies = await readSlidingFrequencies(prepared.tensors('f32'))
+  return frequencies === null ? null : rotaryTables(frequencies, length)
+}
 
 /** Valid until the model's next step, which may write to the same memory. */
 export interface StepResult {

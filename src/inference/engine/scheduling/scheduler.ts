@@ -10,17 +10,93 @@
 import { AppError } from '#base/errors/errors.js'
 import type { ModelRunner } from '../model-runner.js'
 import { Beam } from '../sampling/beam-search.js'
-import type { ActiveRequest, SearchRun } from './active-request.js'
-import { AnswerKeeper } from './answer-keeper.js'
+import { type ActiveRequest, isBefore, type SearchRun } from './active-request.js'
 import { Delivery } from './delivery.js'
 import type { KeptBytes } from './kept-memory.js'
-import { nextOf } from './key-turns.js'
-import { type ComputedPrompt, PrefixCache } from './prefix-cache.js'
+import { type ComputedPrompt, PREFIX_BLOCK_TOKENS, PrefixCache } from './prefix-cache.js'
 import { cacheableTokens, scopeOf } from './prompt.js'
 import { PromptQueue } from './prompt-queue.js'
 import { type FixedChunk, PromptTurns } from './prompt-turns.js'
 import { RunningChoices, type Seat } from './running-choices.js'
 import { SeatQueue } from './seat-queue.js'
+
+// Whose request is let in next: keys take turns, so that one key's many do not stand before another key's one.
+
+/**
+ * The request that is let in next. A key of which nothing is inside needs no free row for it: another key gives one.
+ *
+ * @param waiting at least one
+ * @param requests all of the engine
+ */
+function nextOf(
+  waiting: readonly ActiveRequest[],
+  requests: Iterable<ActiveRequest>,
+): { readonly next: ActiveRequest; readonly isFirstOfKey: boolean } {
+  const open = openByKey(requests)
+  const next = waiting.reduce((first, other) => (isNext(other, first, open) ? other : first))
+  return { next, isFirstOfKey: !open.has(next.keyId) }
+}
+
+/** Choices that are not at their end, of requests that were let in, by key. */
+function openByKey(requests: Iterable<ActiveRequest>): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>()
+  for (const { keyId, admittedMs, open } of requests) {
+    if (admittedMs === Number.POSITIVE_INFINITY) continue
+    counts.set(keyId, (counts.get(keyId) ?? 0) + open.size)
+  }
+  return counts
+}
+
+/** Whether `a` is let in before `b`: by priority, then the key with fewer choices inside, then as they came. */
+function isNext(a: ActiveRequest, b: ActiveRequest, open: ReadonlyMap<string, number>): boolean {
+  const [ofA, ofB] = [open.get(a.keyId) ?? 0, open.get(b.keyId) ?? 0]
+  return a.priority === b.priority && ofA !== ofB ? ofA < ofB : isBefore(a, b)
+}
+
+// Keeps what ended answers have computed, for prompts that go on from them: the next turn of a conversation computes its new tokens alone.
+//
+// Rows of a step are written over by the next one, so keeping is a copy, 5 to 10 ms for an answer of 400 tokens. Answers of a burst end
+// together: all are kept where nobody else is served, and as many as hold nobody up where somebody is.
+
+/** So much is copied in one step while others are served: some 10 ms. */
+const KEPT_BESIDE_BYTES = 16e6
+
+export class AnswerKeeper {
+  readonly #running: Pick<RunningChoices, 'copyTail' | 'remove'>
+  readonly #prefixes: Pick<PrefixCache, 'store'> | null
+
+  /** @param prefixes null: nothing is kept */
+  constructor(running: Pick<RunningChoices, 'copyTail' | 'remove'>, prefixes: Pick<PrefixCache, 'store'> | null) {
+    this.#running = running
+    this.#prefixes = prefixes
+  }
+
+  /**
+   * Frees the rows of choices that ended in one step, and makes what they hold findable.
+   *
+   * @param areAlone whether nobody else is served
+   */
+  free(ended: readonly Seat[], areAlone: boolean): void {
+    let leftBytes = areAlone ? Number.POSITIVE_INFINITY : KEPT_BESIDE_BYTES
+    for (const seat of ended) {
+      if (leftBytes > 0) leftBytes -= this.#keep(seat)
+      this.#running.remove(seat.choice)
+    }
+  }
+
+  /** @returns bytes copied */
+  #keep({ active, choice, prompt }: Seat): number {
+    if (this.#prefixes === null) return 0
+    const { promptTokenIds } = active.request
+    const extra = prompt.sequence.length % PREFIX_BLOCK_TOKENS
+    const sequence = this.#running.copyTail(choice, extra)
+    if (sequence === null) return 0
+    const from = promptTokenIds.length - extra
+    const ids = [...promptTokenIds, ...choice.outputIds].slice(0, from + sequence.length)
+    this.#prefixes.store(ids, scopeOf(active), { sequence, from })
+    return sequence.sizeBytes
+  }
+}
 
 export interface SchedulerOptions {
   /** Choices that run at once. */

@@ -9,15 +9,103 @@ import { Environment, Interpreter, parse, tokenize } from '@huggingface/jinja'
 import { AppError, InvalidRequestError, TokenizerError } from '#base/errors/errors.js'
 import { type Clock, watchProcessorTime } from '#base/util/clock.js'
 import type { JsonValue } from '#base/util/json.js'
-import { formatTime } from './format-time.js'
 import { LoopControl } from './python-loops.js'
 import { evaluateAsPython, newMapping, printedAsPython, printedNodes } from './python-semantics.js'
 import { createRuntimeValues } from './python-values.js'
 import { budgetError, claimItems, claimText, metered } from './render-meter.js'
 import { createValueMaker, field, itemsOf, type Runtime, typeOf, type ValueMaker } from './runtime-values.js'
 import { locateParseFault } from './template-faults.js'
-import { readableSource } from './template-source.js'
 import { repairTokens } from './template-tokens.js'
+
+/**
+ * A template's text as @huggingface/jinja can read it, where its lexer differs from Jinja's:
+ *
+ * - line ends are one thing to Jinja, whatever a file was written with: what is trimmed hangs on it
+ * - `{% generation %}` of transformers marks assistant text for masks and prints nothing
+ * - `{% raw %}` is unknown, and so are `{%+` and `+%}`, which keep white space
+ * - a backslash before a character that needs none ends the template (`'\d'`); Python keeps both characters
+ */
+function readableSource(source: string): string {
+  return withPlainEscapes(withRawText(source.replace(/\r\n?/g, '\n')))
+    .replace(/\{%-?\s*(?:end)?generation\s*-?%\}/g, (tag) =>
+      tag.replace(/(?:end)?generation/, (word) => (word === 'generation' ? 'if true' : 'endif')),
+    )
+    .replace(/\{%\+/g, '{{""}}{%')
+    .replace(/\+%\}/g, '%}{{""}}')
+}
+
+const rawPattern =
+  /\{#[\s\S]*?#\}|(^[ \t]*)?\{%([-+]?)\s*raw\s*(-?)%\}([\s\S]*?)\{%([-+]?)\s*endraw\s*(?:(-)%\}|(\+)%\}|%\}(\n?))/gm
+
+/** Raw text becomes a printed string, which is not read for tags. */
+function withRawText(source: string): string {
+  return source.replace(rawPattern, (whole, indent = '', before, after, text, end, isTrimmed) => {
+    if (whole.startsWith('{#')) return whole
+    let body = String(text)
+    if (after === '-') body = body.trimStart()
+    if (end === '-') body = body.trimEnd()
+    else if (end === '') body = body.replace(/(?<=\n)[ \t]*$/, '')
+    const escaped = body.replace(/[^\w ]/g, (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    const kept = before === '+' ? indent : ''
+    return `${kept}{{${before === '-' ? '-' : ''}"${escaped}"${isTrimmed === '-' ? '-' : ''}}}`
+  })
+}
+
+const tagOrComment =
+  /\{#[\s\S]*?#\}|\{\{(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?!\}\})[\s\S])*?\}\}|\{%(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?!%\})[\s\S])*?%\}/g
+const literal = /"(?:\\[\s\S]|[^"\\])*"|'(?:\\[\s\S]|[^'\\])*'/g
+
+function withPlainEscapes(source: string): string {
+  if (!source.includes('\\')) return source
+  return source.replace(tagOrComment, (tag) =>
+    tag.startsWith('{#')
+      ? tag
+      : tag.replace(literal, (text) => text.replace(/\\([\s\S])/g, (pair, next: string) => plainEscape(pair, next))),
+  )
+}
+
+function plainEscape(pair: string, next: string): string {
+  if (next === '\n') return ''
+  if (next === 'a') return '\\x07'
+  if (next === '0') return '\\x00'
+  return /[ntrbfv'"\\xu]/.test(next) ? pair : `\\${pair}`
+}
+
+/**
+ * Python's `strftime` for chat templates that print today's date. Knows the directives that templates use, in English.
+ */
+const days = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday']
+const months = [
+  ...['January', 'February', 'March', 'April', 'May', 'June'],
+  ...['July', 'August', 'September', 'October', 'November', 'December'],
+]
+
+const two = (n: number): string => String(n).padStart(2, '0')
+
+const directives: Readonly<Record<string, (date: Date) => string>> = {
+  Y: (date) => String(date.getFullYear()),
+  y: (date) => two(date.getFullYear() % 100),
+  m: (date) => two(date.getMonth() + 1),
+  d: (date) => two(date.getDate()),
+  e: (date) => String(date.getDate()).padStart(2, ' '),
+  B: (date) => months[date.getMonth()] ?? '',
+  b: (date) => (months[date.getMonth()] ?? '').slice(0, 3),
+  A: (date) => days[date.getDay()] ?? '',
+  a: (date) => (days[date.getDay()] ?? '').slice(0, 3),
+  H: (date) => two(date.getHours()),
+  I: (date) => two(date.getHours() % 12 || 12),
+  M: (date) => two(date.getMinutes()),
+  S: (date) => two(date.getSeconds()),
+  p: (date) => (date.getHours() < 12 ? 'AM' : 'PM'),
+  F: (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`,
+  T: (date) => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`,
+  '%': () => '%',
+}
+
+/** Formats a date in local time; an unknown directive stays as written. */
+function formatTime(date: Date, format: string): string {
+  return format.replace(/%(.)/g, (whole, directive: string) => directives[directive]?.(date) ?? whole)
+}
 
 export interface RenderBudget {
   /** Longest time of one rendering: processor time of the thread, but for a tenth. */

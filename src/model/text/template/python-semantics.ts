@@ -10,7 +10,7 @@
  * - loops lose what was written before `continue` and `break`, and keep variables from one turn to the next: `python-loops.ts`
  * - macros see the variables of their caller (here)
  * - filters and tests: `python-filters.ts`, `python-tests.ts`; how values print: `python-values.ts`
- * - text and tokens: `template-source.ts`, `template-tokens.ts`
+ * - text and tokens: `interpreter.ts`, `template-tokens.ts`
  *
  * Found by comparing seventy templates of well-known models with the original (`rendering-digests.json` of the test fixtures). Known, and
  * left as they are: a member of an undefined value is undefined, where Python refuses; `with`, `include` and recursive loops.

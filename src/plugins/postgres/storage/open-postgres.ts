@@ -5,11 +5,13 @@
  * The driver is loaded here and only when it is needed. Transactions are serializable and repeated when the database asks for it
  * (`in-transaction.ts`); single statements see what is committed. Nothing here knows what the tables mean.
  */
-import { Kysely, sql } from 'kysely'
+import { Kysely, type Migration, sql } from 'kysely'
 import { readEnvironment } from '#base/environment.js'
-import { AppError, StorageError } from '#base/errors/errors.js'
+import { AppError, InvalidRequestError, StorageError } from '#base/errors/errors.js'
 import { migrate } from '#service/storage/database.js'
 import { shareTransactions } from '#service/storage/in-transaction.js'
+import { createTable as createKeptTrainingData } from '#service/storage/migrations/0036-kept-training-data.js'
+import { migrationsWith } from '#service/storage/migrations/index.js'
 import type {
   DatabaseAddress,
   RemoteDatabase,
@@ -17,16 +19,97 @@ import type {
   SharedDatabase,
 } from '#service/storage/remote-database.js'
 import type { Schema } from '#service/storage/schema.js'
-import { withParts } from '#service/storage/schema-part.js'
-import { parsePostgresAddress } from './address.js'
-import { PoolDialect } from './dialect.js'
+import { type FirstTables, mergeMigrations, type SchemaPart, withParts } from '#service/storage/schema-part.js'
+import { CLOCK, PoolDialect } from './dialect.js'
 import { type Client, loadDriver, withPassword } from './driver.js'
 import { toDatabaseError } from './errors.js'
 import { createBlobGuard, createLastingDuty, inTurnOfStarts, onDuty } from './locks.js'
-import { postgresMigrationsWith } from './migrations.js'
 import { createPasswordSource } from './password-file.js'
 import { holdServerLock, NOTICE_CHANNEL, type ServerLockOptions } from './server-lock.js'
 import { createSharedTransactions } from './shared-transactions.js'
+import { STATEMENTS, toStatements } from './tables.js'
+import { blobTriggers, triggers } from './triggers.js'
+
+// What a PostgreSQL database goes through: all tables at once, then the migrations that came later, which are SQLite's own. One
+// of those that needs words of SQLite alone (a trigger, `json_each`) gets a second spelling here, under its name.
+
+/** The last of SQLite's migrations that `tables.ts` has in it; the name sorts before those that follow. */
+export const SQUASHED = '0028-job-workers'
+
+const OWN_SPELLINGS: Readonly<Record<string, Migration>> = {
+  '0036-kept-training-data': {
+    up: async (db) => {
+      await createKeptTrainingData(db)
+      for (const column of ['data_sha256', 'rollouts_sha256']) {
+        for (const statement of blobTriggers(['kept_training_data', column, 1])) await sql.raw(statement).execute(db)
+      }
+    },
+  },
+}
+
+const createTables: Migration = {
+  up: async (db) => {
+    for (const statement of [...toStatements(STATEMENTS), ...triggers(CLOCK)]) await sql.raw(statement).execute(db)
+  },
+}
+
+/** Name → migration, applied in the order of the names. */
+export function postgresMigrationsWith(parts: readonly SchemaPart[]): Readonly<Record<string, Migration>> {
+  const own = { [SQUASHED]: createTables, ...later(migrationsWith([])), ...OWN_SPELLINGS }
+  return mergeMigrations(own, parts, ({ firstTables, migrations, postgresMigrations }) => ({
+    ...(firstTables === undefined ? {} : { [SQUASHED]: createFirst(firstTables) }),
+    ...later(migrations),
+    ...postgresMigrations,
+  }))
+}
+
+function createFirst({ statements, blobs = [] }: FirstTables): Migration {
+  return {
+    up: async (db) => {
+      const notes = blobs.flatMap(blobTriggers)
+      for (const statement of [...toStatements(statements), ...notes]) await sql.raw(statement).execute(db)
+    },
+  }
+}
+
+/** Those that came after the first. */
+function later(migrations: Readonly<Record<string, Migration>>): Readonly<Record<string, Migration>> {
+  return Object.fromEntries(Object.entries(migrations).filter(([name]) => name > SQUASHED))
+}
+
+/**
+ * The address of a database: `postgres://user@host:5432/name`, or with a folder of sockets
+ * `postgres://user@/name?host=/run/postgresql`. Passwords are in no setting: they would show in lists of processes and
+ * settings. PostgreSQL's own client takes PGPASSWORD or PGPASSFILE.
+ */
+interface PostgresAddress {
+  /** For the driver. */
+  readonly url: string
+  /** For people: without what follows `?`. */
+  readonly name: string
+}
+
+const EXAMPLE = 'postgres://trainyard@db.internal:5432/trainyard'
+
+/** @param text begins with a scheme of the plugin @throws {InvalidRequestError} `invalid_setting` */
+function parsePostgresAddress(text: string): PostgresAddress {
+  // a folder of sockets has no host before the path, which URL takes for a broken address
+  const parsable = text.replace(/^(postgres(?:ql)?:\/\/[^/@]*@?)\//, '$1socket/')
+  if (!URL.canParse(parsable)) throw invalid(`database must be an address like ${EXAMPLE}, and this one cannot be read`)
+  const url = new URL(parsable)
+  if (url.password !== '' || url.searchParams.has('password')) {
+    throw invalid('database must not hold a password', 'set PGPASSWORD, or name a file with it in PGPASSFILE')
+  }
+  if (url.pathname.length < 2) throw invalid(`database must name a database after the host, as in ${EXAMPLE}`)
+  return { url: text, name: text.replace(/\?.*$/s, '') }
+}
+
+function invalid(message: string, hint?: string): InvalidRequestError {
+  return new InvalidRequestError('invalid_setting', message, {
+    param: 'database',
+    ...(hint === undefined ? {} : { hint }),
+  })
+}
 
 /** How long a statement waits for a connection before it is told that the database cannot be reached. */
 const CONNECT_MS = 10_000

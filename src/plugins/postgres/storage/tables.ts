@@ -1,7 +1,7 @@
 /**
  * The tables of a new PostgreSQL database, as SQLite's migrations up to `0028-job-workers` leave them: what came before is only
  * of interest to databases that are older, and there are none. Migrations after that one are the same for both
- * (`migrations.ts`).
+ * (`open-postgres.ts`).
  *
  * In SQLite's words for types, which `dialect.ts` translates for migrations too.
  * `test/integration/storage/postgres/schema.test.ts` holds that both databases have the same tables, columns, keys, indexes and

@@ -4,27 +4,90 @@
 import { createHash } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { NotFoundError } from '#base/errors/errors.js'
+import type { Course, JobNumbers } from '#contract/jobs/diagnosis/course.js'
+import { diagnoseCourse, sayFinding } from '#contract/jobs/diagnosis/diagnose.js'
+import type { CommonOptions } from '#contract/jobs/shared-options.js'
 import type { WorkerJob } from '#contract/processes/worker.js'
 import { isTerminalEvent, type JobKind } from '#contract/wire/job-words.js'
 import { DEFAULT_PAGE_LIMIT, type List, MAX_PAGE_LIMIT, type PageQuery, toList } from '#contract/wire/list.js'
+import { jobReportSchema } from '#contract/wire/training/job-report.js'
 import type { ListTrainingJobsQuery, TrainingEvent, TrainingJob } from '#contract/wire/training-jobs.js'
 import { requestCancel, requestStop } from '#service/queue/outcome.js'
 import { type CreateJobOptions, createJob, findRepeated } from '#service/queue/queue.js'
 import { templateKwargsOf } from '#service/queue/template-kwargs.js'
 import { findCheckpoint } from '#service/storage/checkpoints.js'
+import type { Database } from '#service/storage/database.js'
 import { listEvents } from '#service/storage/events.js'
 import { findKeptData } from '#service/storage/jobs/kept-data.js'
 import { findModel, type ModelRecord } from '#service/storage/models.js'
-import { findJob, type JobRecord, listJobsAndData, type NewJob } from '#service/storage/training-jobs.js'
+import { findJob, type JobRecord, listJobs, listJobsAndData, type NewJob } from '#service/storage/training-jobs.js'
 import { checkEntity, checkProject, isOwn } from '../access/tenant.js'
 import type { Principal, ServiceContext } from '../context.js'
 import { storeModel } from '../models/models.js'
 import { toKeptFacts, toListed, toWireEvent, toWireJob } from '../to-wire.js'
-import { courseWarnings } from './course-warnings.js'
 import { dataWarnings } from './data-warnings.js'
 import { type CheckedJob, type JobRequestContext, type JobRequests, withCheckedJob } from './job-requests.js'
 import { createQueueForecast } from './queue-forecast.js'
-import { weightBytesOf } from './weight-bytes.js'
+
+/**
+ * The least memory that training on a base model takes: its weights alone, as a job computes with them.
+ */
+const BYTES: Readonly<Record<CommonOptions['precision'], number>> = { f32: 4, bf16: 2, int8: 1 }
+
+/**
+ * @param parameters of the base model; null where nobody knows
+ * @param precision as the job resolved it
+ * @returns bytes; null where nobody knows
+ */
+function weightBytesOf(parameters: number | null, precision: unknown): number | null {
+  return parameters === null ? null : parameters * (BYTES[precision as CommonOptions['precision']] ?? BYTES.int8)
+}
+
+// What a job's numbers say beside those of the jobs before it of the same model. Sentences and thresholds:
+// `contract/jobs/diagnosis/findings.ts`.
+
+/** Jobs before it that are looked at. */
+const MAX_EARLIER = 8
+
+/** Sentences about the course that a model's training takes; none for a job that has not begun. */
+async function courseWarnings(db: Database, job: JobRecord): Promise<string[]> {
+  if (job.report === null || job.startedAtMs === null) return []
+  const { items } = await listJobs(db, {
+    entity: job.entity,
+    modelId: job.modelId,
+    status: 'completed',
+    after: job.id,
+    limit: MAX_EARLIER,
+  })
+  // a job of another kind begins a new course: its rewards and losses are of other data
+  const other = items.findIndex(({ kind }) => kind !== job.kind)
+  const earlier = items.slice(0, other === -1 ? items.length : other).reverse()
+  const course: Course = {
+    job: await numbersOf(db, job),
+    earlier: await Promise.all(earlier.map((each) => numbersOf(db, each))),
+  }
+  return diagnoseCourse(course).map(sayFinding)
+}
+
+async function numbersOf(db: Database, job: JobRecord): Promise<JobNumbers> {
+  const { modelId, step, gradientSteps, report, resolvedConfig } = job
+  const checkpoint = step === null ? null : await findCheckpoint(db, modelId, step)
+  const parsed = jobReportSchema.safeParse(report)
+  return {
+    step,
+    gradientSteps,
+    facts: parsed.success ? parsed.data.facts : {},
+    metrics: checkpoint?.metrics ?? {},
+    validation: parsed.success ? parsed.data.validation.map(({ loss }) => loss) : [],
+    quoted: '',
+    learningRate: numberOf(resolvedConfig?.['learning_rate']),
+    advantageBalance: numberOf(resolvedConfig?.['advantage_balance']),
+  }
+}
+
+function numberOf(value: unknown): number | null {
+  return typeof value === 'number' ? value : null
+}
 
 /** Headers that decide whether a create is a repetition. */
 export interface CreateHeaders {

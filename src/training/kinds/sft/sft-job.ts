@@ -5,24 +5,138 @@
  * into. Batches in which nothing trains are passed over and make no step.
  */
 
+import { InvalidRequestError } from '#base/errors/errors.js'
+import type { OptionsOf } from '#contract/jobs/kinds.js'
 import { notesOfRows } from '#formats/rows/notes/data-notes.js'
 import { assertLearningRateCount, type SftBatch, type SftSurvey } from '#formats/rows/sft-data.js'
 import { type BatchSteps, trainEpochs } from '#training/trainer/epochs/epochs.js'
 import { rateNotes } from '#training/trainer/epochs/schedule.js'
-import type { ValidationMetrics } from '#training/trainer/epochs/validation.js'
-import { formulaOf } from '#training/trainer/hyperparameters.js'
+import type { Measured, ValidationMetrics } from '#training/trainer/epochs/validation.js'
+import { formulaOf, type Hyperparameters } from '#training/trainer/hyperparameters.js'
 import { type JobContext, openLearner, type TrainingEvent, type TrainingOutcome } from '#training/trainer/job.js'
-import type { MicroBatch } from '#training/trainer/learner/learner.js'
+import type { Learner, MicroBatch } from '#training/trainer/learner/learner.js'
 import { longestRow, type MemoryNeeds, memoryFacts, planMemory } from '#training/trainer/memory.js'
 import { optimizerSettings } from '#training/trainer/optimizer-settings.js'
 import { averageSteps, type JobProgress } from '#training/trainer/progress.js'
-import { leftOutRows, templateMetrics } from '#training/trainer/report.js'
+import {
+  type JobReport,
+  leftOutRows,
+  RUNNING_SUMS,
+  templateMetrics,
+  type UnusedRows,
+  whyUnused,
+} from '#training/trainer/report.js'
 import { applyResumePoint } from '#training/trainer/resume-point.js'
+import { scoreOf } from '#training/trainer/scores.js'
 import { createTrainer, type StepResult } from '#training/trainer/trainer.js'
-import { closeFit, noteFit, stepsToCompare } from './fit.js'
-import type { SftHyperparameters } from './sft-hyperparameters.js'
-import { largestMicroBatch, toMicroBatches } from './sft-rows.js'
-import { assertMeasurable, openSftLoss, unusedRows, type ValidationRows } from './validation-loss.js'
+import { largestMicroBatch, toMicroBatches, toRowBatches } from './sft-rows.js'
+
+// The loss of an SFT job on rows that are not trained on: cross-entropy, times the weight of its row, summed over the trainable
+// tokens of all rows, divided by their number.
+
+/** Rows a job is measured on. */
+interface ValidationRows {
+  readonly survey: SftSurvey
+  /** All batches from the first; called once per measurement. */
+  readonly openBatches: () => AsyncIterable<SftBatch>
+}
+
+/** What a survey says of rows that are not used. */
+function unusedRows({ droppedCount, ...others }: SftSurvey): UnusedRows {
+  const { untrainableCount, leftOutLines, leftOutMessages, refused } = others
+  return { overlengthCount: droppedCount, untrainableCount, leftOutLines, leftOutMessages, refused }
+}
+
+/** Before anything is loaded. @throws {InvalidRequestError} `no_trainable_tokens` when nothing in the rows would train */
+function assertMeasurable({ survey }: ValidationRows): void {
+  if (survey.trainableTokenCount > 0) return
+  throw new InvalidRequestError(
+    'no_trainable_tokens',
+    `validation_data_url holds no row in which anything would train${whyUnused(unusedRows(survey))}`,
+    { hint: 'give shorter rows with an assistant turn, or leave the validation rows out' },
+  )
+}
+
+/** Measures the learner as it is at each call. */
+async function openSftLoss(
+  rows: ValidationRows,
+  learner: Learner,
+): Promise<{ readonly measureRows: () => Promise<Measured> }> {
+  await learner.prepare('scores')
+  const score = scoreOf(learner)
+  return {
+    measureRows: async () => {
+      let sum = 0
+      let count = 0
+      for await (const { sequences } of rows.openBatches()) {
+        for (const { batch, weights } of toRowBatches(sequences)) {
+          const logp = await score(batch)
+          batch.trained.forEach(({ row }, n) => {
+            sum -= (weights[row] ?? 1) * (logp[n] as number)
+          })
+          count += batch.trained.length
+        }
+      }
+      return { loss: sum / count }
+    },
+  }
+}
+
+/**
+ * What a supervised job needs to know besides its examples: its options.
+ */
+type SftHyperparameters = Hyperparameters<OptionsOf<'sft'>>
+
+// How well a supervised job fits its rows at its end: what `findings.ts` says of whole answers, and of a job that was cut while
+// it still learned. Counted in the report's facts, so that a job that goes on from a resume point ends with the same figures.
+
+/** Parts that one pass is cut into where there is no other. */
+const PARTS = 4
+
+/** Steps whose losses are compared with those of so many before them: those of a pass. */
+export function stepsToCompare({ epochs, steps }: { readonly epochs: number; readonly steps: number }): number {
+  return Math.max(1, epochs > 1 ? steps : Math.ceil(steps / PARTS))
+}
+
+/** Counts the loss of a step. */
+export function noteFit({ facts }: JobReport, loss: number, window: number): void {
+  const { sum = 0, count = 0, ...means } = facts[RUNNING_SUMS] ?? {}
+  const now = { sum: sum + loss, count: count + 1 }
+  const { last } = means
+  facts[RUNNING_SUMS] =
+    now.count < window
+      ? { ...means, ...now }
+      : { ...(last === undefined ? {} : { before: last }), last: now.sum / now.count }
+}
+
+/**
+ * Writes the figures of a job that has ended: `trained` loss of its last steps and `trained_before` of as many before them,
+ * `held_out` and `held_out_before` where rows were measured, the tokens of an answer, and the share of the answers that hold what
+ * the base model cannot write.
+ */
+export function closeFit(
+  report: JobReport,
+  { answerTokens, lostShare }: { readonly answerTokens: number; readonly lostShare: number },
+): void {
+  const { facts, validation } = report
+  const { before, last } = facts[RUNNING_SUMS] ?? {}
+  delete facts[RUNNING_SUMS]
+  const losses = validation.map(({ loss }) => loss)
+  const best = losses.length < 2 ? undefined : losses.reduce((a, b) => Math.min(a, b))
+  const [previous, final] = losses.slice(-2)
+  const figures = {
+    answer_tokens: answerTokens,
+    lost_share: lostShare === 0 ? undefined : lostShare,
+    trained: last,
+    trained_before: before,
+    held_out: best,
+    // of a job that did not end at its best, nothing fell any more
+    held_out_before: best === undefined ? undefined : final === best ? previous : best,
+  }
+  facts['fit'] = Object.fromEntries(
+    Object.entries(figures).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  )
+}
 
 /** What an SFT job trains on, besides its context. */
 export interface SftJob {

@@ -4,18 +4,22 @@
  * Knows the protocol and nothing of clients: the server decides which request an order comes from, when state is
  * stored, and what is repeated after a worker was lost. An order that fails is reported and has changed nothing.
  */
-import { AppError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
+import { AppError, CheckpointError, fullMessage, InvalidRequestError } from '#base/errors/errors.js'
 import type { Logger } from '#base/logging/logger.js'
 import type { Clock } from '#base/util/clock.js'
-import type { FileContent } from '#base/util/file-content.js'
-import type {
-  RequestReport,
-  SessionFile,
-  SessionOrder,
-  SessionReport,
-  TrainingSessionSpec,
+import { type FileContent, sha256Of, sizeOf } from '#base/util/file-content.js'
+import { decodeFrame, encodeFrame } from '#base/util/frame.js'
+import { type ResumedBody, rangeHeaders, readResumed } from '#base/util/resumed-body.js'
+import {
+  type RequestReport,
+  type SessionFile,
+  type SessionOrder,
+  type SessionReport,
+  sessionOrderSchema,
+  type TrainingSessionSpec,
+  trainingSessionSpecSchema,
 } from '#contract/processes/training-session.js'
-import type { WorkerFolders } from '#contract/processes/worker.js'
+import { type BaseModelFiles, baseModelFilesSchema, type WorkerFolders } from '#contract/processes/worker.js'
 import { MAX_MESSAGE } from '#contract/wire/maxima.js'
 import { checkLossRequest, type RowLimits } from '#formats/training-loop/loss-inputs.js'
 import { readLossRequest } from '#formats/training-loop/loss-request.js'
@@ -31,9 +35,53 @@ import type { LearnerState } from '#training/trainer/learner/learner.js'
 import { openOnnxLearner } from '#training/trainer/learner/onnx-learner.js'
 import type { OpenBaseModel } from '../base-model.js'
 import { countRuns } from '../counted-runtime.js'
-import type { WorkerIdentity } from '../fenced-requests.js'
+import { createFencedRequests, type WorkerIdentity } from '../fenced-requests.js'
 import { startHeartbeat } from '../heartbeat.js'
-import { createSessionClient, type SessionClient } from './session-client.js'
+import { fetchFile } from '../read-files.js'
+
+/**
+ * The training worker's side of the protocol of training sessions (`contract/processes/training-session.ts`).
+ */
+const BYTES = { 'content-type': 'application/octet-stream' }
+
+interface SessionClient {
+  getSession(): Promise<TrainingSessionSpec>
+  getBaseModelFiles(): Promise<BaseModelFiles>
+  openBaseModelFile(name: string, from: number): Promise<ResumedBody>
+  /** @throws {CheckpointError} `checkpoint_corrupt` if the bytes do not have the digest */
+  getFile(file: SessionFile): Promise<FileContent>
+  putFile(name: string, content: FileContent): Promise<SessionFile>
+  /** Reports the last order and waits for the next. */
+  turn(
+    report: SessionReport,
+    output?: Uint8Array,
+  ): Promise<{ readonly order: SessionOrder; readonly bytes: Uint8Array }>
+}
+
+function createSessionClient(identity: WorkerIdentity): SessionClient {
+  const send = createFencedRequests(identity)
+  return {
+    getSession: async () => trainingSessionSpecSchema.parse(await (await send('GET', '')).json()),
+    getBaseModelFiles: async () => baseModelFilesSchema.parse(await (await send('GET', '/base-model')).json()),
+    openBaseModelFile: async (name, from) =>
+      readResumed(await send('GET', `/base-model/${name}`, { headers: rangeHeaders(from) })),
+    getFile: async ({ name, sha256 }) => {
+      const { bytes } = await fetchFile(send, `/files/${sha256}`)
+      if (sha256Of(bytes) === sha256) return bytes
+      throw new CheckpointError('checkpoint_corrupt', `"${name}" of the training session does not have its digest`)
+    },
+    putFile: async (name, content) => {
+      const sha256 = sha256Of(content)
+      await send('PUT', `/files/${sha256}`, { body: content, headers: BYTES })
+      return { name, sha256, size_bytes: sizeOf(content) }
+    },
+    turn: async (report, output) => {
+      const response = await send('POST', '/turn', { body: encodeFrame(report, output), headers: BYTES })
+      const { head, bytes } = decodeFrame(new Uint8Array(await response.arrayBuffer()))
+      return { order: sessionOrderSchema.parse(head), bytes }
+    },
+  }
+}
 
 export interface RunSessionOptions {
   readonly identity: WorkerIdentity

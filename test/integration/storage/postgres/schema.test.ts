@@ -4,7 +4,7 @@
  */
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { SQUASHED } from '#plugins/postgres/storage/migrations.js'
+import { SQUASHED } from '#plugins/postgres/storage/open-postgres.js'
 import type { DatabaseHandle, OpenDatabase } from '#service/storage/database.js'
 import { hasPostgres, type LocalPostgres, NO_POSTGRES, startPostgres } from '../../../support/local-postgres.js'
 import { MIGRATIONS, openDatabase, openPostgres, POSTGRES_MIGRATIONS } from '../../../support/service/with-plugins.js'

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { untilRepeating } from '#cli/chat/defaults.js'
 import type { ChatChunk } from '#contract/wire/chat-completions.js'
 import { isRepeating } from '#contract/wire/talk-words.js'
-import { readOwnSampling } from '#model/inspection/own-sampling.js'
+import { readOwnSampling } from '#model/inspection/inspect.js'
 
 test.each([
   ['so it is. '.repeat(20), true],

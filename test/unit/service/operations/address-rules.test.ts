@@ -1,7 +1,7 @@
 /** Which addresses are allowed, and that the hint names the flag only where allowing the host would help. */
 import { setMaxListeners } from 'node:events'
 import { describe, expect, test } from 'vitest'
-import { createWebhookRules } from '#plugins/webhooks/rules.js'
+import { createWebhookRules } from '#plugins/webhooks/start.js'
 import { createNameService } from '#service/operations/address-rules.js'
 
 describe('an allowed host', () => {

@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Clock } from '#base/util/clock.js'
 import { createProgress } from '#training/trainer/progress.js'
-import { createPaceMeter } from '#training/worker/pace.js'
+import { createPaceMeter } from '#training/worker/run-job.js'
 import { toWireReport } from '#training/worker/wire-report.js'
 
 describe('the predicted end', () => {

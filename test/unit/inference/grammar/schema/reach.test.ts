@@ -1,7 +1,7 @@
 /** Bounds that no answer can come to, and the names of those that take long. */
 import { expect, test } from 'vitest'
 import { type GrammarSpec, withReach } from '#inference/grammar/grammar-spec.js'
-import { toGrammarWork } from '#inference/grammar/grammar-work.js'
+import { toGrammarWork } from '#inference/grammar/grammar-thread.js'
 import { largestParts } from '#inference/grammar/schema/largest-bounds.js'
 
 const schemaOf = (schema: object): GrammarSpec => ({

@@ -3,7 +3,7 @@
  * point.
  */
 import { expect, test } from 'vitest'
-import { closeFit, noteFit, stepsToCompare } from '#training/kinds/sft/fit.js'
+import { closeFit, noteFit, stepsToCompare } from '#training/kinds/sft/sft-job.js'
 import { createReport, factsOf, restoreReport } from '#training/trainer/report.js'
 
 test('passes are compared, and quarters where there is one', () => {

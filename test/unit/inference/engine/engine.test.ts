@@ -1,6 +1,6 @@
 /** Memory of keys and values where nobody says. */
 import { expect, test } from 'vitest'
-import { defaultKvBytes } from '#inference/engine/kv-memory.js'
+import { defaultKvBytes } from '#inference/engine/engine.js'
 
 const MB = 2 ** 20
 

@@ -4,9 +4,9 @@
 import { describe, expect, test } from 'vitest'
 import { KvRun } from '#inference/engine/runner/kv-run.js'
 import { Choice } from '#inference/engine/sampling/choice.js'
-import { AnswerKeeper } from '#inference/engine/scheduling/answer-keeper.js'
 import { PrefixCache } from '#inference/engine/scheduling/prefix-cache.js'
 import type { Seat } from '#inference/engine/scheduling/running-choices.js'
+import { AnswerKeeper } from '#inference/engine/scheduling/scheduler.js'
 import { GREEDY } from '../../../../support/generation-rules.js'
 
 const TOKENS = 16

@@ -2,7 +2,7 @@
  * Turns of bodies that arrive: so many a round, in order, and other work in between.
  */
 import { expect, test } from 'vitest'
-import { createReadTurns } from '#service/bodies/read-turns.js'
+import { createReadTurns } from '#service/bodies/receive-body.js'
 
 test('a round takes so many, in the order they came, and others come between rounds', async () => {
   const turns = createReadTurns(3)

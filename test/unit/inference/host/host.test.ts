@@ -3,7 +3,7 @@
  */
 import { expect, it } from 'vitest'
 import { WeightsError } from '#base/errors/errors.js'
-import { toLoadError } from '#inference/host/load-error.js'
+import { toLoadError } from '#inference/host/host.js'
 
 it.each(['ENOSPC', 'EDQUOT'])('no room for the prepared weights, %s: a full disk and what to do', (code) => {
   const error = Object.assign(new Error(`${code}: write`), { code, syscall: 'write' })

@@ -4,7 +4,7 @@
  * One sentence a name, because the same name means the same on every endpoint; where one differs, its own sentence stands in its
  * row. A contract test asks for one of every parameter.
  */
-import type { Endpoint } from './endpoint.js'
+import type { Endpoint } from '#contract/endpoints/endpoint.js'
 
 const MODEL_ID = 'Id of a model, a UUID as `POST /v1/preview/models` answers it'
 const CHECKPOINT_STEP = 'Step of the checkpoint: a number, or `latest`; 0 is the base model'

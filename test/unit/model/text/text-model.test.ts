@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { createChatTemplate } from '#model/text/chat-template.js'
-import { turnEndOf } from '#model/text/turn-end.js'
+import { turnEndOf } from '#model/text/text-model.js'
 
 const SPECIAL = ['<|im_start|>', '<|im_end|>', '<|im_end|>x', '<|endoftext|>', '</s>']
 const tokenizer = { specialTokens: SPECIAL, tokenToId: (token: string) => SPECIAL.indexOf(token) }

@@ -104,7 +104,7 @@ export const serve = defineCommand({
           `  Data    ${dataDir}`,
           `          ${plural(modelCount, 'model')}, ${plural(baseModelCount, 'base model')}`,
           `  Device  ${describeDevice(service.device, settings.threads)}, precision ${settings.precision}`,
-          `  Jobs    ${describeJobs(settings.trainWorkers)}`,
+          `  Jobs    ${settings.trainWorkers ?? jobsAtOnce()} at once, as memory allows (--train-workers)`,
           `  Key     ${apiKeyFile}`,
           `  Docs    ${service.url}/docs`,
           'Press Ctrl-C to stop.',
@@ -171,9 +171,10 @@ async function checkStart(
   }
 }
 
-/** What computes: of the processor, by how many threads. */
+/** What computes: of the processor, by how many threads; the runtime takes every core unless it is told otherwise. */
 function describeDevice(device: string, threads: number | null): string {
-  return device === 'cpu' ? `CPU, ${describeThreads(threads)}` : device
+  if (device !== 'cpu') return device
+  return `CPU, ${threads === null ? `all ${plural(usableCores(), 'core')}` : plural(threads, 'thread')}`
 }
 
 /** The page, with a code that signs in once; null where there is none, or no key is known to sign in with. */
@@ -182,18 +183,6 @@ async function pageAddress(service: Pick<Service, 'url' | 'signInCode' | 'home'>
   if (home === null || !(await home.isBuilt())) return null
   const code = await service.signInCode()
   return code === null ? null : `${(publicUrl ?? service.url).replace(/\/+$/, '')}${home.path}#code=${code}`
-}
-
-/** The runtime takes every core unless it is told otherwise. */
-function describeThreads(threads: number | null): string {
-  return threads === null ? `all ${plural(usableCores(), 'core')}` : plural(threads, 'thread')
-}
-
-function describeJobs(workers: number | null): string {
-  if (workers === 0) return 'train on other machines alone'
-  const count = workers ?? jobsAtOnce()
-  const size = count === 1 ? 'one at a time' : `up to ${count} side by side, as memory allows`
-  return workers === null ? `${size} (--train-workers sets another number)` : size
 }
 
 /** A job's numbers follow its threads, so more than there are cores are taken as asked for; what they cost must be said. */

@@ -77,10 +77,8 @@ export interface TunedServiceOptions extends ServiceOptions {
 }
 
 /** Settings with every default filled in; what is served, and from where, is resolved with the data directory. */
-export type ResolvedSettings = Omit<ServiceSettingValues, SpecialSetting | 'trainWorkers'> & {
-  readonly trainWorkers: number
-  readonly logLevel: LogLevel
-}
+type Resolved = { readonly trainWorkers: number; readonly logLevel: LogLevel }
+export type ResolvedSettings = Omit<ServiceSettingValues, SpecialSetting | 'trainWorkers'> & Resolved
 
 /**
  * Fills in defaults.

@@ -54,6 +54,8 @@ const FORBIDDEN: readonly { readonly pattern: RegExp; readonly rule: string; rea
       'src/base/processes/ask-process.ts',
       'commands/main.ts',
       'src/cli/',
+      // the text of a program that is written for somebody
+      'src/plugins/init/task.ts',
     ],
   },
   { pattern: /\bDate\.now\(/, rule: 'Date.now', owners: ['src/base/util/', 'src/plugins/page/browser/data/clock.ts'] },

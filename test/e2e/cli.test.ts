@@ -135,8 +135,7 @@ describe('serve without what it needs, and beside what there is', () => {
     expect(stderr).toMatch(
       /Data +\S+\n +0 models, 1 base model\n +Device +CPU, 1 thread, precision auto\n +Jobs +[^\n]+\n/,
     )
-    const jobs = usableCores() === 1 ? 'one at a time' : 'up to 2 side by side, as memory allows'
-    expect(stderr).toContain(`  Jobs    ${jobs} (--train-workers sets another number)\n`)
+    expect(stderr).toContain(`  Jobs    ${Math.min(2, usableCores())} at once, as memory allows (--train-workers)\n`)
     expect(stderr).not.toContain('warning:')
   })
   test('more threads than cores are taken, and a warning names the cores', async () => {

@@ -169,6 +169,19 @@ describe('the base model', () => {
       return join(path, files.find(({ name }) => name.endsWith('.gguf'))?.name ?? '')
     }
 
+    test('a served one, whose program asks for the key in one sentence', async () => {
+      const folder = join(home.path, 'keyless')
+      const argv = ['init', rows, folder, '--base-model', 'mine/served']
+      const written = await cli(argv, { home: home.path, env: { TRAINYARD_URL: url } })
+      expect(written.exitCode, written.stderr).toBe(0)
+      const env = { HOME: home.path, PATH: process.env['PATH'], TRAINYARD_URL: url }
+      const ended = await run(process.execPath, [await programOf(folder)], { cwd: folder, env }).catch(
+        (error: unknown) => error,
+      )
+      const said = expect.stringMatching(/^TRAINYARD_API_KEY is not set, and http:.* takes a key: export [^\n]*\n$/)
+      expect(ended).toMatchObject({ code: 2, stderr: said })
+    })
+
     test.each([['a GGUF file', ggufFile]])('%s, and the task is trained from it to its end', async (what, find) => {
       const folder = join(home.path, what.replaceAll(' ', '-'))
       const argv = ['init', rows, folder, '--base-model', await find(), '--run']

@@ -1,7 +1,6 @@
 /**
  * How many processor cores this process and its children may use: those the system lets it run on, and no more than a container's CPU
  * quota pays for.
- *
  * Node itself respects a quota from version 22 on, ONNX Runtime never does: 64 threads on a quota of two cores are throttled, all
  * together, most of the time.
  */
@@ -17,24 +16,16 @@ export interface CoreOptions {
 }
 
 /**
- * A quota of two and a half cores counts as two: a thread that must wait for time holds up all others of its operator.
- *
- * Source: cgroups(7), `cpu.max` of version 2 and `cpu.cfs_quota_us` of version 1.
+ * A quota of two and a half cores counts as two: a thread that waits for time holds up its operator.
+ * Source: cgroups(7), `cpu.max`; in version 1 `cpu.cfs_quota_us`.
  */
 export function usableCores({ root = '/', parallelism = availableParallelism() }: CoreOptions = {}): number {
   return Math.max(1, minOf(cgroupsOf('cpu', root).map(quotaOf).map(Math.floor), parallelism))
 }
 
-/**
- * Training jobs that fill the cores: two, for one of a small model takes half of them (`numerics/runtime/default-threads.ts`). Measured
- * on two cores with four million parameters: two jobs beside each other end in 0.68 of the time of one after the other, at the same
- * processor time. A larger model's takes all cores, and memory decides whether a second one begins beside it (`local-workers.ts`).
- */
-export function jobsAtOnce(cores: number = usableCores()): number {
-  return Math.min(2, cores)
-}
+/** Training jobs that fill the cores: one of a small model takes half of them (`src/docs/internals/performance.md`). */
+export const jobsAtOnce = (cores: number = usableCores()): number => Math.min(2, cores)
 
-/** @returns cores; infinity where there is no quota */
 function quotaOf({ version, read }: Cgroup): number {
   const [quota, period] =
     version === 2

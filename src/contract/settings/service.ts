@@ -150,7 +150,7 @@ export const SERVICE_SETTINGS = defineSettings({
     summary:
       'who computes answers: this machine, engine nodes (trainyard engine-node), or with auto this machine where no node serves the model',
   },
-  /** Jobs that train side by side; 0 trains nothing here. Default null: as many as fill the cores (`base/machine/cores.ts`). */
+  /** Jobs that train side by side; 0 trains nothing here. Default null: as many as fill the cores. */
   trainWorkers: {
     key: 'train-workers',
     type: 'integer',

@@ -8,7 +8,7 @@ import type { JsonObject } from '#base/util/json.js'
 import { packageVersion } from '#base/util/package-root.js'
 import { quoteWord } from '#contract/wire/command-words.js'
 import { isRowSource, rowCommands, rowProgram } from './row-task.js'
-import { opener, openLocal, type Source, type Task, talk, typed } from './task.js'
+import { opener, openLocal, SET_KEY, type Source, type Task, talk, typed } from './task.js'
 
 /** Longest answer, tokens: of rows without answers a sentence or two. */
 const maxTokens = ({ hasAnswers }: Task): number => (hasAnswers ? 16 : 64)
@@ -309,7 +309,7 @@ ${
 ${
   task.baseModel.server === undefined
     ? `- \`./data\` holds the model: \`trainyard serve --data-dir ./data\`, then \`trainyard chat ${task.name}\`.`
-    : `- ${task.baseModel.server} holds the model: \`trainyard chat ${task.name}\`. \`TRAINYARD_API_KEY\` is the key it takes.`
+    : `- ${task.baseModel.server} holds the model: \`trainyard chat ${task.name}\`. The program needs its key: \`${SET_KEY}\` on its machine.`
 }
 `
 }

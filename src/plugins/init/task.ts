@@ -28,13 +28,20 @@ export interface Task {
   readonly isTypeScript: boolean
 }
 
+/** How a program gets the key of a server in the default place. */
+export const SET_KEY = 'export TRAINYARD_API_KEY=$(cat ~/.local/share/trainyard/api-key)'
+
 /** Starts the service with the base model, and takes the model from it. */
 export function openLocal({ name, baseModel }: Task): string {
   const { name: base, path, isHub, server } = baseModel
   const register = `const model = await new TrainableModel(local.client, { name: ${JSON.stringify(name)}, baseModel: ${JSON.stringify(base)} }).register()`
   if (server !== undefined) {
     return `// on the server that serves ${base}, with the key of TRAINYARD_API_KEY
-const { TRAINYARD_URL: baseUrl = ${JSON.stringify(server)}, TRAINYARD_API_KEY: apiKey = '' } = process.env
+const { TRAINYARD_URL: baseUrl = ${JSON.stringify(server)}, TRAINYARD_API_KEY: apiKey } = process.env
+if (!apiKey) {
+  console.error('TRAINYARD_API_KEY is not set, and ' + baseUrl + ' takes a key: ${SET_KEY} on its machine')
+  process.exit(2)
+}
 const local = { client: createClient({ baseUrl, apiKey }), close: async () => {} }
 ${register}`
   }

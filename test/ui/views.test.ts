@@ -1,6 +1,7 @@
 /**
- * Every view of the page, those of installed plugins among them, with real content: sound in both themes, wide and narrow, in words
- * of whoever reads it, with commands that a shell runs as they read. The list is the page's own table: a view without a row fails.
+ * Every view of the page, those of installed plugins among them, with real content: sound in both themes, wide and narrow,
+ * in words of whoever reads it, with commands that a shell runs as they read. The list is the page's own table: a view
+ * without a row fails.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'

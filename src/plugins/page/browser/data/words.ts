@@ -1,6 +1,7 @@
 /**
- * What the page calls things that the API spells as identifiers: numbers, parts of the server, kinds, reasons. One table. A name that
- * is not in it is the user's own, or is new, and is spelled as words. Options keep their names, which one types: they are code. Pure.
+ * What the page calls things that the API spells as identifiers: numbers, parts of the server, kinds, reasons. One table.
+ * A name that is not in it is the user's own, or is new, and is spelled as words. Options keep their names, which one types:
+ * they are code. Pure.
  */
 const WORDS: Readonly<Record<string, string>> = {
   // metrics, by their whole key where the last part of it says too little

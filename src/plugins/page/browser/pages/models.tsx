@@ -230,6 +230,12 @@ function Start(): JSX.Element {
       <div class="card">
         <h2>Train on a file</h2>
         <p>Conversations in a JSON Lines file become a model of your own.</p>
+        <p>
+          <a class="button" href={hrefOf('/train?kind=sft')}>
+            Choose a file
+          </a>
+        </p>
+        <p class="soft small">Or in a terminal:</p>
         <Command text={command`trainyard models create my-model --base-model ${base}`} />
         <Command text="trainyard train sft my-model --file rows.jsonl" />
       </div>

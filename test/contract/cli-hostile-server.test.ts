@@ -21,6 +21,8 @@ const withoutServer = new Set([
   'env check',
   'env list',
   'serve',
+  // begins with a server of its own
+  'gateway',
   'backup',
   'move',
   'devices',

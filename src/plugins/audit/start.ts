@@ -1,14 +1,15 @@
 /**
- * Keeps the audit log: a row, and a line of a file where one was asked for, before the answer is sent. What cannot be kept is said in the
- * server's log, and the answer is given all the same: what it tells of has happened.
+ * Keeps the audit log: a row, and a line of a file where one was asked for, before the answer is sent. What cannot be kept is
+ * said in the server's log, and the answer is given all the same: what it tells of has happened.
  */
 import { appendFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { AppError, InvalidRequestError } from '#base/errors/errors.js'
 import { toWriteError } from '#base/errors/file-errors.js'
+import type { Route } from '#contract/endpoints/table.js'
 import type { Seen } from '#service/http/environment.js'
+import { sendsFile } from '#service/http/middleware/auth.js'
 import type { PluginStart } from '#service/plugin.js'
-import { isAudited } from './audited.js'
 import type { auditSettings } from './settings.js'
 import { deleteOldAuditEvents, insertAuditEvent } from './storage/audit-events.js'
 import type { AuditEvent } from './wire.js'
@@ -102,4 +103,31 @@ function forgetOld({
     look()
     timer = setInterval(look, HOUR_MS).unref()
   })
+}
+
+/** A browser's session begins and ends with a key of any scope, and by a code with none. */
+const SESSIONS = '/v1/preview/sessions'
+
+/** Said by a run that goes on, over and over: what it is, is noted where it begins. */
+const OF_RUNS: ReadonlySet<string> = new Set([
+  'POST /api/v1/forward_backward',
+  'POST /api/v1/optim_step',
+  'POST /api/v1/session_heartbeat',
+  'POST /files/{entity}/{project}/{run}/file_stream',
+  'POST /v1/preview/models/{model_id}/log',
+  'POST /v1/preview/rollouts',
+  'POST /v1/preview/rollouts/{rollout_id}/finish',
+  'POST /v1/uploads/{upload_id}/parts',
+])
+
+/**
+ * Whatever changes something, whatever hands out a file, and how browsers sign in and out. Not what models are asked, what
+ * runs say of themselves many times a minute, or what workers do: those are counted elsewhere.
+ */
+function isAudited(route: Route): boolean {
+  if (sendsFile(route)) return true
+  if (route.method === 'GET') return false
+  if (route.path === SESSIONS || route.path.startsWith(`${SESSIONS}/`)) return true
+  const changes = route.scope === 'write' || route.scope === 'admin'
+  return changes && route.isAdmitted !== true && !OF_RUNS.has(route.key)
 }

@@ -4,7 +4,7 @@
 import { z } from 'zod'
 import { listSchema, pageQuerySchema } from '#contract/wire/list.js'
 
-export const auditEventSchema = z.object({
+const auditEventSchema = z.object({
   id: z.string(),
   object: z.literal('audit.event'),
   created_at: z.string(),
@@ -34,4 +34,3 @@ export const listAuditQuerySchema = pageQuerySchema.extend({
   action: z.string().max(300).optional(),
   key_id: z.string().max(100).optional(),
 })
-export type ListAuditQuery = z.infer<typeof listAuditQuerySchema>

@@ -5,7 +5,6 @@ import type { Kysely } from 'kysely'
 import type { Database } from '#service/storage/database.js'
 import type { Schema } from '#service/storage/schema.js'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { up } from '../migrations/0058-evals.js'
 
 export interface EvalsTable {
   id: string
@@ -68,4 +67,8 @@ const tables: Readonly<Record<keyof EvalTables, TableFacts>> = {
   eval_items: { isListedById: true },
 }
 
-export const evalSchema: SchemaPart = { tables, migrations: { '0058-evals': { up } }, postgresMigrations: {} }
+export const evalSchema: SchemaPart = {
+  tables,
+  migrations: { '0058-evals': { up: async (db) => (await import('../migrations/0058-evals.js')).up(db) } },
+  postgresMigrations: {},
+}

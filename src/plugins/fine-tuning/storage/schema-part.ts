@@ -3,9 +3,6 @@
  */
 import type { Kysely } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { up } from '../migrations/0009-fine-tuning.js'
-import { up as addLoops } from '../migrations/0051-reinforcement.js'
-import { up as addResultFiles } from '../migrations/0051-result-files.js'
 import { announceJob, listResultSteps } from './jobs.js'
 import { announceLoop } from './loops.js'
 import type { FineTuningTables } from './tables.js'
@@ -34,10 +31,10 @@ async function indexFilters(db: Kysely<unknown>): Promise<void> {
 export const fineTuningSchema: SchemaPart = {
   tables,
   migrations: {
-    '0009-fine-tuning': { up },
+    '0009-fine-tuning': { up: async (db) => (await import('../migrations/0009-fine-tuning.js')).up(db) },
     '0012-filter-indexes': { up: indexFilters },
-    '0051-reinforcement': { up: addLoops },
-    '0051-result-files': { up: addResultFiles },
+    '0051-reinforcement': { up: async (db) => (await import('../migrations/0051-reinforcement.js')).up(db) },
+    '0051-result-files': { up: async (db) => (await import('../migrations/0051-result-files.js')).up(db) },
   },
   postgresMigrations: {},
   firstTables: { statements: FIRST_TABLES },

@@ -2,7 +2,6 @@
  * What the database holds of watched prompts: every new step of a model answers them.
  */
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { up } from '../migrations/0038-probes.js'
 import { listAskedSteps, queueNewStep } from './queued-answers.js'
 import type { ProbeTables } from './tables.js'
 
@@ -10,7 +9,7 @@ const tables: Readonly<Record<keyof ProbeTables, TableFacts>> = { probes: {}, pr
 
 export const probeSchema: SchemaPart = {
   tables,
-  migrations: { '0038-probes': { up } },
+  migrations: { '0038-probes': { up: async (db) => (await import('../migrations/0038-probes.js')).up(db) } },
   postgresMigrations: {},
   namedSteps: listAskedSteps,
   noteStep: queueNewStep,

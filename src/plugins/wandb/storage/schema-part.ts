@@ -4,7 +4,6 @@
 import type { Kysely } from 'kysely'
 import { createBlobTriggers } from '#service/storage/migrations/0014-blob-upkeep.js'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { up as createTables } from '../migrations/0008-wandb.js'
 import { listNamedSteps } from './artifacts.js'
 import type { WandbTables } from './tables.js'
 
@@ -72,7 +71,7 @@ async function indexRuns(db: Kysely<unknown>): Promise<void> {
 export const wandbSchema: SchemaPart = {
   tables,
   migrations: {
-    '0008-wandb': { up: createTables },
+    '0008-wandb': { up: async (db) => (await import('../migrations/0008-wandb.js')).up(db) },
     '0011-list-indexes': { up: indexRuns },
     '0014-blob-upkeep': { up: (db) => createBlobTriggers(db, BLOB_COLUMNS) },
   },

@@ -3,9 +3,6 @@
  */
 import type { Kysely } from 'kysely'
 import type { SchemaPart, TableFacts } from '#service/storage/schema-part.js'
-import { up as createTables } from '../migrations/0010-webhooks.js'
-import { up as indexTurns } from '../migrations/0017-delivery-turns.js'
-import { up as addClaims } from '../migrations/0039-several-servers.js'
 import type { WebhookTables } from './tables.js'
 import { moveWaits } from './waits.js'
 import { noteForWebhooks, tellAnnouncement } from './webhook-events.js'
@@ -42,10 +39,10 @@ async function indexLists(db: Kysely<unknown>): Promise<void> {
 export const webhookSchema: SchemaPart = {
   tables,
   migrations: {
-    '0010-webhooks': { up: createTables },
+    '0010-webhooks': { up: async (db) => (await import('../migrations/0010-webhooks.js')).up(db) },
     '0011-list-indexes': { up: indexLists },
-    '0017-delivery-turns': { up: indexTurns },
-    '0039-several-servers': { up: addClaims },
+    '0017-delivery-turns': { up: async (db) => (await import('../migrations/0017-delivery-turns.js')).up(db) },
+    '0039-several-servers': { up: async (db) => (await import('../migrations/0039-several-servers.js')).up(db) },
   },
   postgresMigrations: {},
   firstTables: { statements: FIRST_TABLES },

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Route, RouteSummary } from '#plugins/gateway/wire.js'
 import { createTestService, type TestService } from '../../support/service/create-test-service.js'
 import { until } from '../../support/until.js'
-import { askChat as ask, killWhileCallsCome, ROUTES } from './killed.js'
+import { askChat as ask, ROUTES } from './killed.js'
 import { type FakeUpstream, startUpstream } from './upstream.js'
 
 let upstream: FakeUpstream
@@ -75,9 +75,4 @@ describe('a store that does not keep up', () => {
     expect(Number(counted[0]?.n)).toBe(0)
     await rows.close()
   })
-})
-
-describe('a server that is killed', () => {
-  it('while calls come: those that its clients have are whole rows or none, and the next server goes on', () =>
-    killWhileCallsCome(upstream, 1))
 })

@@ -2,6 +2,7 @@
 import { onPostgres } from '../../../support/service/database-kind.js'
 
 onPostgres({
+  gateway: () => import('../../../plugins/gateway/recorder.test.js'),
   wandb: () => import('../../../integration/api/wandb/wandb.test.js'),
   tenancy: () => import('../../../integration/api/wandb/tenancy.test.js'),
   adapters: () => import('../../../integration/api/wandb/adapters.test.js'),

@@ -147,7 +147,8 @@ export const FINDINGS: readonly Row[] = [
       if (steps < MIN_KL_STEPS || last <= Math.max(NOTABLE_KL, 2 * bound) || last <= 2 * first) return null
       return {
         says: `KL rising: the divergence from the sampler went from ${first.toPrecision(2)} to ${last.toPrecision(2)} within the job`,
-        next: 'lower the rate or train on fewer trajectories at once',
+        // within a job nothing tells a policy that learns from one that drifts
+        next: 'where the reward of the next job has not risen: lower the rate or train on fewer trajectories at once',
       }
     },
   },

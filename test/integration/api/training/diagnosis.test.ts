@@ -71,7 +71,7 @@ test('a divergence that grows from step to step is told with its figures and wha
   const [first, last] = [mean(kl.slice(0, quarter)), mean(kl.slice(-quarter))]
   expect(last).toBeGreaterThan(2 * first)
   expect(job.report!.warnings).toContain(
-    `KL rising: the divergence from the sampler went from ${first.toPrecision(2)} to ${last.toPrecision(2)} within the job; lower the rate or train on fewer trajectories at once`,
+    `KL rising: the divergence from the sampler went from ${first.toPrecision(2)} to ${last.toPrecision(2)} within the job; where the reward of the next job has not risen: lower the rate or train on fewer trajectories at once`,
   )
 })
 

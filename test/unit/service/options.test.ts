@@ -1,5 +1,6 @@
 /** Settings of a service: defaults from one place, bounds that hold for a library's callers as for the command line. */
 import { describe, expect, test } from 'vitest'
+import { jobsAtOnce } from '#base/machine/cores.js'
 import { settings } from '#cli/config/schema.js'
 import { SERVICE_DEFAULTS, SERVICE_SETTINGS, type ServiceSettingName } from '#contract/settings/service.js'
 import { resolveSettings } from '#service/options.js'
@@ -10,7 +11,8 @@ describe('resolveSettings', () => {
     expect(resolveSettings({ dataDir: '/data' })).toMatchObject({
       host: settings.host.default,
       port: settings.port.default,
-      trainWorkers: settings['train-workers'].default,
+      // the cores decide, which the help says in words
+      trainWorkers: jobsAtOnce(),
       maxConcurrentSequences: settings['max-sequences'].default,
       maxPendingRequests: SERVICE_DEFAULTS.maxPendingRequests,
       threads: null,
@@ -43,7 +45,7 @@ describe('resolveSettings', () => {
   test('the command line has the same defaults and bounds', () => {
     const resolved: Readonly<Record<string, unknown>> = resolveSettings({ dataDir: '/data' })
     for (const name of Object.keys(SERVICE_SETTINGS) as ServiceSettingName[]) {
-      if (name === 'dataDir' || name === 'baseModels' || name === 'plugins') continue
+      if (['dataDir', 'baseModels', 'plugins', 'trainWorkers'].includes(name)) continue
       expect(resolved[name], name).toEqual(settings[SERVICE_SETTINGS[name].key].default)
     }
     expect(() => settings.port.parse(String(SERVICE_SETTINGS.port.bounds.max + 1))).toThrow('from 0 to 65535')

@@ -15,7 +15,7 @@ let ids: Record<string, string>
 let routes: readonly { readonly method: string; readonly path: string }[]
 
 beforeAll(async () => {
-  service = await createTestService()
+  service = await createTestService({ audit: 'database' })
   const modelId = await service.createModel('secret')
   const job = await service.json<{ id: string }>('/v1/preview/training-jobs', {
     json: { model_id: modelId, trajectory_groups: [sampleGroup()] },
@@ -198,6 +198,12 @@ describe('every route with an id', () => {
       const { status, text } = await call(key, method, path)
       expect(status, `${path}: ${text}`).toBe(200)
       expect(text, path).not.toContain('secret')
+      if (path === '/v1/preview/audit') {
+        // what was just asked with this key, by the ids that it named; nothing of ours
+        const whose = (JSON.parse(text) as { data: { key_id: string }[] }).data.map(({ key_id: id }) => id)
+        expect([new Set(whose).size, whose.includes(ids['key_id'] ?? '')]).toEqual([1, false])
+        continue
+      }
       for (const name of ['model_id', 'training_job_id', 'file_id', 'key_id'])
         expect(text, path).not.toContain(ids[name] ?? '')
     }
@@ -233,7 +239,7 @@ describe('the scope of a key', () => {
   it('read: everything is read, models answer, and every other route is refused by name', async () => {
     const key = await limited('read')
     for (const { method, path } of routes) {
-      const isManaging = path.startsWith('/v1/preview/keys')
+      const isManaging = /^\/v1\/preview\/(?:keys|audit)/.test(path)
       // of its own: it signs out, and fetches what it reads
       const isOwn = /^\/v1\/preview\/(?:sessions|downloads)/.test(path)
       const isAnswer =
@@ -250,9 +256,9 @@ describe('the scope of a key', () => {
     expect((await call(key, 'POST', '/v1/chat/completions', JSON.stringify(chat))).status).toBe(200)
   })
 
-  it('write: keys alone are out of reach', async () => {
+  it('write: keys and the audit log alone are out of reach', async () => {
     const key = await limited('write')
-    for (const { method, path } of routes.filter((route) => route.path.startsWith('/v1/preview/keys'))) {
+    for (const { method, path } of routes.filter(({ path }) => /^\/v1\/preview\/(?:keys|audit)/.test(path))) {
       expect((await call(key, method, path, '{"scope":"admin"}')).status, `${method} ${path}`).toBe(403)
     }
     expect((await call(key, 'POST', '/v1/preview/training-jobs', '{}')).status).toBe(422)

@@ -41,7 +41,11 @@ let trained: string | null = null
 beforeAll(async () => {
   receiver = createServer((_, response) => response.end())
   await new Promise<void>((done) => receiver.listen(0, '127.0.0.1', done))
-  service = await createTestService({ webhookHosts: [host()], tuning: { plugins: { webhooks: { pollMs: 20 } } } })
+  service = await createTestService({
+    webhookHosts: [host()],
+    gatewayHosts: [host()],
+    tuning: { plugins: { webhooks: { pollMs: 20 } } },
+  })
   other = { authorization: `Bearer ${(await service.createKey({ entity: 'others' })).key}` }
 })
 afterAll(async () => {
@@ -248,6 +252,11 @@ const LISTS: Readonly<Record<string, () => Promise<PagedList>>> = {
       foreign: async () => addEvalRun(`/v1/evals/${await addEval()}/runs`),
     }
   },
+  '/v1/preview/gateway-routes': async () => {
+    const path = '/v1/preview/gateway-routes'
+    const add = (headers = {}) => post(path, { name: `r${++count}`, upstream: `http://${host()}/` }, headers)
+    return { path: `${path}?`, isNewestFirst: true, add, remove: remove(path), foreign: () => add(other) }
+  },
   '/v1/preview/webhooks': async () => {
     const add = (headers = {}) => post('/v1/preview/webhooks', { url: `http://${host()}/` }, headers)
     return {
@@ -319,6 +328,8 @@ const OTHERS = [
   // test/integration/api/tinker/training-loop.test.ts, test/integration/api/training/rollouts.test.ts,
   // test/integration/api/models/probes.test.ts
   '/v1/preview/training-sessions',
+  // test/integration/api/access/audit.test.ts: whatever is done adds to it
+  '/v1/preview/audit',
   `${RL}/{training_job_id}/groups`,
   '/v1/preview/models/{model_id}/probes/{probe_id}/answers',
   `${RL}/{training_job_id}/events`,

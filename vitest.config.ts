@@ -67,8 +67,6 @@ const OWN_PROCESS = [
 // Times end what hangs: they are far above what anything needs on a machine that is busy with something else.
 const times = { testTimeout: 300_000, hookTimeout: 300_000 }
 const PAIRS = { ...times, maxWorkers: 2 }
-/** What waits a third of its time, for a page, a lease, another process. */
-const THREE = { ...times, maxWorkers: 3 }
 const UNIT = { maxWorkers: Math.max(2, availableParallelism() - 1), testTimeout: 120_000, hookTimeout: 120_000 }
 
 type Files = readonly string[]
@@ -104,7 +102,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/integration/api/training/{fine-tuning-lists,options,size-defaults,uploaded-rows}.test.ts',
       'test/integration/api/wandb/{tenancy,wandb}.test.ts',
     ],
-    options: { ...THREE, isolate: false, sequence: { groupOrder: 3 } },
+    options: { ...PAIRS, isolate: false, sequence: { groupOrder: 3 } },
   },
   integration: {
     files: ['test/{integration,plugins}/**/*.test.ts', ...LISTS],
@@ -130,14 +128,14 @@ const PROJECTS: Readonly<Record<string, Project>> = {
       'test/plugins/environments/{cli-agent,verifiers}.test.ts',
       'test/plugins/metrics-export/metrics-export.test.ts',
     ],
-    options: { ...THREE, sequence: { groupOrder: 4 } },
+    options: { ...PAIRS, sequence: { groupOrder: 4 } },
   },
   e2e: {
     files: ['test/e2e/**/*.test.ts'],
     but: APART,
     quick: ['test/e2e/{openai-sdk,package}.test.ts'],
     nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
-    options: { ...THREE, testTimeout: 600_000, sequence: { groupOrder: 4 } },
+    options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
   kills: {
     files: KILLS,
@@ -166,7 +164,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     ],
     options: { ...times, fileParallelism: false, testTimeout: 600_000 },
   },
-  ui: { files: ['test/ui/**/*.test.ts'], options: { ...THREE, sequence: { groupOrder: 4 } } },
+  ui: { files: ['test/ui/**/*.test.ts'], options: { ...PAIRS, sequence: { groupOrder: 4 } } },
 }
 
 /** @returns what the mode has of a project: a tier's files, or all */

@@ -125,6 +125,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     nightly: [
       'test/integration/growth/{adding-a-setting,adding-a-training-option,adding-an-endpoint}.test.ts',
       'test/integration/inference/schema-suite.test.ts',
+      'test/integration/storage/postgres/facades.test.ts',
       'test/plugins/environments/{cli-agent,verifiers}.test.ts',
       'test/plugins/metrics-export/metrics-export.test.ts',
     ],
@@ -134,7 +135,8 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     files: ['test/e2e/**/*.test.ts'],
     but: APART,
     quick: ['test/e2e/{openai-sdk,package}.test.ts'],
-    nightly: ['test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
+    // random requests, and every kind of file to a trained model: minutes each
+    nightly: ['test/e2e/{init-files,schemathesis}.test.ts', 'test/e2e/tinker/{tinker-cookbook,tinker-torch}.test.ts'],
     options: { ...PAIRS, testTimeout: 600_000, sequence: { groupOrder: 4 } },
   },
   kills: {
@@ -145,7 +147,7 @@ const PROJECTS: Readonly<Record<string, Project>> = {
     nightly: [
       'test/e2e/{deployment,servers}/**/*.test.ts',
       'test/integration/servers/cut-off-server.test.ts',
-      'test/integration/storage/postgres/{jobs,processes}.test.ts',
+      'test/integration/storage/postgres/{faults,jobs,processes}.test.ts',
       'test/integration/workers/killed-anywhere.test.ts',
       'test/integration/workers/ray.test.ts',
       'test/plugins/{environments,gateway}/kills.test.ts',
@@ -155,10 +157,12 @@ const PROJECTS: Readonly<Record<string, Project>> = {
   alone: {
     files: ALONE,
     quick: ['test/integration/api/access/limits.test.ts'],
-    // hours of kills, other versions of Node.js, what needs gigabytes of Python, and keys on PostgreSQL once more
+    // hours of kills, other versions of Node.js, what needs gigabytes of Python, a trial of WebGPU by software, and keys on
+    // PostgreSQL once more
     nightly: [
       'test/nightly/**/*.test.ts',
       'test/e2e/node-versions.test.ts',
+      'test/integration/devices/device-proof.test.ts',
       'test/integration/storage/postgres/access.test.ts',
       'test/plugins/engine-nodes/vllm.test.ts',
     ],

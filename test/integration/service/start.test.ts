@@ -31,6 +31,7 @@ const PARTS = [
   'remote data',
   'responses',
   'recording',
+  'gateway',
   'uploads',
   'loops',
   'batches',

@@ -161,7 +161,7 @@ describe.skipIf(CHROMIUM === null)('Play', () => {
       if (request.url().endsWith('/v1/chat/completions')) sent.push(request.postDataJSON() as ChatRequestBody)
     })
     await page.goto(playOf({ m: 'talk/own' }))
-    await page.locator('summary', { hasText: 'temperature 0.8 · top_p 0.95' }).click()
+    await page.locator('summary', { hasText: 'temperature 0.8 · top p 0.95' }).click()
     expect(await page.getByLabel('Temperature').getAttribute('placeholder')).toBe('0.8')
     await page.locator('#message').fill('SLOW FOREVER')
     await page.keyboard.press('Control+Enter')
@@ -170,12 +170,12 @@ describe.skipIf(CHROMIUM === null)('Play', () => {
     expect(await page.locator('.snippet').textContent(), 'which begins the same way').toBe(
       "trainyard chat talk/own --max-tokens 256 -- 'SLOW FOREVER'",
     )
-    await page.getByLabel('top_p').fill('0.5')
+    await page.getByLabel('Top p').fill('0.5')
     await page.locator('#message').fill('Hello')
     await page.keyboard.press('Control+Enter')
     await page.locator('.answer[aria-busy=false]', { hasText: 'Hello' }).waitFor()
     await page.goto(playOf())
-    await page.locator('summary', { hasText: 'temperature 1 · top_p 1' }).waitFor()
+    await page.locator('summary', { hasText: 'temperature 1 · top p 1' }).waitFor()
     await page.locator('#message').fill('Hello')
     await page.keyboard.press('Control+Enter')
     await page.locator('.answer[aria-busy=false]').waitFor()

@@ -54,7 +54,8 @@ const APART = [...ALONE, ...KILLS]
 
 /**
  * What has a process of its own, of the tests that else share one file after file (unit, API): it replaces a module, measures the memory of
- * the process, or collects its garbage often, which takes seconds each time where everything is loaded. The others import once what they all import, which for the service takes two seconds of processor time.
+ * the process, or collects its garbage often, which takes seconds each time where everything is loaded. The others import once what they all
+ * import, which for the service takes two seconds of processor time.
  */
 const OWN_PROCESS = [
   'test/unit/base/release-bytes.test.ts',

@@ -53,7 +53,7 @@ describe('contents', () => {
       paths.filter(
         (path) =>
           path.startsWith('src/') &&
-          !/^src\/(assets|deploy|docs|plugins\/torch\/trainyard_torch)\/|\/python\/\w+\.py$|^src\/plugins\/(?:mcp\/SKILL\.md|environments\/walls\/\w+\.mjs)$/.test(
+          !/^src\/(assets|deploy|docs|plugins\/torch\/trainyard_torch)\/|\/python\/\w+\.py$|^src\/plugins\/mcp\/SKILL\.md$|^src\/plugins\/environments\/walls\/\w+\.mjs$/.test(
             path,
           ),
       ),

@@ -1,6 +1,7 @@
 /**
  * How many processor cores this process and its children may use: those the system lets it run on, and no more than a container's CPU
  * quota pays for.
+ *
  * Node itself respects a quota from version 22 on, ONNX Runtime never does: 64 threads on a quota of two cores are throttled, all
  * together, most of the time.
  */
@@ -16,8 +17,9 @@ export interface CoreOptions {
 }
 
 /**
- * A quota of two and a half cores counts as two: a thread that waits for time holds up its operator.
- * Source: cgroups(7), `cpu.max`; in version 1 `cpu.cfs_quota_us`.
+ * A quota of two and a half cores counts as two: a thread that must wait for time holds up all others of its operator.
+ *
+ * Source: cgroups(7), `cpu.max` of version 2 and `cpu.cfs_quota_us` of version 1.
  */
 export function usableCores({ root = '/', parallelism = availableParallelism() }: CoreOptions = {}): number {
   return Math.max(1, minOf(cgroupsOf('cpu', root).map(quotaOf).map(Math.floor), parallelism))
@@ -26,6 +28,7 @@ export function usableCores({ root = '/', parallelism = availableParallelism() }
 /** Training jobs that fill the cores: one of a small model takes half of them (`src/docs/internals/performance.md`). */
 export const jobsAtOnce = (cores: number = usableCores()): number => Math.min(2, cores)
 
+/** @returns cores; infinity where there is no quota */
 function quotaOf({ version, read }: Cgroup): number {
   const [quota, period] =
     version === 2

@@ -12,6 +12,7 @@ import { withBody } from '#service/http/body.js'
 import type { AppOptions, RequestContext } from '#service/http/environment.js'
 import { connectionOf } from '#service/http/event-stream.js'
 import { sendFile } from '#service/http/file-answer.js'
+import { limitRequests } from '#service/http/middleware/rate-limit.js'
 import { noteOwner } from '#service/http/owner.js'
 import { requireScope } from '#service/operations/access/tenant.js'
 import type { ServiceContext } from '#service/operations/context.js'
@@ -40,14 +41,17 @@ const MOST_HELD_BYTES = 32 * 1024 ** 2
 
 export function createPass(
   { db, clock }: Pick<ServiceContext, 'db' | 'clock'>,
-  { services }: Pick<AppOptions, 'services'>,
+  { services, limits, countServers }: Pick<AppOptions, 'services' | 'limits' | 'countServers'>,
   { upstream, recorder, draw, keyOf }: PassParts,
 ): Pass {
+  const limit = limitRequests({ limits, clock, countServers })
+
   async function routeOf(c: RequestContext, reference: string, ownKey: string | null): Promise<GatewayRoute> {
     if (ownKey !== null) {
       const principal = await services.auth.authenticate(`Bearer ${ownKey}`)
       requireScope(principal, 'read')
       services.usage.noteKey(principal.keyId)
+      c.set('principal', principal)
       noteOwner(c, principal.entity)
       const found = await findRoute(db, principal, reference)
       if (found === null) throw noRoute(reference)
@@ -73,35 +77,16 @@ export function createPass(
     const headers: Record<string, string> = headersToSend(c.req.raw.headers)
     for (const name of CREDENTIALS) if (isOurs(headers[name])) delete headers[name]
     const url = new URL(`${route.spec.upstream}/${path}${new URL(c.req.url).search}`)
-    if (CREDENTIALS.every((name) => headers[name] === undefined)) Object.assign(headers, storedKey(c, route, path))
+    if (CREDENTIALS.every((name) => headers[name] === undefined))
+      Object.assign(headers, storedKey(c, route, { path, keyOf }))
     if (body !== null) headers['content-length'] = String(body.length)
     const { method } = c.req
     return { body, response: await upstream.send({ url, method, headers, body, signal, entity: route.entity }) }
   }
 
-  /** The key that the server has for the route's upstream, in the header that its format reads. */
-  function storedKey(c: RequestContext, { spec }: GatewayRoute, path: string): Record<string, string> {
-    if (spec.keyVariable === null) return {}
-    const { origin } = new URL(spec.upstream)
-    const key = keyOf(spec.keyVariable, origin)
-    if (key === null) {
-      throw new AppError(
-        'unavailable',
-        'upstream_key_missing',
-        `the server has no key in ${spec.keyVariable} for ${origin}`,
-        {
-          hint: command`start it with that variable set and trainyard serve --gateway-key ${`${spec.keyVariable}=${origin}`}`,
-        },
-      )
-    }
-    const isAnthropic = c.req.header('anthropic-version') !== undefined || /^messages\b/.test(path)
-    return isAnthropic ? { 'x-api-key': key } : { authorization: `Bearer ${key}` }
-  }
-
-  return async (c, reference) => {
+  async function passOn(c: RequestContext, route: GatewayRoute): Promise<Response> {
     const startMs = clock.monotonicMs()
     const startedAtMs = clock.nowMs()
-    const route = await routeOf(c, reference, ownKeyOf(c))
     const path = pathBelow(c)
     const form = formOf(c.req.method, path)
     const gone = new AbortController()
@@ -129,6 +114,39 @@ export function createPass(
     }
     return answer(c, response, { onPart, onEnd })
   }
+
+  return async (c, reference) => {
+    const route = await routeOf(c, reference, ownKeyOf(c))
+    let passed = new Response(null)
+    // a key is known only now, and may ask for no more at once here than elsewhere
+    await limit(c, async () => {
+      passed = await passOn(c, route)
+    })
+    return passed
+  }
+}
+
+/** The key that the server has for the route's upstream, in the header that its format reads. */
+function storedKey(
+  c: RequestContext,
+  { spec }: GatewayRoute,
+  { path, keyOf }: { readonly path: string; readonly keyOf: PassParts['keyOf'] },
+): Record<string, string> {
+  if (spec.keyVariable === null) return {}
+  const { origin } = new URL(spec.upstream)
+  const key = keyOf(spec.keyVariable, origin)
+  if (key === null) {
+    throw new AppError(
+      'unavailable',
+      'upstream_key_missing',
+      `the server has no key in ${spec.keyVariable} for ${origin}`,
+      {
+        hint: command`start it with that variable set and trainyard serve --gateway-key ${`${spec.keyVariable}=${origin}`}`,
+      },
+    )
+  }
+  const isAnthropic = c.req.header('anthropic-version') !== undefined || /^messages\b/.test(path)
+  return isAnthropic ? { 'x-api-key': key } : { authorization: `Bearer ${key}` }
 }
 
 function factsOf(call: {

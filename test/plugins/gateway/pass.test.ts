@@ -157,6 +157,27 @@ describe('bytes', () => {
     expect((await recorded(route, 1)).recorded.outcomes).toEqual({ cancelled: 1 })
   })
 
+  it('one key has no more calls at once than elsewhere: the next is refused until one has ended', async () => {
+    const narrow = await createTestService({ gatewayHosts: ['127.0.0.1'], maxConcurrentRequests: 1 })
+    const json = { name: 'narrow', upstream: upstream.url }
+    const { body: route } = await narrow.json<Route>(ROUTES, { json })
+    const call = (model: string) =>
+      ask(narrow.url + route.path, {
+        path: '/chat/completions',
+        body: { model, messages, stream: true },
+        headers: { 'x-trainyard-key': narrow.apiKey },
+      })
+    const slow = await call('slow')
+    const reader = slow.body?.getReader()
+    await reader?.read()
+    const refused = await call('gpt')
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1'])
+    upstream.goOn()
+    for (let next = await reader?.read(); next?.done === false; ) next = await reader?.read()
+    await until(async () => (await call('gpt')).status === 200, 'a place')
+    await narrow.dispose()
+  })
+
   it('the first parts of a slow answer are there before the last', async () => {
     const route = await makeRoute()
     const passed = await through(route, {
